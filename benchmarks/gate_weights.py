@@ -67,18 +67,15 @@ def axes_exchanged(value):
 
 ALWAYS = (scaled, one_element_negated, one_row_zero)
 IN_TURN = (
-    *(
-        rows_exchanged,
-        halves_exchanged,
-        shifted,
-        half_precision,
-        one_element_slightly,
-        zero,
-        late_rows_zero,
-        axes_exchanged,
-    ),
+    rows_exchanged,
+    halves_exchanged,
+    shifted,
+    half_precision,
+    one_element_slightly,
+    zero,
+    late_rows_zero,
+    axes_exchanged,
 )
-EACH = 1
 
 
 def weight_faults(model):
@@ -88,8 +85,7 @@ def weight_faults(model):
         if "float" in str(weight.dtype) and weight.shape.num_elements() > 1:
             kinds.setdefault(_NUMBER.sub("", weight.path), []).append(weight)
     for number, (kind, weights) in enumerate(kinds.items()):
-        in_turn = [IN_TURN[(EACH * number + each) % len(IN_TURN)] for each in range(EACH)]
-        for turn, change in enumerate((*ALWAYS, *in_turn)):
+        for turn, change in enumerate((*ALWAYS, IN_TURN[number % len(IN_TURN)])):
             weight = weights[(7 * turn + number) % len(weights)]
             value = np.asarray(weight)
             values = np.ascontiguousarray(change(value.copy()))
@@ -97,6 +93,17 @@ def weight_faults(model):
                 yield f"{kind}: {change.__name__}", weight, values
         if len(weights) > 1:
             yield f"{kind}: of another layer", weights[0], np.asarray(weights[-1])
+
+
+@contextlib.contextmanager
+def assigned(weight, values):
+    """Context manager in which a variable has other values."""
+    before = weight.numpy()
+    weight.assign(values)
+    try:
+        yield
+    finally:
+        weight.assign(before)
 
 
 class EditedFiles:
@@ -153,13 +160,10 @@ class EditedFiles:
         values = [tf.constant(each) for each in tensors.values()]
         prefix, whole = str(folder / "variables"), [""] * len(tensors)
         tf.raw_ops.SaveV2(prefix=prefix, tensor_names=list(tensors), shape_and_slices=whole, tensors=values)
-        variable = self._loaded.exported_variables[index]
-        before = variable.numpy()
-        variable.assign(changed)
         try:
-            yield
+            with assigned(self._loaded.exported_variables[index], changed):
+                yield
         finally:
-            variable.assign(before)
             shutil.rmtree(folder)
             kept.rename(folder)
 

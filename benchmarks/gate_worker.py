@@ -5,7 +5,6 @@ the converters have leaked too much memory, to be started again.
 """
 
 import argparse
-import contextlib
 import itertools
 import json
 import pathlib
@@ -15,8 +14,9 @@ import tempfile
 
 import gate_models
 from gate_operations import operation_faults
+from gate_power import AGAIN
 from gate_signatures import signature_faults
-from gate_weights import EditedFiles, weight_faults
+from gate_weights import EditedFiles, assigned, weight_faults
 
 from keras_transformer.export import ExportError
 from keras_transformer.export.bundle import writing
@@ -26,22 +26,21 @@ from keras_transformer.export.verification import running, traced_constants, ver
 from keras_transformer.export.verification.traced_constants import TracedConstants
 from keras_transformer.export.verification.weights import check_weights
 
-AGAIN = 75
 _MOST_MEMORY = 4_500_000
 
 
 class RememberedConstants(TracedConstants):
     """`TracedConstants` that computes each constant once for all faults, for which the sound model is the same."""
 
-    def __init__(self, function, names):
-        super().__init__(function, names)
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
         self._arrays = {}
 
-    def _evaluated(self, fetches):
-        missing = [each for each in fetches if each.name not in self._arrays]
-        if missing:
-            self._arrays |= {each.name: array for each, array in super()._evaluated(missing)}
-        return [(each, self._arrays[each.name]) for each in fetches]
+    def values(self, sizes):
+        key = frozenset(sizes)
+        if key not in self._arrays:
+            self._arrays[key] = list(super().values(sizes))
+        return iter(self._arrays[key])
 
 
 class Judge:
@@ -82,10 +81,10 @@ class Judge:
         finally:
             traced_constants.TracedConstants = TracedConstants
 
-    def _remembered(self, function, names):
-        if id(function) not in self._constants:
-            self._constants[id(function)] = RememberedConstants(function, names)
-        return self._constants[id(function)]
+    def _remembered(self, graph, *arguments):
+        if id(graph) not in self._constants:
+            self._constants[id(graph)] = RememberedConstants(graph, *arguments)
+        return self._constants[id(graph)]
 
     def outputs_refused(self, format):
         return _message(lambda: verify.verify_format(self.folder, format, self.probes, None, self.manifest))
@@ -131,17 +130,7 @@ def plant_in_weights(judge, model, format, record, most):
             if is_found:
                 record.add(format, "weight", label, judge.refusals(format))
                 continue
-        record.add(format, "weight", label, _converted(judge, format, _assigned(weight, values)))
-
-
-@contextlib.contextmanager
-def _assigned(weight, values):
-    before = weight.numpy()
-    weight.assign(values)
-    try:
-        yield
-    finally:
-        weight.assign(before)
+        record.add(format, "weight", label, _converted(judge, format, assigned(weight, values)))
 
 
 def _converted(judge, format, context, traced=None):
