@@ -3,7 +3,7 @@
     python benchmarks/export_cost.py                             # 6 to 48 layers, three widths, all formats
     python benchmarks/export_cost.py --formats onnx --json cost.json
     python benchmarks/export_cost.py --smollm2 CHECKPOINT_FOLDER  # a real model too
-    python benchmarks/export_cost.py --peers                     # Keras's `model.export` of the same network too
+    python benchmarks/export_cost.py --peers 6 24                # at 6 and 24 layers Keras's and PyTorch's exporters too
 
 The models are decoders with rotary positions and random weights, exported with their cache and verified. The exponents
 are slopes of a line through the logarithms: 1 is linear in the number of weights or of layers.
@@ -14,6 +14,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
+import functools
 import json
 import math
 import resource
@@ -26,7 +27,7 @@ import time
 from measure import Table, arguments, versions
 
 LAYERS, WIDTHS, WORDS = (6, 12, 24, 48), (192, 384, 576), 4096
-PEERS = {"onnx": "onnx", "tflite": "litert"}
+PEERS = {"Keras onnx": "onnx", "Keras litert": "tflite", "PyTorch onnx": "onnx"}
 
 
 def parse():
@@ -36,7 +37,9 @@ def parse():
     parser.add_argument("--words", type=int, default=WORDS, help="size of the vocabulary")
     parser.add_argument("--formats", nargs="+", default=["saved_model", "tflite", "onnx"])
     parser.add_argument("--smollm2", metavar="DIR", help="folder of a Hugging Face checkpoint to export as well")
-    parser.add_argument("--peers", action="store_true", help="also Keras's model.export, without cache or check")
+    parser.add_argument(
+        "--peers", nargs="+", type=int, default=[], metavar="LAYERS", help="where to measure peers, which check nothing"
+    )
     parser.add_argument("--worker", metavar="JSON", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tiny:
@@ -44,7 +47,7 @@ def parse():
     return options
 
 
-def build(case):
+def language_model(case):
     """The language model of a case."""
     from keras_transformer import models, tasks
     from keras_transformer.checkpoints import from_huggingface
@@ -52,28 +55,79 @@ def build(case):
 
     if case["checkpoint"]:
         return from_huggingface(case["checkpoint"])
-    width, heads = case["width"], max(1, case["width"] // 64)
-    shared = heads // 3 if heads % 3 == 0 else heads
-    size = models.Size(case["layers"], width, heads, width * 8 // 3)
-    backbone = models.Llama(size, case["words"], num_key_value_heads=shared, position=Rotary(1e5, "halves"))
+    size = models.Size(case["layers"], case["width"], heads(case)[0], intermediate_dim(case))
+    backbone = models.Llama(size, case["words"], num_key_value_heads=heads(case)[1], position=Rotary(1e5, "halves"))
     return tasks.LanguageModel(backbone, tie_embeddings=True)
+
+
+def torch_model(case):
+    """The same network in PyTorch, from transformers, which returns logits for tokens."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=case["words"],
+        hidden_size=case["width"],
+        intermediate_size=intermediate_dim(case),
+        num_hidden_layers=case["layers"],
+        num_attention_heads=heads(case)[0],
+        num_key_value_heads=heads(case)[1],
+        tie_word_embeddings=True,
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def heads(case):
+    """The numbers of heads, and of those with keys and values."""
+    count = max(1, case["width"] // 64)
+    return count, count // 3 if count % 3 == 0 else count
+
+
+def intermediate_dim(case):
+    """The width of the feed-forward networks."""
+    return case["width"] * 8 // 3
 
 
 def work(case):
     """Exports one model in this process; prints the seconds, the peak memory and the weights in bytes as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, weights = (torch_export if case["peer"] == "PyTorch onnx" else keras_export)(case, folder)
+    kilobytes = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print(json.dumps({"seconds": seconds, "peak": sum(kilobytes) * 1024, "weights": weights}))
+
+
+def keras_export(case, folder):
+    """Exports by this package, or by Keras; the seconds, and the bytes of the weights."""
+    import keras
+
     from keras_transformer.export import export
 
-    model = build(case)
-    with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
-        if case["peer"]:
-            model.export(os.path.join(folder, "model"), format=case["peer"], verbose=False)
-        else:
-            export(model, os.path.join(folder, "bundle"), formats=case["formats"])
-        seconds = time.perf_counter() - start
-    kilobytes = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    weights = sum(int(math.prod(each.shape)) * 4 for each in model.variables)
-    print(json.dumps({"seconds": seconds, "peak": sum(kilobytes) * 1024, "weights": weights}))
+    model = language_model(case)
+    if case["peer"]:
+        plain = keras.Model(model.inputs, model.outputs)
+        # Keras's exporters want a model that was called.
+        plain([keras.ops.ones((1, 16), each.dtype) for each in plain.inputs])
+        path, format = os.path.join(folder, f"model.{PEERS[case['peer']]}"), case["peer"].split()[-1]
+        write = functools.partial(plain.export, path, format=format, verbose=False)
+    else:
+        write = functools.partial(export, model, os.path.join(folder, "bundle"), formats=case["formats"])
+    start = time.perf_counter()
+    write()
+    return time.perf_counter() - start, sum(int(math.prod(each.shape)) * 4 for each in model.variables)
+
+
+def torch_export(case, folder):
+    """Exports by PyTorch, as `keras_export`."""
+    import torch
+
+    model, tokens = torch_model(case), torch.ones(2, 16, dtype=torch.int64)
+    axes = {"input_ids": {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}}
+    start = time.perf_counter()
+    file = os.path.join(folder, "model.onnx")
+    torch.onnx.export(
+        model, kwargs={"input_ids": tokens}, f=file, dynamo=True, dynamic_shapes=axes, external_data=True, verbose=False
+    )
+    return time.perf_counter() - start, sum(each.numel() * 4 for each in model.parameters())
 
 
 def measured(**case):
@@ -106,17 +160,17 @@ def main():
     if options.worker:
         work(json.loads(options.worker))
         return
-    packages = versions("keras-transformer", "keras", "tensorflow", "tf2onnx", "onnxruntime", "ai-edge-litert")
-    table = Table(f"Cost of an export to {', '.join(options.formats)}", packages)
+    packages = ["keras-transformer", "keras", "tensorflow", "tf2onnx", "onnxruntime", "ai-edge-litert"]
+    packages += ["torch", "transformers"] if options.peers else []
+    table = Table(f"Cost of an export to {', '.join(options.formats)}", versions(*packages))
     cases = [(layers, options.widths[-1]) for layers in options.layers]
     cases += [(options.layers[0], width) for width in options.widths[:-1]]
     for layers, width in cases:
         case = {"layers": layers, "width": width, "words": options.words}
         table.add(network="ours", layers=layers, width=width, **measured(**case, formats=options.formats))
-        for name in options.formats if options.peers and layers == options.layers[0] else ():
-            if name in PEERS:
-                row = measured(**case, peer=PEERS[name])
-                table.add(network=f"Keras {PEERS[name]}", layers=layers, width=width, **row)
+        for peer, format in PEERS.items() if layers in options.peers and width == options.widths[-1] else ():
+            if format in options.formats:
+                table.add(network=peer, layers=layers, width=width, **measured(**case, peer=peer))
     ours = [row for row in table.rows if row["network"] == "ours"]
     add_exponents(table, [row for row in ours if row["width"] == options.widths[-1]], "layers")
     add_exponents(table, [row for row in ours if row["layers"] == options.layers[0]], "weights MB")

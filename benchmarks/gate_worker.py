@@ -139,8 +139,7 @@ def _converted(judge, format, context, traced=None):
         other = judge.elsewhere(folder)
         with context:
             traced = traced or TracedModule(judge.spec)
-            for name in filter(None, (FORMATS[format].source, format)):
-                other.write(name, traced)
+            other.write(format, traced)
         return other.refusals(format)
 
 
@@ -170,9 +169,8 @@ def plant_in_operations(judge, model, formats, record, most):
         with tempfile.TemporaryDirectory() as folder, context:
             other = judge.elsewhere(folder)
             traced = TracedModule(judge.spec)
-            for format in FORMATS:
-                if format in missing or any(FORMATS[each].source == format for each in missing):
-                    other.write(format, traced)
+            for format in missing:
+                other.write(format, traced)
             found = {format: other.refusals(format) for format in missing}
         for format, refusals in found.items():
             record.add(format, "operation", label, refusals)

@@ -22,6 +22,7 @@ from measure import Table, arguments, versions
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.bundle.writing import bytes_in
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import Behavior, Predictions
 from keras_transformer.export.quantization.options import Quantization
@@ -69,10 +70,10 @@ def measure(folder, manifest, name, tokens, table):
         with tempfile.TemporaryDirectory() as work:
             copy = pathlib.Path(work, "bundle")
             shutil.copytree(folder, copy)
-            others = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file()) - 1e6 * size
+            others = bytes_in(copy) - 1e6 * size
             files = manifest["artifacts"][name]["signatures"]
             form.quantize(ExportSpec({}, quantization=Quantization(mode)), copy, files)
-            small = (sum(path.stat().st_size for path in copy.rglob("*") if path.is_file()) - others) / 1e6
+            small = (bytes_in(copy) - others) / 1e6
             steps = form.open_steps(copy, manifest, available_cores())
             found: Behavior = reference.compare(logits_of(steps, tokens))
             figures = (found.perplexity, found.divergence, found.top_share, tokens_a_second(steps, tokens))

@@ -111,15 +111,9 @@ def export_precisions(
     return Reports({name: job.report(target / name, artifacts[name], each) for name, each in _named(precisions)})
 
 
-def _with_sources(names: list[str], spec: ExportSpec) -> list[str]:
-    """The formats, and those that they are converted from, unless the signatures differ."""
-    needed = {FORMATS[name].source for name in names if _shares_source(name, spec)}
-    return [name for name in FORMATS if name in names or name in needed]
-
-
-def _shares_source(name: str, spec: ExportSpec) -> bool:
-    source = FORMATS[name].source
-    return source is not None and spec.names(name) == spec.names(source)
+def _keeps_memory(name: str) -> bool:
+    """Whether a format is written last: TensorFlow does not give the memory of a loaded SavedModel back."""
+    return FORMATS[name].shares_loaded
 
 
 class _Job:
@@ -146,8 +140,9 @@ class _Job:
 
     def steps(self, progress: Progress, copies: int) -> Steps:
         """Measuring the rounding, writing and verifying each format, and quantizing each for every copy."""
-        written = 2 * len(_with_sources(self._names, self._spec))
-        self._steps = Steps((self._spec.tolerance is None) + written + copies * len(self._names), progress)
+        written, runs = len(self._names), self._spec.runs_floats
+        first = (self._spec.tolerance is None) + written if runs else 0
+        self._steps = Steps(first + written + copies * written, progress)
         return self._steps
 
     def write_floats(self, folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Artifact]]:
@@ -156,8 +151,8 @@ class _Job:
         tokenizer, options = self._text
         if tokenizer is not None:
             tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, options)
-        artifacts = {name: writer.write(name) for name in _with_sources(self._names, self._spec)}
-        writer.finish(self._names, self._title)
+        artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
+        writer.finish(self._title)
         return writer.manifest, {name: artifacts[name] for name in self._names}
 
     def write_precisions(
@@ -210,47 +205,45 @@ class _BundleWriter:
         self._folder = folder
         self._steps = steps
         self._traced = TracedModule(spec)
-        if spec.tolerance is None:
+        if spec.tolerance is None and spec.runs_floats:
             self._steps.begin("measuring the rounding of the model")
             measure_rounding(self._traced, spec)
         self.manifest = writing.new_manifest(spec, metadata)
 
     def write(self, name: str) -> Artifact:
-        """Writes and verifies the float files of one format."""
+        """Writes and verifies the float files of one format; those that are not run, by their weights alone."""
         from keras_transformer.export.verification.weights import check_weights
 
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
-        before = self._size()
+        before = writing.bytes_in(self._folder)
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
-        size = self._size() - before
+        size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, self._traced, self._spec, self._folder, files)
         record: dict[str, Any] = {"signatures": files, "bytes": size, "weights": weights, "milliseconds": {}}
         self.manifest["artifacts"][name] = record
-        self._steps.begin(f"verifying {name}")
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
+        count = sum(len(each) for each in probes.values())
+        if not self._spec.runs_floats:
+            return Artifact(name, next(iter(files.values())), size, time.perf_counter() - start, [], count)
+        self._steps.begin(f"verifying {name}")
         parity = self._verify(name, probes, record["milliseconds"])
         record["parity"] = [vars(each) for each in parity]
-        count = sum(len(each) for each in probes.values())
         seconds = time.perf_counter() - start
         artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
-    def finish(self, names: list[str], title: str) -> None:
-        """Removes artifacts that were only a source of others; writes probes, report and manifest."""
-        for name in set(self.manifest["artifacts"]) - set(names):
-            for path in set(self.manifest["artifacts"].pop(name)["signatures"].values()):
-                shutil.rmtree(self._folder / path)
+    def finish(self, title: str) -> None:
+        """Writes probes, report and manifest."""
+        artifacts = self.manifest["artifacts"]
+        self.manifest["artifacts"] = {name: artifacts[name] for name in FORMATS if name in artifacts}
         probes = {key: signature.probes for key, signature in self._spec.signatures.items()}
         write_probes(self._folder, probes, writing.PROBE_BYTES)
-        write_report(self._folder, self.manifest, title)
-        self.manifest["files"] = file_records(self._folder)
-        writing.write_manifest(self._folder, self.manifest)
+        if self._spec.runs_floats:
+            write_report(self._folder, self.manifest, title)
+            self.manifest["files"] = file_records(self._folder)
+            writing.write_manifest(self._folder, self.manifest)
 
     def _verify(self, name: str, probes: dict[str, Any], times: dict[str, float]) -> list[Any]:
         return verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
-
-    def _size(self) -> int:
-        """Bytes of the files written so far."""
-        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())

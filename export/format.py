@@ -27,22 +27,22 @@ class Format(Protocol):
         name: key in `FORMATS`, and in the artifacts of a manifest.
         library: the `Library` that runs the files.
         writers: names of further distributions whose versions the manifest records.
-        source: name of the format that the files are converted from, or None for the traced model.
         takes_text: bool. Whether files take strings, so that the tokenizer can be part of the graph.
         takes_fixed_shapes: bool. Whether files contain further signatures of fixed shapes, which run faster.
         takes_single_tokens: bool. Whether a language model has a further signature for one token a row.
         reports_operations: bool. Whether `report.html` counts the operations.
+        takes_large_weights: bool. Whether float files of more than 2 GB are written, and quantized, one weight at a time.
         shares_loaded: bool. Whether the signatures share a file that is loaded while one of them is open.
     """
 
     name: str
     library: Library
     writers: tuple[str, ...] = ()
-    source: str | None = None
     takes_text: bool = False
     takes_fixed_shapes: bool = False
     takes_single_tokens: bool = False
     reports_operations: bool = True
+    takes_large_weights: bool = False
     shares_loaded: bool = False
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Format(Protocol):
         Args:
             traced: the `TracedModule`.
             spec: the `ExportSpec` that it was traced from.
-            directory: folder to write into; it contains the artifact of `source`.
+            directory: folder to write into.
 
         Returns:
             Dict of signature name to the path, of its file, relative to `directory`.

@@ -1,5 +1,6 @@
 """What every test shares. Set before TensorFlow loads: less noise."""
 
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -10,6 +11,16 @@ import pytest
 
 # Fixtures of pytest itself with a wide scope, which cost nothing to make again.
 _CHEAP = {"tmp_path_factory", "pytestconfig", "doctest_namespace", "worker_id", "testrun_uid", "selected"}
+# The files of the tests so far.
+_files = [""]
+
+
+def pytest_runtest_logstart(location):
+    """Takes what earlier files left out of the garbage collection, which Keras starts whenever a layer loses a variable."""
+    if location[0] != _files[-1]:
+        _files.append(location[0])
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -127,6 +127,11 @@ def is_out_of_space(error: BaseException | None) -> bool:
     return False
 
 
+def bytes_in(folder: pathlib.Path) -> int:
+    """Bytes of the files in a folder, at any depth."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def write_manifest(directory: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Writes `manifest.json`, the last file of a bundle."""
     text = json.dumps(manifest, indent=2, allow_nan=False)

@@ -25,9 +25,8 @@ from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+    from keras_transformer.export.spec.lazy_array import AnyArray
     from keras_transformer.export.spec.traced import TracedModule
 
 
@@ -71,8 +70,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
 
 
 def _model(
-    traced: TracedModule, spec: ExportSpec, name: str, weights: dict[str, np.ndarray]
-) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    traced: TracedModule, spec: ExportSpec, name: str, weights: dict[str, AnyArray]
+) -> tuple[onnx.ModelProto, dict[str, AnyArray]]:
     """The graph of one signature, and its weights by name."""
     if not spec.variables:
         return _convert(traced, spec, name), {}
@@ -80,7 +79,7 @@ def _model(
     return model, fold(model, weights)
 
 
-def _optimized(model: Any, arrays: dict[str, np.ndarray], options: OnnxOptions):
+def _optimized(model: Any, arrays: dict[str, AnyArray], options: OnnxOptions):
     """The optimized graph; the unchanged graph, with a warning, if the optimization fails."""
     from keras_transformer.export.onnx.optimize import optimize_proto
 
@@ -114,7 +113,7 @@ def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelPro
     """Converts the frozen graph with tf2onnx. Inputs and outputs keep their names; further inputs are weights."""
     from tf2onnx import tfonnx
 
-    frozen, weights = freeze(traced, name), weight_names(spec.variables)
+    frozen, weights = freeze(traced.graphs[name]), weight_names(spec.variables)
     inputs = {tensor: weights.get(key, key) for key, tensor in frozen.inputs.items()}
     outputs = {frozen.outputs[key]: label for key, label in output_labels(spec.signatures[name]).items()}
     with tf.Graph().as_default() as graph, only_needed():

@@ -26,6 +26,7 @@ class OnnxFormat(Format):
     library = LIBRARY
     writers = ("tf2onnx", "onnxscript", "onnx")
     takes_single_tokens = True
+    takes_large_weights = True
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         from keras_transformer.export.onnx.convert import write

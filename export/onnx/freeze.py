@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.spec.traced_graph import TracedGraph
+    from keras_transformer.utils.types import Tensor
 
 # Attribute of loops and branches by which TensorFlow's optimizer may take them apart into jumps, which ONNX lacks.
 _LOWERED = "_lower_using_switch_merge"
@@ -30,24 +31,31 @@ class FrozenGraph:
     outputs: dict[str, str]
 
 
-def freeze(traced: TracedModule, name: str) -> FrozenGraph:
+def freeze(graph: TracedGraph) -> FrozenGraph:
     """Returns the frozen graph of a signature.
 
     Args:
-        traced: `TracedModule`.
-        name: name of the signature.
+        graph: `TracedGraph`.
     """
-    graph = traced.graphs[name]
     with tf.device("/cpu:0"):
-        return _with_values(traced.function(name), graph) if graph.captures else _without_values(graph)
+        return _with_values(graph) if graph.captures else _without_values(graph)
 
 
-def _with_values(function: Any, graph: TracedGraph) -> FrozenGraph:
-    """With the values of all variables as constants."""
+def _with_values(graph: TracedGraph) -> FrozenGraph:
+    """With the values of the variables that are captured as constants, and the weights of the model as inputs."""
     from tf2onnx import tf_loader
 
-    nodes = {tensor.op.name: tensor.name for tensor in function.inputs}
-    inputs = {key: nodes[key] for key in graph.inputs}
+    def imported(**tensors: Tensor) -> dict[str, Tensor]:
+        return graph.imported(tensors)
+
+    places = {node.name: node.attr for node in graph.graph_def.node if node.op == "Placeholder"}
+    arguments = {
+        name: tf.TensorSpec(tf.TensorShape(places[name]["shape"].shape), places[name]["dtype"].type, name)
+        for name in (*graph.inputs, *graph.weights)
+    }
+    function: Any = tf.function(imported, autograph=False).get_concrete_function(**arguments)
+    tensors = {tensor.op.name: tensor.name for tensor in function.inputs}
+    inputs = {name: tensors[name] for name in arguments}
     outputs = {key: tensor.name for key, tensor in function.structured_outputs.items()}
     graph_def = tf_loader.from_function(function, list(inputs.values()), list(outputs.values()))
     return FrozenGraph(graph_def, inputs, outputs)
@@ -57,13 +65,40 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
     """With the weights as inputs."""
     from tf2onnx import tf_loader
 
-    inputs = {key: f"{node}:0" for key, node in graph.inputs.items()} | {each: f"{each}:0" for each in graph.weights}
+    inputs = {name: f"{name}:0" for name in (*graph.inputs, *graph.weights)}
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(graph.graph_def)
     for part in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
         for node in part:
             node.attr.pop(_LOWERED, None)
+    weights = _without_memory(graph_def, graph.weights)
     with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
         tf.import_graph_def(graph_def, name="")
         optimized = tf_loader.tf_optimize(list(inputs.values()), list(graph.outputs.values()), graph_def)
+    kept = [node for node in optimized.node if node.op != "VarHandleOp" and node.name not in weights]
+    del optimized.node[:]
+    optimized.node.extend([*weights.values(), *kept])
     return FrozenGraph(optimized, inputs, graph.outputs)
+
+
+def _without_memory(graph_def: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Makes the placeholders of weights reads of variables, which have no values: TensorFlow's optimizer would allocate a
+    tensor for each placeholder.
+
+    Returns:
+        Dict of name to the former node.
+    """
+    wanted, found, handles = set(names), {}, []
+    for node in graph_def.node:
+        if node.name in wanted:
+            found[node.name] = tf.compat.v1.NodeDef()
+            found[node.name].CopyFrom(node)
+            handles.append(tf.compat.v1.NodeDef(name=f"{node.name}/handle", op="VarHandleOp"))
+            for key in ("dtype", "shape"):
+                handles[-1].attr[key].CopyFrom(node.attr[key])
+            handles[-1].attr["shared_name"].s = node.name.encode()
+            node.op = "ReadVariableOp"
+            node.input.append(handles[-1].name)
+            del node.attr["shape"]
+    graph_def.node.extend(handles)
+    return found

@@ -32,6 +32,8 @@ class OnnxSteps(RuntimeSteps):
     def _session(self, signature: str) -> Any:
         with self._lock:
             if signature not in self._sessions:
+                if self.is_frugal:
+                    self._sessions.clear()
                 # Threads of what runs once per text must not spin on the cores that the next steps need.
                 keeps_spinning = signature.startswith("decode")
                 self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads, keeps_spinning)
@@ -52,6 +54,7 @@ class OnnxSteps(RuntimeSteps):
         if not isinstance(cache, BoundCache):
             return None
         if cache.key != (signature, shape):
+            cache.binding = None  # It keeps its session.
             cache.binding = Binding(self._session(signature), self._names(signature), cache, self._in_place)
             cache.key = signature, shape
         return cache.binding

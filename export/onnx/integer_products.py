@@ -70,14 +70,18 @@ class Products:
         if self._mode == "int8_static":
             return self._calibrated(make, x, *self._weights.by_channel(*weight), result)
         if not (self._has_steps and self._contrib_ops):
-            return self._by_rows(make, x, *self._weights.by_channel(*weight), result)
+            return self._by_rows(make, x, *self._weights.around_128(*weight), result)
         blocks = self._weights.by_channel_blocks(*weight)
         if self._is_decoder:
             return self._by_blocks(make, x, blocks, result)
         return self._by_rows(make, x, self._matrix(blocks), self._flat_scale(blocks), result)
 
     def _by_rows(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
-        """Rows are divided by their largest magnitude; then one scale serves all of them."""
+        """Rows are divided by their largest magnitude; then one scale serves all of them.
+
+        Weights are uint8 around 128, as activations are: ONNX Runtime's kernels for int8 weights add products in 16 bits on
+        processors without VNNI, and sums that do not fit there are cut off silently.
+        """
         if x not in self._shared:
             last = make.constant(np.array([-1]), "last")
             largest = make("ReduceMax", make("Abs", x), last, keepdims=1)
@@ -86,9 +90,9 @@ class Products:
             self._shared[x] = make("QuantizeLinear", make("Div", x, largest), step, zero), largest, step, zero
         codes, largest, step, zero = self._shared[x]
         if self._contrib_ops:
-            product = make("MatMulIntegerToFloat", codes, weight, step, scale, zero, domain=CONTRIB)
+            product = make("MatMulIntegerToFloat", codes, weight, step, scale, zero, zero, domain=CONTRIB)
             return make.into(result, "Mul", product, largest)
-        product = make("Cast", make("MatMulInteger", codes, weight, zero), to=TensorProto.FLOAT)
+        product = make("Cast", make("MatMulInteger", codes, weight, zero, zero), to=TensorProto.FLOAT)
         return make.into(result, "Mul", make("Mul", product, make("Mul", scale, step)), largest)
 
     def _zero(self) -> str:
@@ -125,14 +129,12 @@ class Products:
         return self._shared[x, width, block]
 
     def _matrix(self, blocks: Blocks) -> str:
-        """The codes of blocks as a matrix `(K, N)` around zero, which the runtime computes when it loads."""
+        """The codes of blocks as a matrix `(K, N)`, which the runtime computes when it loads."""
         count, width = blocks.shape
         rows = self._once("Reshape", blocks.codes, np.array([count, -1]))
-        wide = self._once("Cast", rows, to=TensorProto.INT16)
-        small = self._once("Cast", self._once("Sub", wide, np.array(128, "int16")), to=TensorProto.INT8)
         if self._weights.arrays[blocks.codes].shape[1] * blocks.block > width:
-            small = self._once("Slice", small, np.array([0]), np.array([width]), np.array([1]))
-        return self._once("Transpose", small, perm=[1, 0])
+            rows = self._once("Slice", rows, np.array([0]), np.array([width]), np.array([1]))
+        return self._once("Transpose", rows, perm=[1, 0])
 
     def _flat_scale(self, blocks: Blocks) -> str:
         return self._once("Reshape", blocks.scale, np.array([-1]))

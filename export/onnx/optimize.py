@@ -1,33 +1,34 @@
 """The optimizer of ONNX graphs: fused operators instead of the converter's primitive ones."""
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import version_converter
 
+from keras_transformer.export.onnx.lazy_tensors import array_of, tensor_of
 from keras_transformer.export.onnx.naming import name_parts
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites import rule_sets
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.sizes import replace_sizes
 from keras_transformer.export.onnx.simplify import simplify
+from keras_transformer.export.spec.lazy_array import AnyArray
 
 _ROUNDS = 12
 
 
 def optimize_proto(
-    model: onnx.ModelProto, arrays: dict[str, np.ndarray], options: OnnxOptions
-) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    model: onnx.ModelProto, arrays: dict[str, AnyArray], options: OnnxOptions
+) -> tuple[onnx.ModelProto, dict[str, AnyArray]]:
     """Rewrites a graph into fused operators.
 
     Args:
         model: `onnx.ModelProto` of opset 18 without its weights; not changed.
-        arrays: dict of name to numpy array: the weights.
+        arrays: dict of name to array: the weights.
         options: `OnnxOptions`.
 
     Returns:
-        `(model, arrays)`: an `onnx.ModelProto`, and the weights that it reads.
+        `(model, arrays)`: an `onnx.ModelProto`, and the weights that it reads, lazy where they were.
     """
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(model)
@@ -35,10 +36,10 @@ def optimize_proto(
     rewritten = ir.from_proto(skeleton)
     initializers = rewritten.graph.initializers
     for name, array in arrays.items():
-        initializers[name].const_value = ir.tensor(array, name=name)
+        initializers[name].const_value = tensor_of(array, name)
     optimize(rewritten, options)
     name_parts(rewritten.graph, arrays)
-    found = {name: value.const_value.numpy() for name, value in initializers.items() if value.const_value is not None}
+    found = {name: array_of(value.const_value) for name, value in initializers.items() if value.const_value is not None}
     initializers.clear()
     proto = ir.to_proto(rewritten)
     standard = [each for each in proto.opset_import if not each.domain]
@@ -50,7 +51,7 @@ def optimize_proto(
     return proto, found
 
 
-def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
+def _placeholder(name: str, array: AnyArray) -> onnx.TensorProto:
     """An initializer without data."""
     tensor = onnx.TensorProto(name=name, dims=array.shape, data_location=onnx.TensorProto.EXTERNAL)
     tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)

@@ -8,12 +8,13 @@ The graphs of a bundle share their weights, so a weight is quantized in the same
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from keras_transformer.export.onnx.graphs import load_arrays, save
+from keras_transformer.export.onnx.graphs import GraphFiles, load_arrays
 from keras_transformer.export.onnx.integer_products import Products
 from keras_transformer.export.onnx.integer_tables import look_up
 from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
@@ -22,6 +23,7 @@ from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import matches
+from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
     import pathlib
@@ -84,11 +86,13 @@ def quantize_files(
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
     steps = _steps(files)
     has_steps = bool(steps) or any(_has_loops(model) for model, _ in loaded.values())
+    results = GraphFiles(directory, len(loaded))
     done: dict[Any, Any] = {}
     for path, (model, arrays) in loaded.items():
-        groups, is_step = (kept, tied, tables), (path in steps, has_steps)
-        _Quantizer(model, arrays, quantization, groups, is_step, contrib_ops, ranges, done).run()
-    save(directory, loaded)
+        groups, is_step = (kept, tied), (path in steps, has_steps)
+        weights = QuantizedWeights(arrays, quantization, tables, done, results.stored)
+        _Quantizer(model, weights, quantization, groups, is_step, contrib_ops, ranges).run()
+    results.save(loaded)
 
 
 def _steps(files: dict[str, str]) -> set[str]:
@@ -111,7 +115,7 @@ def _tables(model: onnx.ModelProto) -> set[str]:
     return {node.input[0] for node in all_nodes(model.graph) if node.op_type == "Gather"}
 
 
-def _tied(model: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> set[str]:
+def _tied(model: onnx.ModelProto, arrays: Mapping[str, AnyArray]) -> set[str]:
     """Weights that are both an embedding table and a projection matrix."""
     roles: dict[str, Any] = {}
     for node in all_nodes(model.graph):
@@ -121,7 +125,7 @@ def _tied(model: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> set[str]:
     return {name for name, role in roles.items() if ("Gather", 0) in role and len(role) > 1}
 
 
-def is_candidate(array: np.ndarray) -> bool:
+def is_candidate(array: AnyArray) -> bool:
     """Whether a weight is large enough to quantize."""
     return array.dtype == np.float32 and array.ndim > 1 and array.size >= _SMALL
 
@@ -131,34 +135,30 @@ class _Quantizer:
 
     Args:
         model: `onnx.ModelProto`.
-        arrays: its initializers by name; new ones are added.
+        weights: `QuantizedWeights` of its initializers.
         quantization: `Quantization`.
-        groups: names of the weights that stay float, of the tied ones, and of all tables.
+        groups: names of the weights that stay float, and of the tied ones.
         steps: whether this file is one of a decoder, and whether there are any.
         contrib_ops: bool, as for `quantize_files`.
         ranges: as for `quantize_files`.
-        done: quantized weights of other graphs by label.
     """
 
     def __init__(
         self,
         model: onnx.ModelProto,
-        arrays: dict[str, np.ndarray],
+        weights: QuantizedWeights,
         quantization: Quantization,
-        groups: tuple[set[str], set[str], set[str]],
+        groups: tuple[set[str], set[str]],
         steps: tuple[bool, bool],
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]] | None,
-        done: dict[str, Any],
     ) -> None:
-        self.model, self.arrays, self.quantization = model, arrays, quantization
-        kept, self.tied, tables = groups
-        bits = 4 if quantization.mode == "weight_int4" else 8
-        self.weights = QuantizedWeights(arrays, bits, quantization.block_size, tables, done)
+        self.model, self.weights, self.arrays, self.quantization = model, weights, weights.arrays, quantization
+        kept, self.tied = groups
         self.is_step, has_steps = steps
         self.top: list[Any] = []
         self.products = Products(self.weights, quantization.mode, self.top, contrib_ops, ranges or {}, has_steps)
-        self.candidates = {name for name, array in arrays.items() if is_candidate(array) and name not in kept}
+        self.candidates = {name for name, array in self.arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
 
     def run(self) -> None:
@@ -181,13 +181,13 @@ class _Quantizer:
 
     def _store_in_float16(self):
         for name in sorted(self.candidates):
-            half = self.weights.store(f"{name}.fp16", self.arrays.pop(name).astype("float16"))
+            half = self.weights.store(f"{name}.fp16", np.asarray(self.arrays.pop(name)).astype("float16"))
             self.top.append(helper.make_node("Cast", [half], [name], f"{name}/to_float", to=TensorProto.FLOAT))
 
     def _store_the_rest_in_8_bits(self):
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
         for name in sorted(self.candidates & read):
-            array = self.arrays.pop(name)
+            array = np.asarray(self.arrays.pop(name))
             q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
             codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
             scales = self.weights.store(f"{name}.int8_whole.scale", scale)

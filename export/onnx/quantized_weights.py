@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.export.quantization import block_quantize
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
 
 _TABLE_BLOCK = 128
 # Blocks of products in 8 bits with a scale for each channel: the activations are quantized by these blocks.
@@ -39,34 +41,44 @@ class QuantizedWeights:
 
     Args:
         arrays: initializers by name; new ones are added.
-        bits: 4 or 8, of weights by block.
-        block_size: int: size of the blocks of 4 bits.
+        quantization: `Quantization`.
         in_8_bits: names of weights that have 8 bits in any case.
         done: quantized weights of other graphs by label.
+        keep: function that stores an array elsewhere than in memory, and returns a lazy one.
     """
 
     def __init__(
         self,
-        arrays: dict[str, np.ndarray],
-        bits: int,
-        block_size: int,
+        arrays: dict[str, AnyArray],
+        quantization: Quantization,
         in_8_bits: Collection[str],
         done: dict[str, Any],
+        keep: Callable[[np.ndarray], AnyArray],
     ) -> None:
-        self.arrays, self._bits, self._block_size = arrays, bits, block_size
-        self._in_8_bits, self._done = in_8_bits, done
+        self.arrays, self._block_size = arrays, quantization.block_size
+        self._bits = 4 if quantization.mode == "weight_int4" else 8
+        self._in_8_bits, self._done, self._keep = in_8_bits, done, keep
 
     def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
-        array = self.arrays[name]
         label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
-        codes, scale = self._quantized(label, array.T if by_rows else array, block_quantize.by_channel)
+        codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_channel(rows.T))
+        return codes, scale
+
+    def around_128(self, name: str, by_rows: bool) -> tuple[str, str]:
+        """`by_channel` with 128 added to the codes, uint8."""
+        label = f"{name}.uint8_by_row" if by_rows else f"{name}.uint8"
+
+        def compute(rows):
+            numbers, scale = block_quantize.by_channel(rows.T)
+            return (numbers.astype("int16") + 128).astype("uint8"), scale
+
+        codes, scale = self._quantized(label, name, by_rows, compute)
         return codes, scale
 
     def by_channel_blocks(self, name: str, by_rows: bool) -> Blocks:
         """A weight with one scale `(N, 1)` for each channel, whose codes have the layout of blocks."""
-        rows: Any = self.arrays[name] if by_rows else self.arrays[name].T
-        count, width = rows.shape
+        count, width = self._shape(name, by_rows)
         blocks = -(-width // _CHANNEL_BLOCK)
 
         def compute(rows):
@@ -76,37 +88,63 @@ class QuantizedWeights:
             return codes.reshape(count, blocks, _CHANNEL_BLOCK), scale[:, None]
 
         label = f"{name}.int8_channels" + ("" if by_rows else "_by_column")
-        codes, scale = self._quantized(label, rows, compute)
-        return Blocks(codes, scale, None, 8, _CHANNEL_BLOCK, rows.shape)
+        codes, scale = self._quantized(label, name, by_rows, compute)
+        return Blocks(codes, scale, None, 8, _CHANNEL_BLOCK, (count, width))
 
     def by_block(self, name: str, by_rows: bool) -> Blocks:
         """A weight with a scale for each block of its rows; in 4 bits with an offset too."""
-        rows: Any = self.arrays[name] if by_rows else self.arrays[name].T
+        shape = self._shape(name, by_rows)
         bits = 8 if name in self._in_8_bits else self._bits
         label = f"{name}.int{bits}_blocks" + ("" if by_rows else "_by_column")
         if bits == 4:
-            codes, scale, offset = self._quantized(label, rows, self._in_4_bits)
-            return Blocks(codes, scale, offset, bits, self._block_size, rows.shape)
-        block = _largest_block(rows.shape[1])
-        codes, scale = self._quantized(label, rows, lambda rows: block_quantize.by_block(rows, bits, block))
-        return Blocks(codes, scale, None, bits, block, rows.shape)
+            codes, scale, offset = self._quantized(label, name, by_rows, self._in_4_bits)
+            return Blocks(codes, scale, offset, bits, self._block_size, shape)
+        block = _largest_block(shape[1])
+        codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_block(rows, bits, block))
+        return Blocks(codes, scale, None, bits, block, shape)
 
     def _in_4_bits(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         codes, scale, offset = block_quantize.by_offset_block(rows, self._block_size)
         return block_quantize.pack_nibbles(codes), scale, offset.T
 
-    def _quantized(self, label: str, array: np.ndarray, compute: Callable[..., Any]) -> list[str]:
-        """Names of the codes, scales and offsets of a weight, shared with other graphs of the same weight."""
+    def _shape(self, name: str, by_rows: bool) -> tuple[int, int]:
+        """The shape of a weight as rows, `(N, K)`."""
+        first, second = self.arrays[name].shape
+        return (first, second) if by_rows else (second, first)
+
+    def _quantized(self, label: str, name: str, by_rows: bool, compute: Callable[..., Any]) -> list[str]:
+        """Names of the codes, scales and offsets of a weight, shared with other graphs of the same weight.
+
+        Args:
+            label: name of the codes.
+            name: name of the weight.
+            by_rows: bool. Whether its rows are the channels that come out.
+            compute: function of these rows `(N, K)`.
+        """
         source, made = self._done.get(label, (None, None))
-        if source is None or not np.array_equal(source, array):
-            made = compute(array)
-            self._done[label] = array, made
-        return [self.store(f"{label}{suffix}", each) for suffix, each in zip(("", ".scale", ".offset"), made)]  # noqa: B905
+        if source is None or not _is_same(source, self.arrays[name]):
+            rows = np.asarray(self.arrays[name])
+            made = [self._stored(each) for each in compute(rows if by_rows else rows.T)]
+            self._done[label] = self.arrays[name], made
+        names = [f"{label}{suffix}" for suffix in ("", ".scale", ".offset")[: len(made)]]
+        for key, array in zip(names, made, strict=True):
+            self.arrays.setdefault(key, array)
+        return names
 
     def store(self, name: str, array: np.ndarray) -> str:
         """Adds an array, unless its name is known; returns the name."""
-        self.arrays.setdefault(name, np.ascontiguousarray(array).reshape(np.shape(array)))
+        if name not in self.arrays:
+            self.arrays[name] = self._stored(array)
         return name
+
+    def _stored(self, array: np.ndarray) -> AnyArray:
+        return self._keep(np.ascontiguousarray(array).reshape(np.shape(array)))
+
+
+def _is_same(array: AnyArray, other: AnyArray) -> bool:
+    if isinstance(array, LazyArray) and isinstance(other, LazyArray) and array.key == other.key:
+        return True
+    return array.shape == other.shape and np.array_equal(np.asarray(array), np.asarray(other))
 
 
 def _largest_block(width: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import helper
 
-from keras_transformer.export.onnx.graphs import load_arrays, save
+from keras_transformer.export.onnx.graphs import GraphFiles, load_arrays
 from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
 from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
@@ -43,9 +43,11 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     """
     loaded = {path: load_arrays(directory / path) for path in dict.fromkeys(files.values())}
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
-    for model, arrays in loaded.values():
-        _Packer(model, arrays, kernel_paths(spec.variables), contrib_ops).run()
-    save(directory, loaded)
+    for path, (model, arrays) in loaded.items():
+        read = {name: np.asarray(array) for name, array in arrays.items()}
+        _Packer(model, read, kernel_paths(spec.variables), contrib_ops).run()
+        loaded[path] = model, dict[str, Any](read)
+    GraphFiles(directory, len(loaded)).save(loaded)
 
 
 class _Packer:

@@ -4,9 +4,10 @@ The graphs are traced with their weights as inputs, so that the converter does n
 becomes an initializer, in the graph or as a reference to the shared file, which ONNX Runtime maps into memory.
 """
 
+import functools
 import hashlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import onnx
 from onnx import numpy_helper
 
 from keras_transformer.export.onnx.traversal import all_graphs, remove_nodes
+from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray, mapped
 
 FILE = "model.weights"
 _INLINE = 1024
@@ -32,28 +34,45 @@ class WeightsFile:
 
     Args:
         path: `pathlib.Path` of the file.
+        name: name by which graphs refer to it; that of `path` when None.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
-        self._offsets: dict[Any, Any] = {}
+    def __init__(self, path: pathlib.Path, name: str | None = None) -> None:
+        self._path, self._name = path, name or path.name
+        self._offsets: dict[Any, int] = {}
         self._end = 0
 
-    def initializer(self, name: str, array: np.ndarray) -> onnx.TensorProto:
+    def initializer(self, name: str, array: AnyArray) -> onnx.TensorProto:
         """Returns a tensor for a graph: inline if small, otherwise a reference to the file, without duplicates."""
-        array = np.ascontiguousarray(array).reshape(array.shape)
         if array.nbytes < _INLINE:
-            return numpy_helper.from_array(array, name)
+            return inline(name, array)
         tensor = onnx.TensorProto(
             name=name,
             data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
             dims=array.shape,
             data_location=onnx.TensorProto.EXTERNAL,
         )
-        entries = {"location": self._path.name, "offset": self._append(array), "length": array.nbytes}
+        entries = {"location": self._name, "offset": self._offset(array), "length": array.nbytes}
         for key, value in entries.items():
             tensor.external_data.add(key=key, value=str(value))
         return tensor
+
+    def stored(self, array: np.ndarray) -> AnyArray:
+        """Returns the same array, which is in the file now instead of the memory, unless it is small."""
+        if array.nbytes < _INLINE:
+            return array
+        offset = self._offset(array)
+        found = mapped(self._path, offset, array.shape, array.dtype)
+        self._offsets[found.key] = offset
+        return found
+
+    def _offset(self, array: AnyArray) -> int:
+        """Where the file has an array."""
+        if isinstance(array, np.ndarray):
+            return self._append(np.ascontiguousarray(array))
+        if array.key not in self._offsets:  # A graph after another has the same weights.
+            self._offsets[array.key] = self._append(np.ascontiguousarray(array))
+        return self._offsets[array.key]
 
     def _append(self, array: np.ndarray) -> int:
         content: Any = array.reshape(-1).view(np.uint8)  # Without a copy.
@@ -70,33 +89,33 @@ class WeightsFile:
         return self._offsets[digest]
 
 
-def inline(name: str, array: np.ndarray) -> onnx.TensorProto:
+def inline(name: str, array: AnyArray) -> onnx.TensorProto:
     """Returns a tensor with inline data."""
     return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
 
 
 def attach(
-    model: onnx.ModelProto, arrays: dict[str, np.ndarray], make_tensor: Callable[[str, np.ndarray], onnx.TensorProto]
+    model: onnx.ModelProto, arrays: Mapping[str, AnyArray], make_tensor: Callable[[str, AnyArray], onnx.TensorProto]
 ) -> None:
     """Adds initializers to a graph.
 
     Args:
         model: `onnx.ModelProto`, changed in place.
-        arrays: dict of name to numpy array.
+        arrays: dict of name to array.
         make_tensor: function of a name and an array: `inline`, or the `initializer` of a `WeightsFile`.
     """
     model.graph.initializer.extend(make_tensor(name, array) for name, array in arrays.items())
 
 
-def fold(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def fold(model: onnx.ModelProto, weights: dict[str, AnyArray]) -> dict[str, AnyArray]:
     """Removes the weights from the inputs of a graph, and applies operators to them that only move data.
 
     Args:
         model: `onnx.ModelProto`, changed in place.
-        weights: dict of input name to numpy array; inputs that the graph no longer has are ignored.
+        weights: dict of input name to array; inputs that the graph no longer has are ignored.
 
     Returns:
-        Dict of name to numpy array: the initializers that the graph reads.
+        Dict of name to array: the initializers that the graph reads, lazy where the weights are.
     """
     graph = model.graph
     _multiply_by_table(model, weights)
@@ -109,9 +128,7 @@ def fold(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> dict[str, np
     return _named_after(origins, graph, {name: array for name, array in weights.items() if name in used})
 
 
-def _named_after(
-    origins: dict[str, str], graph: onnx.GraphProto, weights: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+def _named_after(origins: dict[str, str], graph: onnx.GraphProto, weights: dict[str, AnyArray]) -> dict[str, AnyArray]:
     """Names folded weights after their origin, with a number for the second and further ones."""
     names, taken = {}, set(weights) - set(origins)
     for name in weights:
@@ -128,7 +145,7 @@ def _named_after(
     return {names[name]: array for name, array in weights.items()}
 
 
-def _multiply_by_table(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> None:
+def _multiply_by_table(model: onnx.ModelProto, weights: dict[str, AnyArray]) -> None:
     """`MatMul(x, Transpose(weight))` of matrices as `Gemm` with `transB`, without a transposed copy of a table."""
     ranks = {}
     for graph in all_graphs(onnx.shape_inference.infer_shapes(model).graph):
@@ -157,7 +174,7 @@ def _drop_unread(graph: onnx.GraphProto) -> None:
         remove_nodes(each, lambda node: node.op_type == "Transpose" and node.output[0] not in read)
 
 
-def _fold(graph: onnx.GraphProto, weights: dict[str, np.ndarray]) -> dict[str, str]:
+def _fold(graph: onnx.GraphProto, weights: dict[str, AnyArray]) -> dict[str, str]:
     """Applies operators that only move data to weights, and adds the results to `weights`.
 
     Returns:
@@ -187,13 +204,22 @@ def _fold(graph: onnx.GraphProto, weights: dict[str, np.ndarray]) -> dict[str, s
     return origins
 
 
-def _folded(node: Any, array: np.ndarray, arguments: list[np.ndarray], is_alone: bool) -> np.ndarray | None:
+def _folded(node: Any, array: AnyArray, arguments: list[np.ndarray], is_alone: bool) -> AnyArray | None:
+    change: Callable[[np.ndarray], np.ndarray]
     if node.op_type in _FOLDS and not node.attribute:
-        return _FOLDS[node.op_type](array, *arguments)
+        change = functools.partial(_apply, _FOLDS[node.op_type], arguments)
     # A transposed copy in addition to the original would double the file; the runtime transposes it when it loads.
-    if node.op_type == "Transpose" and is_alone:
-        return array.transpose(list(node.attribute[0].ints) if node.attribute else None)
-    return None
+    elif node.op_type == "Transpose" and is_alone:
+        change = functools.partial(np.transpose, axes=list(node.attribute[0].ints) if node.attribute else None)
+    else:
+        return None
+    if isinstance(array, LazyArray):
+        return array.map(change, (node.op_type, *(str(each.tolist()) for each in arguments), str(node.attribute)))
+    return change(array)
+
+
+def _apply(operator: Callable[..., np.ndarray], arguments: list[np.ndarray], array: np.ndarray) -> np.ndarray:
+    return operator(array, *arguments)
 
 
 def _sizes(array: np.ndarray, shape: np.ndarray) -> list[int]:

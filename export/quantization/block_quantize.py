@@ -8,6 +8,14 @@ import numpy as np
 # number can make the others more exact.
 _SHRINK = np.linspace(0.7, 1.0, 13)
 _RANGES = (1.0, 0.93, 0.86)
+# Numbers that are quantized at a time.
+_MOST = 2**22
+
+
+def _parts(count: int, width: int) -> list[slice]:
+    """Slices of the rows `(count, width)` of a weight: each takes several times its memory while it is quantized."""
+    step = max(_MOST // max(width, 1), 1)
+    return [slice(start, start + step) for start in range(0, max(count, 1), step)]
 
 
 def by_channel(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -24,6 +32,11 @@ def by_channel(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> by_channel(np.array([[1.27, -2.54], [0.63, 0.02]]))[0].tolist()
     [[127, -127], [63, 1]]
     """
+    parts = [_by_channel(matrix[:, part]) for part in _parts(*matrix.shape[::-1])]
+    return np.concatenate([q for q, _ in parts], axis=1), np.concatenate([scale for _, scale in parts])
+
+
+def _by_channel(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = _nonzero(np.abs(matrix).max(axis=0) / 127)
     return np.round(matrix / scale).astype("int8"), scale.astype("float32")
 
@@ -49,6 +62,11 @@ def by_block(rows: np.ndarray, bits: int, block_size: int) -> tuple[np.ndarray, 
     >>> ((q - 8.0) * scale[..., None]).tolist()
     [[[-1.0, 0.5], [-0.25, 0.125]]]
     """
+    parts = [_by_block(rows[part], bits, block_size) for part in _parts(*rows.shape)]
+    return np.concatenate([q for q, _ in parts]), np.concatenate([scale for _, scale in parts])
+
+
+def _by_block(rows: np.ndarray, bits: int, block_size: int) -> tuple[np.ndarray, np.ndarray]:
     count, width = rows.shape
     blocks = -(-width // block_size)
     padded = np.zeros((count, blocks * block_size), "float32")
@@ -83,6 +101,14 @@ def by_offset_block(
     >>> ((q - 8.0) * scale[..., None] + offset[..., None]).round(2).tolist()
     [[[1.0, 1.5, 2.0, 2.5]]]
     """
+    found = [_by_offset_block(rows[part], block_size, round_scale) for part in _parts(*rows.shape)]
+    q, scale, offset = (np.concatenate(each) for each in zip(*found, strict=True))
+    return q, scale, offset
+
+
+def _by_offset_block(
+    rows: np.ndarray, block_size: int, round_scale: Callable[[np.ndarray], np.ndarray] | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     count, width = rows.shape
     blocks = -(-width // block_size)
     padded = np.pad(np.asarray(rows, "float32"), ((0, 0), (0, blocks * block_size - width)), mode="edge")

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.bundle.writing import bytes_in
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError, one_line
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import Behavior, Predictions, check_behavior, limits_of
 from keras_transformer.export.quantization.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores
 from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.utils.types import Path
@@ -18,6 +20,8 @@ from keras_transformer.utils.types import Path
 FILE = "predictions.npz"
 _SOURCE = "source/"
 _MAX_BYTES = 2**28
+# Bytes of a bundle of which the signatures are loaded one after another.
+_LARGE = 2**28
 
 
 class FloatPredictions:
@@ -34,22 +38,17 @@ class FloatPredictions:
     @classmethod
     def measure(
         cls,
-        directory: pathlib.Path,
-        manifest: dict[str, Any],
-        format: str,
+        steps: RuntimeSteps,
         probes: Mapping[str, Sequence[Probe]],
         token_ids: np.ndarray | None = None,
     ) -> "FloatPredictions":
-        """Reads tokens with the float files of one format.
+        """Reads tokens with the float model.
 
         Args:
-            directory: path of the bundle that is being written.
-            manifest: its manifest.
-            format: name of the format.
+            steps: `RuntimeSteps` of float files, or of the model.
             probes: dict of signature name to its probes: they have a first token, and a source.
             token_ids: int32 array `(B, T)`; None for a text that the model writes itself.
         """
-        steps = get_format(format).open_steps(directory, manifest, available_cores())
         first = np.concatenate([probe.inputs["token_ids"][:, 0] for probe in probes["prefill"]])
         rows = ROWS if token_ids is None else len(token_ids)
         source: dict[str, np.ndarray] = {}
@@ -66,6 +65,7 @@ class FloatPredictions:
     def compare(self, directory: pathlib.Path, manifest: dict[str, Any], format: str) -> Behavior:
         """The behavior of the quantized files of a format."""
         steps = get_format(format).open_steps(directory, manifest, available_cores())
+        steps.is_frugal = bytes_in(directory) > _LARGE
         token_ids = self.predictions.token_ids
         prompt, singles = lengths_of(token_ids.shape[1])
         parts = logits_of(steps, token_ids, tuple(self.source.values()) or None, prompt, singles)

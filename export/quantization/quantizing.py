@@ -18,11 +18,13 @@ from keras_transformer.export.quantization.behavior import limits_of
 from keras_transformer.export.quantization.class_behavior import check_classes
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
+from keras_transformer.export.quantization.large_models import NOT_RUN
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.reporting.report import Artifact
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.quantized import verify_quantized
@@ -99,14 +101,15 @@ class QuantizedCopies:
         before = self._float_measurement(name) if _has_data(evaluation) else None
         probes = {key: spec.signatures[key].probes for key in spec.names(name)}
         predictions = self._float_predictions(name)
-        others_size = _size(folder) - artifact.size
+        others_size = writing.bytes_in(folder) - artifact.size
         record = manifest["artifacts"][name]
         get_format(name).quantize(spec, folder, record["signatures"])
-        record |= {"bytes": _size(folder) - others_size, "float_bytes": artifact.size}
+        record |= {"bytes": writing.bytes_in(folder) - others_size, "float_bytes": artifact.size}
         record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance, "milliseconds": {}}
         record.pop("weights", None)  # That of the float files.
         weights = check_quantized_weights(name, self._source, folder, record["signatures"])
         record |= {} if weights is None else {"weights": weights}
+        record |= {} if spec.runs_floats else {"float_files": NOT_RUN}
         times = record["milliseconds"]
         parity, classes = verify_quantized(folder, name, probes, quantization.tolerance, manifest, times)
         record["parity"] = [vars(each) for each in parity]
@@ -135,7 +138,7 @@ class QuantizedCopies:
         return self._measured[name]
 
     def _float_predictions(self, name: str) -> FloatPredictions | None:
-        """What the float model predicts, measured with one format for all; None for what is no language model."""
+        """What the float model predicts, measured once for all formats; None for what is no language model."""
         spec = self._spec
         if not spec.generation or not {"prefill", "decode"} <= set(spec.names(name)):
             return None
@@ -144,8 +147,17 @@ class QuantizedCopies:
             described = GenerationSpec.from_dict(spec.generation)
             tokens = token_rows(text, read_tokenizer(self._source, self._manifest), described) if len(text) else None
             probes = {key: spec.signatures[key].probes for key in spec.names(name)}
-            self._predictions = FloatPredictions.measure(self._source, self._manifest, name, probes, tokens)
+            self._steps.note(f"predicting with the {'float files' if spec.runs_floats else 'model'}")
+            self._predictions = FloatPredictions.measure(self._float_steps(name), probes, tokens)
         return self._predictions
+
+    def _float_steps(self, name: str) -> RuntimeSteps:
+        """The steps of the float files of one format, or of the model where those are not run."""
+        if self._spec.runs_floats:
+            return get_format(name).open_steps(self._source, self._manifest, available_cores())
+        from keras_transformer.export.quantization.model_steps import ModelSteps
+
+        return ModelSteps(self._spec, self._manifest)
 
 
 def quantize_in_place(artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]) -> Artifact:
@@ -176,11 +188,6 @@ def _others(manifest: dict[str, Any], names: Mapping[str, Artifact]) -> set[str]
 
 def _paths(manifest: dict[str, Any], name: str) -> set[str]:
     return set(manifest["artifacts"][name]["signatures"].values())
-
-
-def _size(folder: pathlib.Path) -> int:
-    """Bytes of the files in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:

@@ -28,7 +28,12 @@ class RuntimeSteps:
         manifest: its manifest, with a record of generation.
         backend: name of the format.
         num_threads: threads for one call.
+
+    Attributes:
+        is_frugal: bool. Whether one signature at a time is loaded, which is slow where they alternate.
     """
+
+    is_frugal = False
 
     def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int) -> None:
         self.spec = GenerationSpec.from_dict(manifest["generation"])

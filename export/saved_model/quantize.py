@@ -13,6 +13,7 @@ from keras_transformer.export.quantization.options import Quantization, matches
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.library import NAME
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+from keras_transformer.export.spec.traced_graph import arguments_of
 from keras_transformer.utils.types import Tensor
 
 _SMALL = 2048
@@ -63,8 +64,7 @@ class QuantizedModule(tf.Module):
             return {key: tf.identity(value, name=key) for key, value in outputs.items()}
 
         traced.__name__ = name
-        arguments = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, spec.name) for spec in signature.inputs}
-        return tf.function(traced, autograph=False).get_concrete_function(**arguments)
+        return tf.function(traced, autograph=False).get_concrete_function(**arguments_of(signature))
 
 
 def _is_large(variable: keras.Variable) -> bool:

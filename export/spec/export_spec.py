@@ -113,6 +113,7 @@ class ExportSpec:
         generation: the manifest's record of generation, or None.
         quantization: `Quantization`, or None for float files.
         evaluation: `Evaluation` of the quantized files, or None.
+        runs_floats: bool. Whether the float files are run; see `quantization.large_models`.
         onnx: `OnnxOptions`, or None for the defaults.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
@@ -133,6 +134,7 @@ class ExportSpec:
     modules: tuple[Any, ...] = ()
     quantization: Any = None
     evaluation: Any = None
+    runs_floats: bool = True
     onnx: Any = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 

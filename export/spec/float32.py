@@ -1,13 +1,18 @@
 """A float32 twin of a model trained in mixed or half precision."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.twins import rebuilt
+from keras_transformer.utils.types import Tensor
 
+_REASON = "16-bit layers"
 _HALF = {"mixed_float16", "mixed_bfloat16", "float16", "bfloat16"}
 
 
@@ -42,9 +47,39 @@ def float32_twin(model: keras.Model) -> keras.Model:
     """
     if not uses_half_precision(model):
         return model
-    twin = rebuilt(model, _in_float32, "16-bit layers")
+    twin = rebuilt(model, _in_float32, _REASON)
     twin.set_weights([weight.astype("float32") if _is_half(weight) else weight for weight in model.get_weights()])
     return twin
+
+
+def streamed_twin(model: keras.Model) -> keras.Model:
+    """`float32_twin` without memory for its weights: each is made of the other model's one when it is read.
+
+    A call of the twin holds one weight in float32 at a time, and takes the time of their conversion.
+
+    Args:
+        model: as for `float32_twin`. Its weights must not change while the twin is used.
+
+    Returns:
+        The same model where all of it is float32, else its twin.
+
+    Raises:
+        InvalidModelError: the model cannot be rebuilt from its config.
+    """
+    if not uses_half_precision(model):
+        return model
+    with unallocated():
+        twin = rebuilt(model, _in_float32, _REASON)
+    if [tuple(each.shape) for each in twin.variables] != [tuple(each.shape) for each in model.variables]:
+        raise InvalidModelError(f"model '{model.name}' has {_REASON}, and its config does not build the same weights")
+    for variable, source in zip(twin.variables, model.variables, strict=True):
+        keras_private.set_initializer(variable, _reader(source))
+    return twin
+
+
+def _reader(source: keras.Variable) -> Callable[..., Tensor]:
+    """The initializer of a variable with the values of another one."""
+    return lambda shape, dtype: keras.ops.cast(source.value, dtype)
 
 
 def _is_half(array: np.ndarray) -> bool:

@@ -7,7 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
 from keras_transformer.export.spec.traced_graph import TracedGraph, arguments_of, trace, weight_labels
 from keras_transformer.utils.types import Tensor
 
@@ -20,7 +22,8 @@ class TracedModule:
 
     Attributes:
         graphs: dict of signature name to `TracedGraph`.
-        exported_variables: list of the `tf.Variable`s that the signatures read.
+        values: dict of the name of each weight in the graphs to its `tf.Variable` or `UnallocatedWeight`.
+        exported_variables: list of the `tf.Variable`s that the signatures read, or `UnallocatedWeight`s in their place.
         exported_modules: list of the `tf.Module`s whose resources they use.
 
     Raises:
@@ -29,7 +32,7 @@ class TracedModule:
 
     def __init__(self, spec: ExportSpec) -> None:
         self._spec = spec
-        self._values = dict(zip(weight_labels(spec.variables), (each.value for each in spec.variables), strict=True))
+        self.values = dict(zip(weight_labels(spec.variables), map(_value_of, spec.variables), strict=True))
         self.graphs: dict[str, TracedGraph] = {
             name: trace(name, each, spec.variables) for name, each in spec.signatures.items()
         }
@@ -39,7 +42,7 @@ class TracedModule:
 
     def variables(self, graph: TracedGraph) -> dict[str, Any]:
         """The `tf.Variable` of each weight that a graph reads."""
-        return {label: self._values[label] for label in graph.weights}
+        return {label: self.values[label] for label in graph.weights}
 
     def function(self, name: str) -> Any:
         """A signature as a concrete function that reads its weights from the variables of the model."""
@@ -47,7 +50,7 @@ class TracedModule:
 
         def called(**tensors: Tensor) -> dict[str, Tensor]:
             weights = {label: each.read_value() for label, each in self.variables(graph).items()}
-            return graph.imported({graph.inputs[key]: each for key, each in tensors.items()} | weights)
+            return graph.imported(tensors | weights)
 
         called.__name__ = name
         return tf.function(called, autograph=False).get_concrete_function(**arguments_of(self._spec.signatures[name]))
@@ -58,15 +61,50 @@ class TracedModule:
         return sum(variable.shape.num_elements() * variable.dtype.size for variable in self.exported_variables)
 
 
-def weight_arrays(variables: Sequence[keras.Variable]) -> dict[str, np.ndarray]:
+class UnallocatedWeight:
+    """A weight of a model whose values are computed each time they are read; see `float32.streamed_twin`.
+
+    Args:
+        variable: Keras variable without a value.
+    """
+
+    def __init__(self, variable: keras.Variable) -> None:
+        self._variable = variable
+        self.name, self.shape, self.dtype = variable.name, tf.TensorShape(variable.shape), tf.as_dtype(variable.dtype)
+
+    def read_value(self) -> Tensor:
+        """The values as a tensor."""
+        return tf.convert_to_tensor(self._variable)
+
+
+def _value_of(variable: keras.Variable) -> Any:
+    return variable.value if keras_private.has_value(variable) else UnallocatedWeight(variable)
+
+
+def weight_arrays(variables: Sequence[keras.Variable]) -> dict[str, AnyArray]:
     """Values of variables by name, as in `weight_names`, as views where numpy can have them."""
     names = weight_names(variables).values()
-    return {name: array_of(variable.value) for name, variable in zip(names, variables, strict=True)}
+    return {name: lazy_array(variable) for name, variable in zip(names, variables, strict=True)}
 
 
-def array_of(variable: Any) -> np.ndarray:
-    """The values of a `tf.Variable`, without a copy where its type allows that. They must not be changed."""
-    tensor = variable.read_value()
+def lazy_array(variable: keras.Variable) -> AnyArray:
+    """Values of a variable as a view, or, where they are computed each time they are read, as a lazy array."""
+    return array_of(_value_of(variable))
+
+
+def array_of(variable: Any) -> AnyArray:
+    """The values of a `tf.Variable`, without a copy where its type allows that. They must not be changed.
+
+    Args:
+        variable: `tf.Variable`, or an `UnallocatedWeight`, whose values are computed when the array is read.
+    """
+    if isinstance(variable, UnallocatedWeight):
+        shape = tuple(variable.shape.as_list())
+        return LazyArray(lambda: _view(variable.read_value()), shape, variable.dtype.as_numpy_dtype, variable)
+    return _view(variable.read_value())
+
+
+def _view(tensor: Tensor) -> np.ndarray:
     try:
         return np.asarray(memoryview(tensor))
     except (TypeError, ValueError, BufferError):

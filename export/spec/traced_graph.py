@@ -16,10 +16,12 @@ from keras_transformer.export.spec.axes import output_axes, sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Signature
 from keras_transformer.utils.types import Tensor
 
-_PREFIX = "weight_"
+_PREFIX = "keras_variable_"
 # Attribute that names a Python function.
 _GRADIENT = "_gradient_op_type"
 _imports = itertools.count()
+# Nodes of a graph whose memory is worth the time of looking through all objects.
+_LARGE = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ class TracedGraph:
 
     Args:
         graph_def: `GraphDef` with the shapes of all tensors. Inputs and weights are placeholders.
-        inputs: dict of the name of each input to its node.
+        inputs: names of the inputs; their nodes have these names.
         outputs: dict of the name of each output to its tensor, `"node:index"`.
         weights: names of the weights that are read, as in `weight_labels`; their nodes have these names.
         captures: dict of the name of a placeholder to the tensor of a resource, such as a table or a variable that is not
@@ -37,7 +39,7 @@ class TracedGraph:
     """
 
     graph_def: Any
-    inputs: dict[str, str]
+    inputs: tuple[str, ...]
     outputs: dict[str, str]
     weights: tuple[str, ...] = ()
     captures: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -53,27 +55,28 @@ class TracedGraph:
         for each in self.variables:
             graph.watch_variable(each)  # As a function does that reads it.
         given = {**tensors, **{node: graph.capture(outer) for node, outer in self.captures.items()}}
-        graph_def = _importable(self.graph_def, given)
+        graph_def = with_own_functions(self.graph_def, str(next(_imports)))
+        kept = [node for node in graph_def.node if node.name not in given]
+        del graph_def.node[:]
+        graph_def.node.extend(kept)
         read = {source.lstrip("^").split(":")[0] for node in graph_def.node for source in node.input}
-        read |= {name.split(":")[0] for name in self.outputs.values()}
         mapping = {f"{name}:0": tensor for name, tensor in given.items() if name in read}
-        found = [mapping.get(name, name) for name in self.outputs.values()]
-        names = [name for name in found if isinstance(name, str)]
-        results = iter(tf.graph_util.import_graph_def(graph_def, mapping, names, name=""))
-        results = [next(results) if isinstance(each, str) else each for each in found]
+        results = tf.graph_util.import_graph_def(graph_def, mapping, list(self.outputs.values()), name="")
         return {key: tf.identity(each, name=key) for key, each in zip(self.outputs, results, strict=True)}
 
 
-def _importable(graph_def: Any, given: Any) -> Any:
-    """A copy of a `GraphDef` without the nodes that are given, and with functions of its own."""
+def with_own_functions(graph_def: Any, suffix: str) -> Any:
+    """A copy of a `GraphDef` whose functions have names of their own.
+
+    TensorFlow refuses a function that differs, by an attribute, from one of the same name.
+
+    Args:
+        graph_def: `GraphDef`.
+        suffix: of the names.
+    """
     copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
-    kept = [node for node in copy.node if node.name not in given]
-    del copy.node[:]
-    copy.node.extend(kept)
-    number = next(_imports)
-    # TensorFlow refuses a function that differs, by an attribute, from one of the same name.
-    names = {each.signature.name: f"{each.signature.name}_{number}" for each in copy.library.function}
+    names = {each.signature.name: f"{each.signature.name}_{suffix}" for each in copy.library.function}
     for each in copy.library.function:
         each.signature.name = names[each.signature.name]
     del copy.library.gradient[:]
@@ -119,7 +122,8 @@ def trace(name: str, signature: Signature, variables: Sequence[keras.Variable]) 
     signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
     graph = _graph_of(function)
     del function
-    gc.collect()  # A graph in memory is a circle of many small objects.
+    if len(graph.graph_def.node) > _LARGE:
+        gc.collect()  # A graph in memory is a circle of many small objects, and would stay until Python looks for it.
     return graph
 
 
@@ -129,7 +133,7 @@ def _graph_of(function: Any) -> TracedGraph:
     read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
     return TracedGraph(
         function.graph.as_graph_def(add_shapes=True),
-        {name: name for name in arguments if not name.startswith(_PREFIX)},
+        tuple(name for name in arguments if not name.startswith(_PREFIX)),
         {key: tensor.name for key, tensor in function.structured_outputs.items()},
         tuple(read),
         {inner.op.name: outer for outer, inner in function.graph.captures},

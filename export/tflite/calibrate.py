@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.tflite.graph import Graph, graphs, read, schema, size_of
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import read, schema, size_of
 from keras_transformer.utils.captured_stderr import captured
 
 _PRODUCT = "FULLY_CONNECTED"

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-# tensorflow.DataType.DT_INT32 and DT_INT64.
-INT32 = 3
+# tensorflow.DataType.DT_FLOAT, DT_INT32 and DT_INT64.
+FLOAT, INT32 = 1, 3
 INTEGERS = {INT32: np.int32, 9: np.int64}
+_TYPES = {FLOAT: np.float32, **INTEGERS}
 
 
 def constant_value(nodes: dict[str, Any], name: str) -> np.ndarray | None:
@@ -23,10 +24,10 @@ def constant_value(nodes: dict[str, Any], name: str) -> np.ndarray | None:
 
 
 def add_constant(function: Any, name: str, array: np.ndarray, kind: int = INT32) -> str:
-    """Adds an integer constant to a `FunctionDef`; returns the name of its output."""
+    """Adds a constant to a `FunctionDef`; returns the name of its output."""
     from tensorflow import make_tensor_proto
 
     node = function.node_def.add(name=name, op="Const")
-    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(INTEGERS[kind])))
+    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(_TYPES[kind])))
     node.attr["dtype"].type = kind
     return f"{name}:output:0"

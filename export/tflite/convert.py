@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
@@ -14,11 +12,12 @@ from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
 from keras_transformer.export.tflite.converter import convert_saved_model
 from keras_transformer.export.tflite.fusions import fuse
-from keras_transformer.export.tflite.graph import read, write_file
+from keras_transformer.export.tflite.input_weights import InputWeights
+from keras_transformer.export.tflite.insert_weights import Inserter
 from keras_transformer.export.tflite.library import NAME
-from keras_transformer.export.tflite.restore import UnrestorableError, restore
+from keras_transformer.export.tflite.products import complete_products
 from keras_transformer.export.tflite.rewrites import rewritten
-from keras_transformer.export.tflite.splats import SplatModel
+from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
@@ -43,61 +42,56 @@ _FLEX_LIST = re.compile(r"(?:TF Select|Custom) ops: (?P<ops>.+)")
 
 
 def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
-    """Writes `model.tflite` with all signatures from the SavedModel in `directory`.
+    """Writes `model.tflite` with all signatures.
 
     Args:
         traced: the `TracedModule`.
         spec: the `ExportSpec` it was traced from.
-        directory: `pathlib.Path` to write into; it contains `saved_model/`.
+        directory: `pathlib.Path` to write into.
 
     Returns:
         Dict of signature name to the path of its file, relative to `directory`.
 
     Raises:
         UnsupportedOpError: an op would need the Flex delegate or a custom kernel.
-        ConversionError: the converter fails for another reason, or the weights exceed the 2 GB of the format.
+        ConversionError: the converter fails for another reason, or weights that it must see exceed 2 GB.
     """
-    if traced.weight_bytes > _MAX_BYTES:
-        size = traced.weight_bytes / 1e9
-        raise ConversionError(NAME, f"the weights are {size:.1f} GB, a TFLite file is limited to 2 GB")
     names = spec.names(NAME)
-    model = _from_splats(traced, spec, names)
-    if model is None:
-        with _source(traced, spec, directory) as saved:
-            model = _converted(spec, names, saved)
+    if any(traced.graphs[name].captures for name in names):
+        model = _with_captures(traced, spec)
+    else:
+        model = _without_captures(traced, spec)
     fuse(model)
     write_file(model, directory / FILE)
     return dict.fromkeys(names, FILE)
 
 
-def _from_splats(traced: TracedModule, spec: ExportSpec, names: list[str]) -> Any:
-    """The converted model, by way of splats; None if its weights cannot be restored, or are too few to matter."""
-    if not spec.variables or any(traced.graphs[name].captures for name in names):
-        return None
-    splats = SplatModel(traced, spec, names)
-    if not splats.splats:
-        return None
+def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:
+    """The converted model, whose large weights the converter does not see."""
+    names = spec.names(NAME)
+    weights = InputWeights(traced, spec, names)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, SAVED_MODEL)
-        splats.save(path)
+        weights.save(path)
         model = _converted(spec, names, path)
-    try:
-        restore(model, list(splats.splats.values()), splats.read, splats.factors)
-    except UnrestorableError:
-        return None
+    weights.insert(model)
     return model
 
 
-@contextlib.contextmanager
-def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """The SavedModel of the bundle, or a temporary one if TFLite has further signatures."""
-    if spec.names(NAME) == spec.names(SAVED_MODEL):
-        yield directory / SAVED_MODEL
-        return
+def _with_captures(traced: TracedModule, spec: ExportSpec) -> Any:
+    """The converted model of graphs that use variables or tables which are not the model's."""
+    if traced.weight_bytes > _MAX_BYTES:
+        size = traced.weight_bytes / 1e9
+        raise ConversionError(
+            NAME, f"graphs that use tables, or variables of others, are limited to 2 GB; {size:.1f} GB"
+        )
+    names = spec.names(NAME)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, SAVED_MODEL)
-        saved_model.write_signatures(traced, spec.names(NAME), path)
-        yield path
+        saved_model.write_signatures(traced, names, path)
+        model = _converted(spec, names, path)
+    complete_products(model, Inserter(model))
+    return model
 
 
 def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:

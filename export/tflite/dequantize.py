@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, schema, shape_of, size_of
+from keras_transformer.export.tflite.graph import Graph, shape_of
+from keras_transformer.export.tflite.tree import schema, size_of
+from keras_transformer.export.tflite.uses import Uses, indices
 from keras_transformer.export.verification.quantized_weight import Dequantized, codes
 
 _PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32"}
@@ -24,16 +26,14 @@ class ConstantReader:
         self.graph = graph
         types = vars(schema().TensorType)
         self._names = {number: name for name, number in types.items() if name in {*_PLAIN, *_PACKED}}
-        self._producers: dict[int, Any] = {}
-        for operator in graph.subgraph.operators:
-            self._producers |= {int(each): operator for each in operator.outputs}
+        self._producers = Uses(graph).makers
 
     def producer(self, index: int) -> tuple[str, list[int]]:
         """The kind of the operator that a tensor is the result of, and its inputs; `("", [])` without any."""
         operator = self._producers.get(index)
         if operator is None:
             return "", []
-        return self.graph.kind(operator), [] if operator.inputs is None else [int(each) for each in operator.inputs]
+        return self.graph.kind(operator), list(indices(operator.inputs))
 
     def buffers(self, index: int) -> tuple[int, ...]:
         """The buffers of a constant and of its scales, by which equal constants are known."""

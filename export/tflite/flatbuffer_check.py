@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.tflite.calls import called_graphs, operator_kinds
+from keras_transformer.export.tflite.tree import schema
 from keras_transformer.utils.types import Path
 
 # Number of required inputs; further ones may be absent (-1). Ops not listed here require all inputs.
@@ -24,20 +26,15 @@ def check_flatbuffer(path: Path) -> None:
     Raises:
         ValueError: names the op and the graph.
     """
-    from ai_edge_litert import schema_py_generated as schema
-
     with open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # Closed with its last reference.
-    _Checker(schema, memoryview(content)).run()
+    _Checker(memoryview(content)).run()
 
 
 class _Checker:
-    def __init__(self, schema: Any, view: memoryview) -> None:
-        self._schema = schema
-        self._model = schema.Model.GetRootAs(view, 0)
-        self._names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-        codes = [self._model.OperatorCodes(index) for index in range(self._model.OperatorCodesLength())]
-        self._codes = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
+    def __init__(self, view: memoryview) -> None:
+        self._model = schema().Model.GetRootAs(view, 0)
+        self._kinds = operator_kinds(self._model)
         self._calls: dict[Any, Any] = {}
 
     def run(self) -> None:
@@ -52,37 +49,21 @@ class _Checker:
         self._check_calls()
 
     def _check_op(self, number, position, op: Any, tensors):
-        if op.OpcodeIndex() >= len(self._codes):
+        if op.OpcodeIndex() >= len(self._kinds):
             raise ValueError(f"op {position} of graph {number} has no code")
-        name = self._names.get(self._codes[op.OpcodeIndex()], "of an unknown kind")
+        name = self._kinds[op.OpcodeIndex()]
         where = f"op {position} ({name}) of graph {number}"
         inputs = np.atleast_1d(op.InputsAsNumpy()) if op.InputsLength() else np.empty(0, int)
         required = _REQUIRED.get(name, len(inputs))
         self._check_indices(where, inputs[:required], tensors)
         self._check_indices(where, inputs[required:], tensors, least=-1)
         self._check_indices(where, op.OutputsAsNumpy(), tensors)
-        self._calls[number].update(self._called(name, op))
+        self._calls[number].update(called_graphs(name, op))
 
     def _check_indices(self, where, indices, count, least=0):
         for index in np.atleast_1d(indices).tolist():  # A vector that is absent reads as 0.
             if not least <= index < max(count, 1):
                 raise ValueError(f"{where} names tensor {index} of {count}")
-
-    def _called(self, name: str, op: Any):
-        """The graphs that an op runs."""
-        readers = {
-            "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
-            "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
-            "CALL": ("CallOptions", ("Subgraph",)),
-            "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
-        }
-        table = op.BuiltinOptions()
-        if name not in readers or table is None:
-            return
-        kind, fields = readers[name]
-        options = getattr(self._schema, kind)()
-        options.Init(table.Bytes, table.Pos)
-        yield from (getattr(options, field)() for field in fields)
 
     def _check_calls(self):
         """Removes graphs that call only removed ones; the remaining ones call themselves."""

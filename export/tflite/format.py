@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ class TFLiteFormat(Format):
 
     name = NAME
     library = LIBRARY
-    source = SAVED_MODEL.name
     takes_fixed_shapes = True
+    takes_large_weights = True
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         from keras_transformer.export.tflite.convert import write

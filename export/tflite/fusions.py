@@ -5,13 +5,15 @@ A norm comes out of Keras as `x * s + (beta - mean * s)` with `s = gamma * rsqrt
 the converter does where shapes are fixed: then signatures of fixed and of dynamic shapes share those weights.
 """
 
-import collections
 import hashlib
 from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, schema, signature_of, size_of
+from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, signature_of
+from keras_transformer.export.tflite.tree import schema, size_of
+from keras_transformer.export.tflite.uses import Uses, indices, other
+from keras_transformer.export.tflite.variable_data import VariableData
 
 
 def fuse(model: Any) -> None:
@@ -28,38 +30,9 @@ def fuse(model: Any) -> None:
     _drop_unused(model)
 
 
-class _Uses:
-    """The producer and the consumers of each tensor of a graph, by index."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.makers: dict[int, Any] = {}
-        self.readers: dict[int, list[Any]] = collections.defaultdict(list)
-        for operator in graph.subgraph.operators:
-            for index in _all(operator.outputs):
-                self.makers[index] = operator
-            for index in _all(operator.inputs):
-                self.readers[index].append(operator)
-        self.ends = set(_all(graph.subgraph.outputs))
-
-    def only_reader(self, index: int) -> Any:
-        """Returns the only consumer of a tensor, or None; an output of the graph has further consumers."""
-        readers = self.readers[index]
-        return readers[0] if len(readers) == 1 and index not in self.ends else None
-
-
-def _all(indices: Any) -> tuple[int, ...]:
-    return () if indices is None else tuple(map(int, indices))
-
-
-def _other(operator: Any, index: int) -> int:
-    """The other input of a binary operator."""
-    first, second = _all(operator.inputs)
-    return second if first == index else first
-
-
 def _lighter_norms(graph: Graph) -> int:
     """Rewrites every norm; returns how many."""
-    uses = _Uses(graph)
+    uses = Uses(graph)
     found = [parts for operator in graph.subgraph.operators if (parts := _norm_parts(graph, uses, operator))]
     old = {id(each) for operators, _ in found for each in operators}
     new = {id(operators[-1]): _norm(graph, operators[-1], *tensors) for operators, tensors in found}
@@ -71,19 +44,19 @@ def _lighter_norms(graph: Graph) -> int:
     return len(found)
 
 
-def _norm_parts(graph: Graph, uses: _Uses, operator: Any) -> Any:
+def _norm_parts(graph: Graph, uses: Uses, operator: Any) -> Any:
     """The operators and tensors of a norm, given its product of `gamma` and the inverse deviation, or None."""
     if graph.kind(operator) != "MUL" or len(uses.readers[int(operator.outputs[0])]) != 2:
         return None
-    gamma = next((each for each in _all(operator.inputs) if graph.constant(each) is not None), None)
-    inverse = None if gamma is None else uses.makers.get(_other(operator, gamma))
+    gamma = next((each for each in indices(operator.inputs) if graph.constant(each) is not None), None)
+    inverse = None if gamma is None else uses.makers.get(other(operator, gamma))
     if inverse is None or graph.kind(inverse) != "RSQRT":
         return None
     scale = int(operator.outputs[0])
     products = uses.readers[scale]
     if scale in uses.ends or any(graph.kind(each) != "MUL" for each in products):
         return None
-    shift = next((each for each in products if _is_made_by(graph, uses, _other(each, scale), "NEG")), None)
+    shift = next((each for each in products if _is_made_by(graph, uses, other(each, scale), "NEG")), None)
     scaled = next((each for each in products if each is not shift), None)
     if shift is None or scaled is None:
         return None
@@ -91,18 +64,18 @@ def _norm_parts(graph: Graph, uses: _Uses, operator: Any) -> Any:
     last = uses.only_reader(int(scaled.outputs[0]))
     if not add or not last or graph.kind(add) != "ADD" or graph.kind(last) != "ADD":
         return None
-    beta, x = _other(add, int(shift.outputs[0])), _other(scaled, scale)
+    beta, x = other(add, int(shift.outputs[0])), other(scaled, scale)
     joins = uses.only_reader(int(add.outputs[0])) is last
     if not joins or not _same_shape(graph, x, int(last.outputs[0])) or any(map(_activates, (shift, scaled, add, last))):
         return None
-    negated = uses.makers[_other(shift, scale)]
+    negated = uses.makers[other(shift, scale)]
     mean, operators = int(negated.inputs[0]), [operator, shift, scaled, add, last]
     if uses.only_reader(int(negated.outputs[0])):
         operators.insert(0, negated)
     return operators, (x, mean, int(inverse.outputs[0]), gamma, beta)
 
 
-def _is_made_by(graph: Graph, uses: _Uses, index: int, kind: Any) -> bool:
+def _is_made_by(graph: Graph, uses: Uses, index: int, kind: Any) -> bool:
     return index in uses.makers and graph.kind(uses.makers[index]) == kind
 
 
@@ -143,34 +116,39 @@ class _Weights:
     def merge(self) -> None:
         """Lets the constants of all graphs share buffers of equal content; results of operators keep theirs."""
         for graph in graphs(self.model):
-            written = {index for each in graph.subgraph.operators for index in _all(each.outputs)}
-            written.update(_all(graph.subgraph.inputs), _all(graph.subgraph.outputs))
+            written = {index for each in graph.subgraph.operators for index in indices(each.outputs)}
+            written.update(indices(graph.subgraph.inputs), indices(graph.subgraph.outputs))
             for index, tensor in enumerate(graph.tensors):
                 if index not in written and not tensor.isVariable and tensor.buffer in self.digests:
                     tensor.buffer = self.buffers[self.digests[tensor.buffer]]
 
     def times(self, buffer: int, factor: float) -> int:
         """Returns the index of a buffer with the values of another, multiplied."""
-        values = np.frombuffer(np.ascontiguousarray(self.model.buffers[buffer].data), "float32") * np.float32(factor)
-        key = _digest(values)
+        data: Any = self.model.buffers[buffer].data
+        if isinstance(data, VariableData):
+            data = data.times(factor)
+        else:
+            data = (np.frombuffer(np.ascontiguousarray(data), "float32") * np.float32(factor)).view("uint8")
+        key = _digest(data)
         if key not in self.buffers:
-            self.buffers[key] = add_buffer(self.model, values)
+            self.buffers[key] = add_buffer(self.model, data)
         return self.buffers[key]
 
 
-def _digest(array: Any) -> bytes:
-    contiguous: Any = np.ascontiguousarray(array)
-    return hashlib.sha256(contiguous).digest()
+def _digest(data: Any) -> bytes:
+    """Bytes that differ for different content; a variable, which may be large, is not read."""
+    content: Any = data.key.encode() if isinstance(data, VariableData) else np.ascontiguousarray(data)
+    return hashlib.sha256(content).digest()
 
 
 def _fold_factors(graph: Graph, weights: _Weights) -> int:
     """Folds constant factors behind `FULLY_CONNECTED` and an optional `RESHAPE` into its weights; returns how many."""
-    uses, folded = _Uses(graph), set()
+    uses, folded = Uses(graph), set()
     for operator in graph.subgraph.operators:
         factor = graph.kind(operator) == "MUL" and not _activates(operator) and _factor(graph, operator)
         if not factor:
             continue
-        source = next(each for each in _all(operator.inputs) if graph.constant(each) is None)
+        source = next(each for each in indices(operator.inputs) if graph.constant(each) is None)
         product = _product_behind(graph, uses, source)
         if product is not None:
             _multiply(graph, product, factor, weights)
@@ -182,12 +160,12 @@ def _fold_factors(graph: Graph, weights: _Weights) -> int:
 
 def _factor(graph: Graph, operator: Any) -> float | None:
     """The scalar that an operator multiplies by, or None."""
-    values = [graph.constant(index) for index in _all(operator.inputs)]
+    values = [graph.constant(index) for index in indices(operator.inputs)]
     constants = [each for each in values if each is not None and each.size == 1 and each.dtype == np.float32]
     return float(constants[0].item()) if len(constants) == 1 and sum(each is None for each in values) == 1 else None
 
 
-def _product_behind(graph: Graph, uses: _Uses, index: int) -> Any:
+def _product_behind(graph: Graph, uses: Uses, index: int) -> Any:
     """The `FULLY_CONNECTED` that produces a tensor, through an optional `RESHAPE`, if nothing else reads it."""
     maker = uses.makers.get(index)
     readers = [each for each in uses.readers[index] if graph.kind(each) != "SHAPE"]  # Shapes do not depend on factors.
@@ -195,15 +173,13 @@ def _product_behind(graph: Graph, uses: _Uses, index: int) -> Any:
         return None
     if graph.kind(maker) == "RESHAPE":
         return _product_behind(graph, uses, int(maker.inputs[0]))
-    constant = graph.kind(maker) == "FULLY_CONNECTED" and graph.constant(int(maker.inputs[1])) is not None
-    biased = constant and (
-        len(maker.inputs) < 3 or maker.inputs[2] < 0 or graph.constant(int(maker.inputs[2])) is not None
-    )
+    constant = graph.kind(maker) == "FULLY_CONNECTED" and graph.is_constant(int(maker.inputs[1]))
+    biased = constant and (len(maker.inputs) < 3 or maker.inputs[2] < 0 or graph.is_constant(int(maker.inputs[2])))
     return maker if biased and not _activates(maker) else None
 
 
 def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> None:
-    inputs = list(_all(operator.inputs))
+    inputs = list(indices(operator.inputs))
     for position in range(1, len(inputs)):
         if inputs[position] >= 0:
             tensor = graph.tensors[inputs[position]]
@@ -212,7 +188,7 @@ def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> 
     operator.inputs = np.array(inputs, "int32")
 
 
-def _bypass(graph: Graph, operator: Any, source: int, uses: _Uses) -> None:
+def _bypass(graph: Graph, operator: Any, source: int, uses: Uses) -> None:
     """Lets the consumers of an operator's result read its source instead."""
     output = int(operator.outputs[0])
     if output in uses.ends:
@@ -227,8 +203,8 @@ def _drop_unused(model: Any) -> None:
     """Clears the buffers of unused constants."""
     used = {0}
     for graph in graphs(model):
-        read_here = {index for each in graph.subgraph.operators for index in _all(each.inputs)}
-        read_here.update(_all(graph.subgraph.outputs), _all(graph.subgraph.inputs))
+        read_here = {index for each in graph.subgraph.operators for index in indices(each.inputs)}
+        read_here.update(indices(graph.subgraph.outputs), indices(graph.subgraph.inputs))
         used.update(graph.tensors[index].buffer for index in read_here if index >= 0)
         for index, tensor in enumerate(graph.tensors):
             tensor.buffer = tensor.buffer if index in read_here else 0

@@ -40,6 +40,8 @@ class TFLiteSteps(RuntimeSteps):
             signature, arrays = self._encoding(arrays)
         elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
             signature, arrays = self._fixed(signature, arrays, cache)
+        if self.is_frugal:
+            self._runtime.forget(signature)
         return self._runtime.call(signature, {**arrays, **cache})
 
     def _encoding(self, arrays: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,98 +1,12 @@
 """TFLite files as editable graphs: LiteRT's object tree of a file, and operations on it."""
 
 import functools
-import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-_IDENTIFIER = b"TFL3"
-_ALIGNMENT = 16
-# An estimate of the bytes of a tensor or an operator.
-_BYTES_PER_ITEM = 512
-
-
-def schema() -> Any:
-    """Returns the module with the classes of the file format, which is part of LiteRT."""
-    from ai_edge_litert import schema_py_generated
-
-    return schema_py_generated
-
-
-def read(content: bytes) -> Any:
-    """Parses a file into its object tree.
-
-    Args:
-        content: bytes of a .tflite file.
-
-    Returns:
-        `ModelT`. Its buffers are views of `content`: they can be replaced, but not written.
-    """
-    return schema().ModelT.InitFromObj(schema().Model.GetRootAs(content, 0))
-
-
-def write(model: Any) -> bytes:
-    """Serializes an object tree, with every buffer aligned to 16 bytes, as kernels expect.
-
-    Args:
-        model: `ModelT`.
-
-    Returns:
-        bytes.
-    """
-    return bytes(_serialized(model))
-
-
-def write_file(model: Any, path: pathlib.Path) -> None:
-    """Writes an object tree to a file, as `write` does, with its content once in memory."""
-    with open(path, "wb") as file:
-        file.write(_serialized(model))
-
-
-def _serialized(model: Any) -> memoryview:
-    import flatbuffers
-
-    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
-    operators = sum(len(graph.operators) for graph in model.subgraphs)
-    shared = {id(tensor.quantization): tensor.quantization for tensor in tensors}
-    parameters = [each for each in shared.values() if each is not None]
-    for buffer in model.buffers:
-        buffer.Pack = _packer(buffer)
-    for each in parameters:
-        # The scales of a large table are large: tensors that share the object share its bytes.
-        each.Pack = functools.cache(each.Pack)
-    # A builder that is too small doubles in size, and is copied.
-    size = sum(size_of(buffer) + 2 * _ALIGNMENT for buffer in model.buffers)
-    builder = flatbuffers.Builder(size + _BYTES_PER_ITEM * (len(tensors) + operators) + 2**16)
-    builder.Finish(model.Pack(builder), _IDENTIFIER)
-    for each in (*model.buffers, *parameters):
-        del each.Pack
-    return memoryview(builder.Bytes)[builder.Head() :]
-
-
-def _packer(buffer: Any) -> Callable[[Any], int]:
-    """`Pack` of one buffer; the generated one does not align weights."""
-
-    def pack(builder):
-        vector = None
-        if size_of(buffer):
-            raw = np.ascontiguousarray(buffer.data).reshape(-1).view("uint8")
-            builder.StartVector(1, raw.size, _ALIGNMENT)
-            builder.head -= raw.size
-            np.frombuffer(builder.Bytes, "uint8")[builder.head : builder.head + raw.size] = raw
-            vector = builder.EndVector()
-        schema().BufferStart(builder)
-        if vector is not None:
-            schema().BufferAddData(builder, vector)
-        return schema().BufferEnd(builder)
-
-    return pack
-
-
-def size_of(buffer: Any) -> int:
-    """Returns the number of bytes of a `BufferT`."""
-    return 0 if buffer.data is None else len(buffer.data)
+from keras_transformer.export.tflite.tree import schema, size_of
 
 
 class Graph:
@@ -112,6 +26,10 @@ class Graph:
         """Returns the name of an operator, such as `"FULLY_CONNECTED"`."""
         code = self.model.operatorCodes[operator.opcodeIndex]
         return operator_names()[max(code.builtinCode, code.deprecatedBuiltinCode)]
+
+    def is_constant(self, index: int) -> bool:
+        """Whether a tensor has a value; large ones are not read."""
+        return index >= 0 and size_of(self.model.buffers[self.tensors[index].buffer]) > 0
 
     def constant(self, index: int) -> np.ndarray | None:
         """Returns the value of a constant tensor of int32 or float32, or None."""
@@ -184,10 +102,11 @@ def graphs(model: Any) -> list[Graph]:
     return [Graph(model, subgraph) for subgraph in model.subgraphs]
 
 
-def add_buffer(model: Any, array: np.ndarray) -> int:
-    """Adds a buffer with the values of an array; returns its index."""
+def add_buffer(model: Any, data: Any) -> int:
+    """Adds a buffer with the values of an array, or with data that becomes one when it is read; returns its index."""
     buffer = schema().BufferT()
-    buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), "uint8")
+    is_array = isinstance(data, np.ndarray)
+    buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), "uint8") if is_array else data
     model.buffers.append(buffer)
     return len(model.buffers) - 1
 

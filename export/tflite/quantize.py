@@ -1,9 +1,10 @@
 """Quantization of TFLite files: weights in 4, 8 or 16 bits, stored once for all signatures.
 
 The formats are those with fast XNNPACK kernels. 8 bits: one scale for each row of the weights of a product, activations
-quantized dynamically by row. 4 bits: one scale for each block of a row, and activations in 8 bits too: a product of floats
-with 4-bit weights has no kernel and takes six times as long; the offsets of the blocks are a product of their own. Tables
-have 8 bits, and are read by row lookups. Other large weights are dequantized once, when the file is loaded.
+quantized dynamically by row, in decoders with their outliers apart. 4 bits: one scale for each block of a row, and
+activations in 8 bits too: a product of floats with 4-bit weights has no kernel and takes six times as long; the offsets of
+the blocks are a product of their own. Tables have 8 bits, and are read by row lookups. Other large weights are dequantized
+once, when the file is loaded.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.tflite.blocks import bfloat16
-from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, read, schema, write
+from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs
 from keras_transformer.export.tflite.offsets import Offsets
+from keras_transformer.export.tflite.outliers import separate_outliers
 from keras_transformer.export.tflite.tables import use_lookups
+from keras_transformer.export.tflite.tree import read, read_file, schema, write, write_file
 from keras_transformer.export.tflite.weights import ROWS, find_weights, readers
 
 if TYPE_CHECKING:
@@ -54,8 +57,10 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         QuantizationError: a pattern of `keep_float` matches no weight, or the calibration does not fit.
     """
     for path in dict.fromkeys(files.values()):
-        content = quantized((directory / path).read_bytes(), spec.quantization, spec.variables)
-        (directory / path).write_bytes(content)
+        ranges = _find_ranges(spec.quantization, (directory / path).read_bytes)
+        model = read_file(directory / path)
+        quantize_tree(model, spec.quantization, spec.variables, ranges)
+        write_file(model, directory / path)
 
 
 def quantized(content: bytes, quantization: Quantization, variables: Sequence[Any] = ()) -> bytes:
@@ -63,26 +68,45 @@ def quantized(content: bytes, quantization: Quantization, variables: Sequence[An
 
     Args:
         content: bytes of a float .tflite file.
+        quantization, variables: as for `quantize_tree`.
+
+    Raises:
+        QuantizationError: as for `quantize_tree`, or a calibration that fits no signature.
+    """
+    ranges = _find_ranges(quantization, lambda: content)
+    model = read(content)
+    quantize_tree(model, quantization, variables, ranges)
+    return write(model)
+
+
+def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> dict[int, Any] | None:
+    """The ranges of activations, of the modes that need them."""
+    if quantization.mode != "int8_static":
+        return None
+    from keras_transformer.export.tflite.calibrate import find_ranges
+
+    return find_ranges(content(), quantization.calibration or ())
+
+
+def quantize_tree(
+    model: Any, quantization: Quantization, variables: Sequence[Any] = (), ranges: dict[int, Any] | None = None
+) -> None:
+    """Quantizes the weights of an object tree, one at a time.
+
+    Args:
+        model: `ModelT`, changed in place. The content of a buffer may be an object with `__len__` and `__array__`, which is
+            read when its weight is quantized.
         quantization: `Quantization`.
         variables: the Keras variables of the model: `keep_float` then matches their paths, otherwise the names of
             tensors.
-
-    Returns:
-        bytes.
+        ranges: for "int8_static": the ranges of activations, see `calibrate.find_ranges`.
 
     Raises:
-        QuantizationError: a pattern of `keep_float` matches no weight, a block size without kernels, or a calibration
-            that fits no signature.
+        QuantizationError: a pattern of `keep_float` matches no weight, or a block size without kernels.
     """
     mode = quantization.mode
     if mode == "weight_int4" and quantization.block_size < _FEWEST_IN_BLOCK:
         raise QuantizationError(f"tflite: blocks of {quantization.block_size} have no kernel: take 32, 64, 128 or 256")
-    ranges = None
-    if mode == "int8_static":
-        from keras_transformer.export.tflite.calibrate import find_ranges
-
-        ranges = find_ranges(content, quantization.calibration or ())
-    model = read(content)
     if mode != "fp16":
         for graph in graphs(model):
             use_lookups(graph)
@@ -94,11 +118,12 @@ def quantized(content: bytes, quantization: Quantization, variables: Sequence[An
     offsets = Offsets(model, quantization.block_size)
     for weight in chosen:
         _quantize(model, weight, quantization, offsets)
+    if mode == "int8":
+        separate_outliers(model)
     if ranges is not None:
         from keras_transformer.export.tflite.calibrate import use_ranges
 
         use_ranges(model, {weight.buffer for weight in chosen}, ranges)
-    return write(model)
 
 
 def _quantize(model: Any, weight: Weight, quantization: Quantization, offsets: Offsets) -> None:
@@ -114,7 +139,7 @@ def _quantize(model: Any, weight: Weight, quantization: Quantization, offsets: O
     direct = set(_DIRECT[quantization.mode])
     if kind == "INT8":
         direct |= {"FULLY_CONNECTED", "CONV_2D"} if quantization.mode == "weight_int4" else set()
-    model.buffers[weight.buffer].data = np.frombuffer(np.ascontiguousarray(data).tobytes(), "uint8")
+    model.buffers[weight.buffer].data = np.ascontiguousarray(data).reshape(-1).view("uint8")
     for graph, index in weight.tensors:
         tensor = graph.tensors[index]
         tensor.type = getattr(schema().TensorType, kind)
@@ -136,8 +161,8 @@ def _fits_blocks(weight: Weight, quantization: Quantization, kinds: set[tuple[st
     """Whether a weight can be stored in 4-bit blocks: only products read it, and its rows are whole blocks."""
     return (
         quantization.mode == "weight_int4"
-        and weight.values.ndim == 2
-        and weight.values.shape[1] % quantization.block_size == 0
+        and len(weight.shape) == 2
+        and weight.shape[1] % quantization.block_size == 0
         and kinds == {("FULLY_CONNECTED", ROWS["FULLY_CONNECTED"])}
     )
 

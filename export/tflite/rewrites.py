@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.constants import INT32, INTEGERS, add_constant
+from keras_transformer.export.tflite.constants import FLOAT, INT32, INTEGERS, add_constant
 from keras_transformer.export.tflite.new_axes import without_new_axes
 from keras_transformer.export.tflite.rolls import without_rolls
 
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     import pathlib
 
 
-# tensorflow.DataType.DT_FLOAT and DT_INT8.
-_FLOAT, _INT8 = 1, 6
+# tensorflow.DataType.DT_INT8.
+_INT8 = 6
+_LOST = ("Relu", "Relu6")
+_PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
+_SCALES = ("BiasAdd", "AddV2", "Add", "Sub", "Mul", "RealDiv")
+_LAYOUTS = ("Identity", "Reshape", "Transpose", "Squeeze", "ExpandDims")
 _OF_WEIGHTS = frozenset(["ReadVariableOp", "Const", "Identity", "Cast", "AddV2", "ExpandDims", "Reshape"])
 
 
@@ -87,7 +91,7 @@ def _without_transposed_squeezes(function: Any) -> int:
         is_squeeze = node.op == "Squeeze" and "squeeze_dims" in node.attr
         axes = list(node.attr["squeeze_dims"].list.i) if is_squeeze else []
         source = nodes.get(node.input[0].split(":")[0]) if axes else None
-        if source is None or source.op != "Transpose" or node.attr["T"].type != _FLOAT:
+        if source is None or source.op != "Transpose" or node.attr["T"].type != FLOAT:
             continue
         indices = add_constant(function, f"{node.name}/axes", np.array(axes))
         node.op = "Sum"
@@ -109,16 +113,16 @@ def _without_byte_products(function: Any) -> int:
         operands = []
         for position, source in enumerate(node.input[:2]):
             cast = function.node_def.add(name=f"{node.name}/operand_{position}", op="Cast", input=[source])
-            _set_types(cast, SrcT=node.attr["Ta" if position == 0 else "Tb"].type, DstT=_FLOAT)
+            _set_types(cast, SrcT=node.attr["Ta" if position == 0 else "Tb"].type, DstT=FLOAT)
             operands.append(f"{cast.name}:y:0")
         product = function.node_def.add(name=f"{node.name}/product", op="BatchMatMulV2", input=operands)
-        _set_types(product, T=_FLOAT)
+        _set_types(product, T=FLOAT)
         for flag in ("adj_x", "adj_y"):
             product.attr[flag].b = node.attr[flag].b
         result = node.attr["Tout"].type
         node.op = "Cast"
         node.attr.clear()
-        _set_types(node, SrcT=_FLOAT, DstT=result)
+        _set_types(node, SrcT=FLOAT, DstT=result)
         del node.input[:]
         node.input.append(f"{product.name}:output:0")
         _rename_output(function, f"{node.name}:output:0", f"{node.name}:y:0")
@@ -150,6 +154,43 @@ def _with_joined_factors(function: Any) -> int:
     return count
 
 
+def _without_lost_activations(function: Any) -> int:
+    """Rewrites ReLUs of products as leaky ones of slope 0; returns how many. `products` turns them back.
+
+    The converter takes a ReLU into a product of two computed tensors, whose operator has no activation in the file: it would
+    be lost. It does not do so with a leaky one.
+    """
+    nodes = {node.name: node for node in function.node_def}
+    activations = [node for node in function.node_def if node.op in _LOST and node.attr["T"].type == FLOAT]
+    found = [node for node in activations if _is_product(nodes, node.input[0])]
+    for node in found:
+        leaky = node
+        if node.op == "Relu6":
+            leaky = function.node_def.add(name=f"{node.name}/leaky", input=[node.input[0]])
+            node.op = "Minimum"
+            most = add_constant(function, f"{node.name}/most", np.array(6.0), FLOAT)
+            node.input[:] = [f"{leaky.name}:activations:0", most]
+            node.attr.pop("_output_shapes", None)
+            _rename_output(function, f"{node.name}:activations:0", f"{node.name}:z:0")
+        leaky.op = "LeakyRelu"
+        _set_types(leaky, T=FLOAT)
+        leaky.attr["alpha"].f = 0.0
+    return len(found)
+
+
+def _is_product(nodes: Any, name: str) -> bool:
+    """Whether a tensor is a product of tensors, perhaps reshaped, or scaled and shifted by weights, which may be 1 and 0."""
+    node = _node(nodes, name)
+    if node is None:
+        return False
+    if node.op in _LAYOUTS:
+        return _is_product(nodes, node.input[0])
+    if node.op in _SCALES:
+        others = [each for each in node.input if _node(nodes, each) is not None and not _is_weight(nodes, each)]
+        return len(others) == 1 and _is_product(nodes, others[0])
+    return node.op in _PRODUCTS
+
+
 def _node(nodes: Any, name: str) -> Any:
     """The producer of a tensor; None for an argument of the function."""
     return nodes.get(name.split(":")[0])
@@ -174,6 +215,7 @@ _REWRITES = (
     _without_transposed_squeezes,
     _without_byte_products,
     _with_joined_factors,
+    _without_lost_activations,
     without_rolls,
 )
 

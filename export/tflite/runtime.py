@@ -1,6 +1,7 @@
 """LiteRT's interpreter."""
 
 import contextlib
+import functools
 import pathlib
 import threading
 from typing import Any
@@ -12,11 +13,19 @@ from keras_transformer.export.runtime.runtime import Runtime
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.export.tflite.library import LIBRARY, NAME
 from keras_transformer.export.tflite.signature_choice import fitting_signature
+from keras_transformer.export.tflite.signature_content import content_of
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.freed_memory import give_back
+
+# Files from this size on have an interpreter for each signature that is called.
+_LARGE = 2**26
 
 
 class TFLiteRuntime:
     """All signatures of a file in LiteRT's interpreter, without delegates for operations of other libraries.
+
+    The interpreter of a file packs the weights of all its signatures. Those of a large file therefore have one each, which
+    is made in the first call: see `signature_content`.
 
     An interpreter has one set of buffers, so that calls from several threads run one after another. To run them in parallel,
     `load` once for each thread: every interpreter has its own working memory and packed weights.
@@ -38,8 +47,11 @@ class TFLiteRuntime:
         # LiteRT 2.1 to 2.3 moves operators together for its delegates. Among tensors of dynamic shapes it then reads memory
         # that was freed: a call computes wrong values, mostly the second one of the same shapes.
         options = {"num_threads": num_threads, "experimental_disable_delegate_clustering": True}
-        self._interpreter = Interpreter(model_path=path, **options)  # Verifies the flatbuffer itself.
+        self._open = functools.partial(Interpreter, **options)
+        self._interpreter = self._open(model_path=path)  # Verifies the flatbuffer itself.
         check_flatbuffer(path)
+        self._path = pathlib.Path(path)
+        self._is_split = self._path.stat().st_size >= _LARGE and len(self.signatures()) > 1
         self._runners: dict[str, Any] = {}
         self._signature = signature
         self._lock = threading.Lock()
@@ -57,8 +69,60 @@ class TFLiteRuntime:
         with self._lock, self._output_context():
             self._output_context = contextlib.nullcontext
             if signature not in self._runners:
-                self._runners[signature] = self._interpreter.get_signature_runner(signature)
-            return self._runners[signature](**arrays)
+                self._runners[signature] = _PlannedRunner(self._runner(signature))
+            return self._runners[signature](arrays)
+
+    def forget(self, kept: str) -> None:
+        """Gives the memory of all signatures of a large file back, but that of one."""
+        with self._lock:
+            others = [name for name in self._runners if self._is_split and name != kept]
+            for name in others:
+                del self._runners[name]
+        if others:
+            give_back()
+
+    def _runner(self, signature: str) -> Any:
+        if not self._is_split or signature not in self.signatures():
+            return self._interpreter.get_signature_runner(signature)
+        return self._open(model_content=content_of(self._path, signature)).get_signature_runner(signature)
+
+
+class _PlannedRunner:
+    """A runner of a signature that plans its memory again before shapes are used a second time.
+
+    In the first call with new shapes LiteRT 2.1 to 2.3 plans as it learns the shapes of tensors, and moves its memory when
+    it has to grow. Parts of XNNPACK keep the old addresses: further calls of the same shapes may compute wrong values. A
+    second plan finds all memory at hand.
+
+    Args:
+        runner: LiteRT's `SignatureRunner`. Private attributes of it are used, since it cannot be told to plan again.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+        details = runner.get_input_details()
+        self._is_dynamic = any(-1 in each["shape_signature"] for each in details.values())
+        self._last: dict[str, Any] = {}
+        self._is_settled = False
+
+    def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if self._is_dynamic:
+            # A number may be a size.
+            sizes = {name: array.shape or array.item() for name, array in arrays.items()}
+            if sizes != self._last:
+                self._last, self._is_settled = sizes, False
+            elif not self._is_settled:
+                self._is_settled = True
+                self._plan_again(arrays)
+        return self._runner(**arrays)
+
+    def _plan_again(self, arrays: dict[str, np.ndarray]) -> None:
+        """Resizes an input and sizes it back, after which the next call plans from the start."""
+        name, array = next((name, array) for name, array in arrays.items() if array.ndim)
+        index, graph = self._runner._inputs[name], self._runner._subgraph_index
+        for rows in (len(array) + 1, len(array)):
+            shape = np.array([rows, *array.shape[1:]], "int32")
+            self._runner._interpreter_wrapper.ResizeInputTensor(index, shape, False, graph)
 
 
 def fitting_runtime(directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:

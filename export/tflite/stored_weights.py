@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, graphs, read, schema, shape_of, size_of
+from keras_transformer.export.tflite.graph import Graph, graphs, shape_of
+from keras_transformer.export.tflite.tree import read_file, schema, size_of
+from keras_transformer.export.tflite.uses import Uses
 from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
@@ -24,14 +26,13 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
         `StoredWeight`; a buffer that several graphs read is yielded once.
     """
     for path in dict.fromkeys(files.values()):
-        content: Any = np.memmap(directory / path, "uint8", "r")
-        model = read(content)
+        model = read_file(directory / path)
         uses: dict[int, list[tuple[Graph, int]]] = {}
         for graph in graphs(model):
             for index, tensor in enumerate(graph.tensors):
                 if size_of(model.buffers[tensor.buffer]):
                     uses.setdefault(tensor.buffer, []).append((graph, index))
-        readers = {id(graph.subgraph): _readers(graph) for graph in graphs(model)}
+        readers = {id(graph.subgraph): Uses(graph).readers for graph in graphs(model)}
         for tensors in uses.values():
             graph, index = tensors[0]
             array = _array(model, graph, graph.tensors[index])
@@ -40,15 +41,6 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
                     label for each, place in tensors for label in _labels(each, place, readers[id(each.subgraph)])
                 }
                 yield StoredWeight(graph.tensors[index].name.decode(), array, readers=frozenset(labels))
-
-
-def _readers(graph: Graph) -> dict[int, list[Any]]:
-    """The operators that read each tensor."""
-    found: dict[int, list[Any]] = {}
-    for operator in graph.subgraph.operators:
-        for index in [] if operator.inputs is None else operator.inputs:
-            found.setdefault(int(index), []).append(operator)
-    return found
 
 
 def _labels(graph: Graph, index: int, readers: dict[int, list[Any]]) -> set[str]:

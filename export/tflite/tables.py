@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, schema, signature_of, size_of
+from keras_transformer.export.tflite.graph import Graph, signature_of
+from keras_transformer.export.tflite.tree import schema, size_of
 
 
 def use_lookups(graph: Graph) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.quantization.ternary import is_ternary, pack_pairs
-from keras_transformer.export.tflite.graph import read, schema, write
 from keras_transformer.export.tflite.quantize import dequantize_for_others
+from keras_transformer.export.tflite.tree import read_file, schema, write_file
 from keras_transformer.export.tflite.weights import Weight, find_weights
 
 if TYPE_CHECKING:
@@ -27,22 +27,21 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         files: dict of signature name to the file's path in it.
     """
     for path in dict.fromkeys(files.values()):
-        content = packed((directory / path).read_bytes(), spec.variables)
-        (directory / path).write_bytes(content)
+        model = read_file(directory / path)
+        pack_tree(model, spec.variables)
+        write_file(model, directory / path)
 
 
-def packed(content: bytes, variables: Any = ()) -> bytes:
-    """Returns the bytes of a file with packed ternary kernels.
+def pack_tree(model: Any, variables: Any = ()) -> None:
+    """Packs the ternary kernels of an object tree.
 
     Args:
-        content: bytes of a float .tflite file.
+        model: `ModelT`, changed in place.
         variables: the Keras variables that it was made from.
     """
-    model = read(content)
     for weight in find_weights(model, variables):
         if weight.is_variable and is_ternary(weight.values) and weight.values.size % 4 == 0:
             _pack(model, weight)
-    return write(model)
 
 
 def _pack(model: Any, weight: Weight) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.tflite.dequantize import ConstantReader
-from keras_transformer.export.tflite.graph import graphs, read
+from keras_transformer.export.tflite.graph import graphs
+from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.export.tflite.uses import indices
 from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 
 _PRODUCT, _LOOKUPS = "FULLY_CONNECTED", ("GATHER", "EMBEDDING_LOOKUP")
@@ -29,11 +31,19 @@ def weight_pairs(source: pathlib.Path, directory: pathlib.Path, files: dict[str,
         `WeightPair`; what several graphs read from the same buffers is yielded once.
     """
     for path in dict.fromkeys(files.values()):
-        contents: list[Any] = [np.memmap(folder / path, "uint8", "r") for folder in (source, directory)]
-        before, after = (graphs(read(content)) for content in contents)
-        seen: set[Any] = set()
-        for old, new in zip(before, after, strict=True):
-            yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()
+        yield from tree_pairs(*(read_file(folder / path) for folder in (source, directory)))
+
+
+def tree_pairs(before: Any, after: Any) -> Iterator[WeightPair]:
+    """Yields the weights in a float object tree with their counterparts in a quantized one; see `weight_pairs`.
+
+    Args:
+        before: `ModelT`; the content of a buffer may be an object with `__len__` and `__array__`.
+        after: `ModelT` with the same graphs.
+    """
+    seen: set[Any] = set()
+    for old, new in zip(graphs(before), graphs(after), strict=True):
+        yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()
 
 
 class _Pairs:
@@ -45,27 +55,29 @@ class _Pairs:
     def all(self) -> Iterator[WeightPair]:
         graph = self._before.graph
         for operator in graph.subgraph.operators:
-            kind, inputs = (
-                graph.kind(operator),
-                [] if operator.inputs is None else [int(each) for each in operator.inputs],
-            )
+            kind, inputs = graph.kind(operator), indices(operator.inputs)
             for position, index in enumerate(inputs):
                 if not self._before.is_float(index):
                     continue
                 if kind == _PRODUCT and position > 0:
-                    yield from self._product(index, int(operator.outputs[0]), position)
+                    yield from self._product(index, int(operator.outputs[0]), position, inputs[0])
                 elif kind in _LOOKUPS:
                     yield from self._pair(index, self._table(int(operator.outputs[0])))
                 else:
                     yield from self._pair(index, index)
 
-    def _product(self, index: int, result: int, position: int) -> Iterator[WeightPair]:
-        """The weight or the bias of a product, which may be one of integers, or have offsets of blocks."""
+    def _product(self, index: int, result: int, position: int, source: int) -> Iterator[WeightPair]:
+        """The weight or the bias of a product, which may be one of integers, have offsets of blocks, or apart outliers."""
         kind, inputs = self._after.producer(result)
         if kind == "DEQUANTIZE":
             kind, inputs = self._after.producer(inputs[0])
         if kind == _PRODUCT:
             yield from self._pair(index, inputs[position] if position < len(inputs) else -1)
+            return
+        both = self._both(inputs, source) if kind == "ADD" else None
+        if both is not None:
+            # Each part adds half of the bias.
+            yield from self._pair(index, both[position], factor=2 if position == 2 else 1)
             return
         parts = [self._after.producer(each) for each in inputs] if kind == "ADD" else []
         if len(parts) != 2 or any(part != _PRODUCT for part, _ in parts):
@@ -76,6 +88,16 @@ class _Pairs:
             yield from self._pair(index, shifted[2])
         else:
             yield from self._pair(index, scaled[1], self._offsets(scaled, shifted))
+
+    def _both(self, addends: list[int], source: int) -> list[int] | None:
+        """The inputs of the product of which two tensors are halves, if it reads an activation in two parts."""
+        halves = [self._after.producer(each) for each in addends]
+        if halves[0] != halves[1] or halves[0][0] != "SPLIT" or addends[0] == addends[1]:
+            return None
+        kind, inputs = self._after.producer(halves[0][1][1])
+        joined, parts = self._after.producer(inputs[0]) if kind == _PRODUCT else ("", [])
+        is_whole = joined == "CONCATENATION" and self._after.producer(parts[1]) == ("SUB", [source, parts[0]])
+        return inputs if is_whole else None
 
     def _offsets(self, scaled: list[int], shifted: list[int]) -> tuple[int, int] | None:
         """The tensors of the offsets and of the blocks' ones, if both products read the same activations."""
@@ -89,16 +111,19 @@ class _Pairs:
             kind, inputs = self._after.producer(inputs[0])
         return inputs[{"GATHER": 0, "EMBEDDING_LOOKUP": 1}[kind]] if kind in _LOOKUPS else -1
 
-    def _pair(self, index: int, other: int, offsets: tuple[int, int] | None = None) -> Iterator[WeightPair]:
+    def _pair(
+        self, index: int, other: int, offsets: tuple[int, int] | None = None, factor: int = 1
+    ) -> Iterator[WeightPair]:
         tensors = [each for each in (other, *(offsets or ())) if each >= 0]
-        key = (self._before.buffers(index), *(self._after.buffers(each) for each in tensors))
+        key = (self._before.buffers(index), factor, *(self._after.buffers(each) for each in tensors))
         if key in self._seen:
             return
         self._seen.add(key)
         expected = self._before.value(index)
         if expected is not None:
             name = self._before.graph.tensors[index].name.decode()
-            yield WeightPair(name, expected.values, self._found(other, offsets))
+            found = self._found(other, offsets)
+            yield WeightPair(name, expected.values, found and found.scaled(np.float32(factor)))
 
     def _found(self, other: int, offsets: tuple[int, int] | None) -> Dequantized | None:
         found = self._after.value(other)

@@ -7,13 +7,17 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_def_registry
 
-Change = Callable[[str, Any], Any]
+from keras_transformer.export.spec.operation_results import result_offsets
+
+Change = Callable[["Operation", Sequence[Any], Any], Any]
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _LOOPS, _BRANCHES, _CASES = ("While", "StatelessWhile"), ("If", "StatelessIf"), ("Case", "StatelessCase")
 _WITHOUT_RESULT = ("Assert", "NoOp")
+_SIZES = ("Rank", "Shape", "ShapeN", "Size")
+# Operations whose results have shapes that depend on values.
+_COUNTS = ("ListDiff", "NonMaxSuppressionV5", "Unique", "UniqueV2", "UniqueWithCounts", "Where")
 
 
 class GraphExecution:
@@ -28,29 +32,55 @@ class GraphExecution:
     def __init__(self, graph_def: Any) -> None:
         self._functions = {each.signature.name: each for each in graph_def.library.function}
         self._bodies: dict[str, _Body] = {}
-        self._nodes = {node.name: _Node(node, _main_source) for node in graph_def.node}
+        self._nodes = {node.name: Operation(node, _main_source) for node in graph_def.node}
         self._change: Change | None = None
-        self._plans: dict[tuple[str, ...], list[_Node]] = {}
+        self._plans: dict[tuple[str, ...], list[Operation]] = {}
+
+    def unchanged(self, changes: Callable[[Operation], bool], fetches: Sequence[str]) -> list[str]:
+        """Names of the tensors that stay the same when the results of some operations change, and that others read.
+
+        Sizes are among them where no shape depends on values.
+
+        Args:
+            changes: whether the result of an operation changes; those of loops, branches and functions do, too.
+            fetches: names of the tensors that are computed.
+        """
+        nodes = _ordered(self._nodes, [_main_source(name)[0] for name in fetches], ())
+        steps = {node.name for node in nodes if node.kind in self._functions or node.functions}
+        has_fixed_sizes = not steps and not any(node.kind in _COUNTS for node in nodes)
+        changed: set[str] = set()
+        for node in nodes:
+            is_size = has_fixed_sizes and node.kind in _SIZES
+            is_changing = node.name in steps or changes(node)
+            if not is_size and (is_changing or any(name in changed for name, *_ in node.inputs)):
+                changed.add(node.name)
+        sources = (source for node in nodes if node.name in changed for source in node.inputs)
+        return list(dict.fromkeys(f"{name}:{index}" for name, _, index in sources if name not in changed))
 
     def __call__(self, tensors: Mapping[str, Any], fetches: Sequence[str], change: Change | None = None) -> list[Any]:
         """Computes tensors.
 
         Args:
-            tensors: dict of the name of a node to its only result: all placeholders that the fetches depend on.
+            tensors: dict of the name of a node to its only result: all placeholders that the fetches depend on. A name
+                `"node:index"` gives one result of another node, which is then not run.
             fetches: names of tensors, `"node:index"`.
-            change: called with the kind of each operation and its first result, which what it returns replaces; or None.
+            change: called with each operation, its inputs and its first result, which what it returns replaces; or None.
 
         Returns:
             List of tensors.
         """
         key = (*fetches, *sorted(tensors))
         wanted = [_main_source(name) for name in fetches]
+        given: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            node, _, index = _main_source(name)
+            given.setdefault(node, {})[index] = tensor
         if key not in self._plans:
-            self._plans[key] = _ordered(self._nodes, [node for node, *_ in wanted], tensors)
+            self._plans[key] = _ordered(self._nodes, [node for node, *_ in wanted], given)
         self._change = change
-        return self._run(self._plans[key], {name: [tensor] for name, tensor in tensors.items()}, wanted)
+        return self._run(self._plans[key], given, wanted)
 
-    def _run(self, nodes: Sequence[_Node], found: dict[str, list[Any]], wanted: Sequence[_Source]) -> list[Any]:
+    def _run(self, nodes: Sequence[Operation], found: dict[str, Any], wanted: Sequence[_Source]) -> list[Any]:
         uses: dict[str, int] = {}
         for source in (*(each for node in nodes for each in node.inputs), *wanted):
             uses[source[0]] = uses.get(source[0], 0) + 1
@@ -65,7 +95,7 @@ class GraphExecution:
                 found[node.name] = results
         return [_take(found, source) for source in wanted]
 
-    def _results(self, node: _Node, inputs: list[Any]) -> list[Any]:
+    def _results(self, node: Operation, inputs: list[Any]) -> list[Any]:
         if node.kind in self._functions:
             return self._call(node.kind, inputs)
         if node.kind in _CALLS:
@@ -82,7 +112,7 @@ class GraphExecution:
             return self._call(branches[index if 0 <= index < len(branches) else -1], inputs[1:])
         results = [] if node.kind in _WITHOUT_RESULT else node.run(inputs)
         if self._change is not None and results:
-            results[0] = self._change(node.kind, results[0])
+            results[0] = self._change(node, inputs, results[0])
         return results
 
     def _call(self, name: str, inputs: list[Any]) -> list[Any]:
@@ -129,32 +159,41 @@ class _Body:
     """A function of the library."""
 
     def __init__(self, function: Any) -> None:
-        nodes = {node.name: _Node(node, _body_source) for node in function.node_def}
+        nodes = {node.name: Operation(node, _body_source) for node in function.node_def}
         self.arguments = [each.name for each in function.signature.input_arg]
         self.results = [_body_source(function.ret[each.name]) for each in function.signature.output_arg]
         self.offsets = {each.name: index for index, each in enumerate(function.signature.output_arg)}
         self.nodes = _ordered(nodes, [name for name, *_ in self.results], self.arguments)
 
 
-class _Node:
-    """An operation, ready to be run."""
+class Operation:
+    """An operation, ready to be run.
+
+    Attributes:
+        name: name of its node.
+        kind: such as `"MatMul"`.
+        attributes: dict of name to `AttrValue`.
+        functions: dict of the name of an attribute to the names of the functions in it.
+    """
 
     def __init__(self, node: Any, source: Callable[[str], _Source]) -> None:
         self.name, self.kind = node.name, node.op
         self.inputs = [source(name) for name in node.input if not name.startswith("^")]
-        attributes = {name: each for name, each in node.attr.items() if not name.startswith("_")}
-        self.functions = {name: _functions(each) for name, each in attributes.items() if _functions(each)}
-        self._attributes = attributes
+        self.attributes = {name: each for name, each in node.attr.items() if not name.startswith("_")}
+        called = {name: _functions(each) for name, each in self.attributes.items()}
+        self.functions = {name: names for name, names in called.items() if names}
         self._prepared: tuple[tuple[Any, ...], dict[str, int], int] | None = None
-        self._constant = tf.constant(tf.make_ndarray(node.attr["value"].tensor)) if node.op == "Const" else None
+        self._constant = None
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """The results for some inputs."""
-        if self._constant is not None:
+        if self.kind == "Const":
+            if self._constant is None:  # Most of a large graph is never run.
+                self._constant = tf.constant(tf.make_ndarray(self.attributes["value"].tensor))
             return _Results([self._constant])
         if self._prepared is None:
-            offsets, count = _result_offsets(self.kind, self._attributes)
-            pairs = ((name, _value(each)) for name, each in self._attributes.items())
+            offsets, count = result_offsets(self.kind, self.attributes)
+            pairs = ((name, _value(each)) for name, each in self.attributes.items())
             self._prepared = tuple(part for pair in pairs for part in pair), offsets, count
         attributes, offsets, count = self._prepared
         return _Results(execute.execute(self.kind.encode(), count, inputs, attributes, context.context()), offsets)
@@ -164,21 +203,6 @@ def _functions(attribute: Any) -> list[str]:
     if attribute.WhichOneof("value") == "func":
         return [attribute.func.name]
     return [each.name for each in attribute.list.func]
-
-
-def _result_offsets(kind: str, attributes: Mapping[str, Any]) -> tuple[dict[str, int], int]:
-    """Where each named part of the results begins, and how many results there are."""
-    definition: Any = op_def_registry.get(kind)
-    offsets, count = {}, 0
-    for each in definition.output_arg:
-        offsets[each.name] = count
-        if each.number_attr:
-            count += attributes[each.number_attr].i
-        elif each.type_list_attr:
-            count += len(attributes[each.type_list_attr].list.type)
-        else:
-            count += 1
-    return offsets, count
 
 
 def _value(attribute: Any) -> Any:
@@ -196,7 +220,7 @@ def _value(attribute: Any) -> Any:
     raise NotImplementedError(f"an attribute of the kind '{kind}'")
 
 
-def _ordered(nodes: Mapping[str, _Node], wanted: Iterable[str], given: Iterable[str]) -> list[_Node]:
+def _ordered(nodes: Mapping[str, Operation], wanted: Iterable[str], given: Iterable[str]) -> list[Operation]:
     """The nodes that some need, each after those that it reads."""
     done, order = set(given), []
     stack = [(name, False) for name in reversed(list(wanted))]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.errors import ParityError
+from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import limits_of
 from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
 from keras_transformer.export.reporting.report import Parity
@@ -21,6 +22,7 @@ from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.export.verification.comparison import sentinels
 from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
+from keras_transformer.utils.freed_memory import give_back
 
 # Rows below this share of the output's own scale are judged by that: their values are mostly rounding.
 _SMALLEST_ROW = 0.1
@@ -90,6 +92,9 @@ def verify_quantized(
                     worst[signature, name] = Parity(signature, name, difference, scale, change)
         if times is not None:
             times[signature] = milliseconds(model, cases[0].inputs)
+        if not get_format(format).shares_loaded:
+            del model  # The next runtime would hold the weights a second time.
+            give_back()
     return list(worst.values()), classes.figures()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,8 @@ import numpy as np
 _SLACK, _ROUNDING = 2e-3, 1e-6
 # A lattice of few codes may leave out the largest numbers of a block: by so many steps at most.
 _CLIPPED = 4.0
+# Numbers that are compared at a time: each takes several times its memory.
+_MOST = 2**22
 
 
 @dataclasses.dataclass
@@ -108,6 +112,17 @@ def worst_fault(expected: np.ndarray, found: Dequantized) -> tuple[tuple[int, ..
     >>> worst_fault(np.array([0.3, 1.0]), Dequantized(np.array([0.5, 2.0]), np.float32(0.5)))
     ((1,), 2.0)
     """
+    worst, step = None, max(_MOST // max(math.prod(expected.shape[1:]), 1), 1)
+    for start in range(0, len(expected) if expected.ndim else 1, step):
+        part = slice(start, start + step) if expected.ndim else ()
+        fault = _fault(expected[part], found.map(operator.itemgetter(part)))
+        if fault is not None and (worst is None or fault[1] > worst[1]):
+            index, error = fault
+            worst = (start + index[0], *index[1:]) if index else index, error
+    return worst
+
+
+def _fault(expected: np.ndarray, found: Dequantized) -> tuple[tuple[int, ...], float] | None:
     if found.step is None:
         wanted = expected.astype("float16").astype("float32") if found.is_half else expected
         wrong = np.asarray(found.values != wanted) & ~(np.isnan(found.values) & np.isnan(wanted))

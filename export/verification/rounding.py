@@ -1,25 +1,34 @@
 """The rounding of a model: how far its outputs move when every operation rounds its result differently.
 
 Each result of a float32 operation that rounds is multiplied by `1 + d`, with `d` drawn uniformly from one unit in the last
-place, and the outputs are compared with those of the reference. This is Monte Carlo arithmetic. No file can be expected to
-be closer to the model than another order of its own sums, so the tolerance of a comparison follows from it. Results that
-are whole numbers stay as they are: masks, counts and one-hot rows are exact in every runtime.
+place, or from as many units as a sum of its length rounds by, and the outputs are compared with those of the reference. This
+is Monte Carlo arithmetic. No file can be expected to be closer to the model than another order of its own sums, so the
+tolerance of a comparison follows from it. Results that are whole numbers stay as they are: masks, counts and one-hot rows
+are exact in every runtime.
 
-Reference: Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", UCLA CSD-970002, 1997.
+In a sum of `n` numbers of random signs the `k`-th partial sum is `sqrt(k / n)` of the result, and so is its rounding.
+Together they are `sqrt(n / 2)` roundings of the result, as much as noise of `sqrt(n / 8)` units. Runtimes differ by that
+much: some add one number after another, others in blocks.
+
+References: Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", UCLA CSD-970002, 1997;
+Higham, "The Accuracy of Floating Point Summation", SIAM J. Sci. Comput. 14(4), 1993.
 Deviation: noise of one unit instead of a half on each side, and none on exact results that are whole numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.runtime.precision import full_precision
+from keras_transformer.export.spec.operation_results import result_type
 from keras_transformer.export.verification.blocks import block_maximum
-from keras_transformer.export.verification.graph_execution import GraphExecution
+from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
+from keras_transformer.export.verification.sum_lengths import sum_length
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec, Probe
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
 # Draws of the noise; the largest movement counts.
 DRAWS = 4
 _ULP = 2.0**-23
+_FLOAT32 = tf.float32.as_datatype_enum
 # Operations whose results are rounded. All others move, compare or select values.
 _PRODUCTS = (
     "BatchMatMul|BatchMatMulV2|BatchMatMulV3|Conv2D|Conv2DBackpropInput|Conv3D|DepthwiseConv2dNative|Einsum|MatMul"
@@ -77,13 +87,17 @@ class _Movement:
     def __init__(self, graph: TracedGraph, weights: Mapping[str, Any]) -> None:
         self._graph, self._weights = graph, weights
         self._execution, self._noise = GraphExecution(graph.graph_def), _Noise()
+        # What noise does not reach, such as masks and sizes, is computed once: half of the operations of a decoder.
+        self._unchanged = self._execution.unchanged(_rounds, list(graph.outputs.values()))
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        names, fetches = self._graph.inputs, list(self._graph.outputs.values())
-        tensors = {**self._weights, **{names[key]: tf.convert_to_tensor(array) for key, array in inputs.items()}}
+        fetches = list(self._graph.outputs.values())
+        tensors = {**self._weights, **{name: tf.convert_to_tensor(array) for name, array in inputs.items()}}
         found: dict[str, np.ndarray] = {}
         with full_precision():
-            outputs = [result.numpy() for result in self._execution(tensors, fetches)]
+            results = self._execution(tensors, fetches + self._unchanged)
+            outputs = [result.numpy() for result in results[: len(fetches)]]
+            tensors |= dict(zip(self._unchanged, results[len(fetches) :], strict=True))
             for _ in range(DRAWS):
                 results = self._execution(tensors, fetches, self._noise)
                 for name, result, output in zip(self._graph.outputs, results, outputs, strict=True):
@@ -93,19 +107,24 @@ class _Movement:
         return found
 
 
+def _rounds(operation: Operation) -> bool:
+    return operation.kind in _ROUNDING and result_type(operation.kind, operation.attributes) == _FLOAT32
+
+
 class _Noise:
     """Multiplies the results of operations that round by `1 + d`, unless they are whole numbers."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
 
-    def __call__(self, kind: str, tensor: Any) -> Any:
-        if kind not in _ROUNDING or tensor.dtype != tf.float32:
+    def __call__(self, operation: Operation, inputs: Sequence[Any], tensor: Any) -> Any:
+        if not _rounds(operation):
             return tensor
         values = tensor.numpy()
+        noise = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, tensor) / 8))
         moved = self._random.random(values.size, "float32").reshape(values.shape)
-        moved *= 2 * _ULP
-        moved += np.float32(1 - _ULP)
+        moved *= 2 * noise
+        moved += np.float32(1 - noise)
         with np.errstate(over="ignore", invalid="ignore"):
             moved *= values
         np.copyto(moved, values, where=np.rint(values) == values)

@@ -20,6 +20,7 @@ from keras_transformer.export.verification.comparison import CEILING, Limit, com
 from keras_transformer.export.verification.quantized import verify_quantized_artifact
 from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
+from keras_transformer.utils.freed_memory import give_back
 from keras_transformer.utils.types import Path
 
 __all__ = ["read_probes", "verify_bundle", "verify_format", "write_probes"]
@@ -158,6 +159,7 @@ def _compared(
             worst[key] = each.joined(worst[key]) if key in worst else each
         if not get_format(format).shares_loaded:
             del model, comparison  # The next runtime would hold the weights a second time.
+            give_back()
     return list(worst.values())
 
 

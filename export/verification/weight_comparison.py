@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.errors import WeightError
+from keras_transformer.export.spec.lazy_array import AnyArray, LazyArrays
 from keras_transformer.export.verification.stored_weight import StoredWeight
 from keras_transformer.export.verification.weight_images import (
     channel_factors_of,
@@ -18,6 +19,7 @@ from keras_transformer.export.verification.weight_images import (
     is_near,
     is_origin,
     is_rows_of,
+    repeated_row,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class WeightComparison:
 
     Args:
         format: its name.
-        expected: dict of name to values: the variables that must be in the files.
+        expected: dict of name to values, which may be lazy: the variables that must be in the files.
         variables: the same of all variables.
         constants: a `TracedConstants` for each signature.
     """
@@ -47,11 +49,12 @@ class WeightComparison:
     def __init__(
         self,
         format: str,
-        expected: dict[str, np.ndarray],
-        variables: dict[str, np.ndarray],
+        expected: Mapping[str, AnyArray],
+        variables: Mapping[str, AnyArray],
         constants: Sequence[TracedConstants],
     ) -> None:
-        self._format, self._expected, self._variables, self._constants = format, expected, variables, constants
+        self._format, self._constants = format, constants
+        self._expected, self._variables = LazyArrays(expected), LazyArrays(variables)
         self._found: set[str] = set()
         self._folded: set[str] = set()
         self._unknown: list[StoredWeight] = []
@@ -98,6 +101,7 @@ class WeightComparison:
             WeightError: a variable is missing, or an array is a changed variable.
         """
         self._find_copies()
+        self._find_repeated_rows()
         if self._missing() or any(map(_is_large, self._unknown)):
             self._fold()
         for stored in self._unknown:
@@ -146,6 +150,14 @@ class WeightComparison:
             stored = StoredWeight(name, array)
             if any(is_image(stored, self._variables[each]) for each in same):
                 self._found.add(name)
+
+    def _find_repeated_rows(self) -> None:
+        """Takes one row in place of an array that repeats it."""
+        for stored in list(self._unknown):
+            row = repeated_row(stored)
+            if row is not None and row.values.size in self._by_size and _has_content(row.values):
+                self._unknown = [each for each in self._unknown if each is not stored]
+                self.add(row)
 
     def _fold(self) -> None:
         """Finds arrays among what TensorFlow computes from weights and constants, and cut tables."""

@@ -1,5 +1,6 @@
 """Whether a stored array is an image of a variable: its numbers, with axes merged, split or transposed."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -60,6 +61,24 @@ def is_rows_of(stored: StoredWeight, array: np.ndarray) -> bool:
             if np.array_equal(_bits(rows[start : start + len(found)]), _bits(found)):
                 return True
     return False
+
+
+def repeated_row(stored: StoredWeight) -> StoredWeight | None:
+    """The row that an array repeats among rows of zeros, as a converter writes the choice between a vector and zeros.
+
+    Example:
+
+    >>> table = StoredWeight("table", np.array([[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]]))
+    >>> repeated_row(table).values.tolist()
+    [3.0, 4.0]
+    """
+    if stored.values.ndim < 2 or not stored.values.size:
+        return None
+    rows = stored.values.reshape(-1, stored.values.shape[-1])
+    others = rows[rows.any(axis=1)]
+    if len(rows) == 1 or not len(others) or not np.array_equal(others, np.broadcast_to(others[0], others.shape)):
+        return None
+    return dataclasses.replace(stored, values=others[0])
 
 
 def factors_of(stored: StoredWeight, array: np.ndarray) -> set[float]:

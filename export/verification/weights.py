@@ -5,14 +5,13 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.spec.traced import array_of, weight_names
+from keras_transformer.export.spec.traced import array_of, weight_arrays
 from keras_transformer.export.verification.weight_comparison import WeightComparison
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.lazy_array import AnyArray
     from keras_transformer.export.spec.traced import TracedModule
 
 
@@ -57,11 +56,10 @@ def check_weights(
     return check.finish()
 
 
-def _named(traced: TracedModule, spec: ExportSpec) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+def _named(traced: TracedModule, spec: ExportSpec) -> tuple[dict[str, AnyArray], dict[int, str]]:
     """The values of all variables by name, and the name of each `tf.Variable` by id."""
-    names = weight_names(spec.variables).values()
-    variables = {label: array_of(each.value) for label, each in zip(names, spec.variables, strict=True)}
-    identities = {id(each.value): label for label, each in zip(names, spec.variables, strict=True)}
+    variables = weight_arrays(spec.variables)
+    identities = {id(each): label for label, each in zip(variables, traced.values.values(), strict=True)}
     for number, each in enumerate(traced.exported_variables):  # Those of functions outside the model.
         if id(each) not in identities:
             label = f"{each.name}~{number}"

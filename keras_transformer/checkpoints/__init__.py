@@ -14,6 +14,7 @@ from keras_transformer.checkpoints.errors import (
     UnknownArchitectureError,
     UnsafePathError,
 )
+from keras_transformer.checkpoints.gguf import from_gguf, to_gguf
 from keras_transformer.checkpoints.reading import from_huggingface
 from keras_transformer.checkpoints.writing import to_huggingface
 
@@ -31,6 +32,8 @@ __all__ = [
     "UnexpectedTensorError",
     "UnknownArchitectureError",
     "UnsafePathError",
+    "from_gguf",
     "from_huggingface",
+    "to_gguf",
     "to_huggingface",
 ]

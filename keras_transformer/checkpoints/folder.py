@@ -40,6 +40,7 @@ class Folder:
         path: str or path.
 
     Attributes:
+        source: str. The name in errors.
         config: `Config`.
         tensors: dict of name to `TensorInfo`, with old names replaced by the current ones.
 
@@ -52,6 +53,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = pathlib.Path(path)
+        self.source = str(self.path)
         if not self.path.is_dir():
             raise MissingFileError(f"No such folder: {self.path}")
         values = self.json("config.json")

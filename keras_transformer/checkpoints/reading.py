@@ -73,7 +73,17 @@ def from_huggingface(
 
     Reference: the layout of transformers 5 and safetensors.
     """
-    folder = Folder(find_folder(source))
+    return read_folder(Folder(find_folder(source)), task=task, dtype=dtype, verbose=verbose)
+
+
+def read_folder(
+    folder: Folder,
+    *,
+    task: str | Callable[[keras.Model], keras.Model] | None,
+    dtype: str | keras.DTypePolicy | None,
+    verbose: int,
+) -> Any:
+    """Returns the model of a `Folder`; see `from_huggingface`."""
     _check_depths(folder)
     architecture = find_architecture(folder.config)
     prefix, entries = _backbone_entries(architecture, folder)
@@ -86,7 +96,7 @@ def from_huggingface(
             entries, model = entries + head_entries, head.build(model, folder.config)
         transfers = make_transfers(entries, model)
         check_transfers(
-            transfers, model, _required(folder, head_entries if task else [], unused), architecture, str(folder.path)
+            transfers, model, _required(folder, head_entries if task else [], unused), architecture, folder.source
         )
         model = task(model) if callable(task) else model
     _fill(model, transfers, folder, verbose)

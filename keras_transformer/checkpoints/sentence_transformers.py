@@ -67,7 +67,15 @@ def _kind(module: Any, folder: Folder) -> tuple[str, str]:
 def _pooling(folder: Folder, path: str) -> list[str]:
     """Returns the names of poolings."""
     name = f"{path}/config.json"
-    config = Config(folder.json(name), str(folder.path / name))
+    return poolings(Config(folder.json(name), str(folder.path / name)))
+
+
+def poolings(config: Config) -> list[str]:
+    """Returns the names of the poolings of a module's config: "first", "max", "mean" or "last".
+
+    Raises:
+        ConfigError: one is not supported.
+    """
     config.only("include_prompt", True)
     if "pooling_mode" in config:
         mode = config.get("pooling_mode")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformer.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
-from keras_transformer.checkpoints.transfers import Transfer, make_transfers
+from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
+from keras_transformer.checkpoints.transfers import make_transfers
 from keras_transformer.utils.atomic_write import replacing_folder
 from keras_transformer.utils.types import Path
 
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _NAME = "model"
 
 
@@ -50,8 +48,8 @@ def to_huggingface(
     folder = pathlib.Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"{folder} is not empty.")
-    checkpoint = checkpoint_of(model) if like is None else _like(like)
-    tensors = _Tensors(make_transfers(checkpoint.entries, model), checkpoint)
+    checkpoint = checkpoint_of(model) if like is None else checkpoint_like(like)
+    tensors = TensorsOfModel(make_transfers(checkpoint.entries, model), checkpoint)
     with replacing_folder(folder.resolve()) as work:
         for name, content in checkpoint.files.items():
             (work / name).parent.mkdir(exist_ok=True)
@@ -59,49 +57,7 @@ def to_huggingface(
         _write_shards(work, tensors, max_shard_bytes, verbose)
 
 
-class _Tensors:
-    """The tensors of a model, each computed on access."""
-
-    def __init__(self, transfers: list[Transfer], checkpoint: Checkpoint) -> None:
-        self._dtypes, self._names, self._unused = checkpoint.dtypes, checkpoint.names, checkpoint.unused
-        self._sources = {
-            name: (transfer, index) for transfer in transfers for index, name in enumerate(transfer.theirs)
-        }
-        tied = {name: source for name, source in checkpoint.architecture.tied.items() if name in self._dtypes}
-        self._sources |= {
-            name: self._sources[source]
-            for name, source in tied.items()
-            if name not in self._sources and source in self._sources
-        }
-
-    def sizes(self) -> dict[str, int]:
-        """Returns a dict of name to bytes."""
-        found: dict[str, int] = {}
-        for name, (transfer, index) in self._sources.items():
-            shape = transfer.layout.shapes(transfer.shapes)[index]
-            found[name] = int(np.prod(shape)) * np.dtype(self._dtype(name, transfer)).itemsize
-        return found | {name: array.nbytes for name, array in self._unused.items()}
-
-    def name_in_file(self, name: str) -> str:
-        """Returns the name of a tensor in the original file."""
-        return self._names.get(name, name)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if name in self._unused:
-            return self._unused[name]
-        transfer, index = self._sources[name]
-        weights = [keras.ops.convert_to_numpy(variable.value) for variable in transfer.variables]
-        # Not ascontiguousarray, which adds an axis to a scalar.
-        return transfer.layout.write(weights)[index].astype(self._dtype(name, transfer), order="C")
-
-    def _dtype(self, name: str, transfer: Transfer) -> Any:
-        import ml_dtypes
-
-        dtype = _DTYPES.get(self._dtypes.get(name, ""), transfer.variables[0].dtype)
-        return ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-
-
-def _write_shards(folder: pathlib.Path, tensors: _Tensors, max_bytes: int, verbose: int) -> None:
+def _write_shards(folder: pathlib.Path, tensors: TensorsOfModel, max_bytes: int, verbose: int) -> None:
     from safetensors.numpy import save_file
 
     shards = _shards(tensors.sizes(), max_bytes)
@@ -133,7 +89,7 @@ def _shards(sizes: dict[str, int], max_bytes: int) -> list[list[str]]:
     return shards
 
 
-def _like(path: Path) -> Checkpoint:
+def checkpoint_like(path: Path) -> Checkpoint:
     """Returns the `Checkpoint` of a folder."""
     from keras_transformer.checkpoints.reading import checkpoint_in
 

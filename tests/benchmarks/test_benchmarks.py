@@ -46,6 +46,10 @@ COMMANDS = {
         ["export_cost", "--formats", "tflite", "onnx"],
         {"network", "seconds", "peak GB"},
     ),
+    "large_model": (
+        ["large_model", "--formats", "onnx", "--precisions", "int8"],
+        {"format", "precision", "seconds", "peak GB", "file GB", "perplexity"},
+    ),
     "gate_power": (
         ["gate_power", "--formats", "onnx"],
         {"faults", "caught", "by weights", "by outputs", "sound", "refused"},

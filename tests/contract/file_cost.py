@@ -9,7 +9,8 @@ import onnx
 
 from graph_cost import Cost
 from keras_transformer.export.onnx.traversal import all_nodes
-from keras_transformer.export.tflite.graph import Graph, read
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import read
 from keras_transformer.planning.multiply_adds import einsum_multiply_adds
 
 _ONNX_VIEWS = {"Constant", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Loop", "If", "Scan"}
@@ -89,15 +90,14 @@ def tflite_cost(path, inputs):
         # A delegate would hide its operations.
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
     )
-    details = interpreter.get_input_details()
-    names = [each["name"].split(":")[0].removeprefix("serve_").removeprefix("serving_default_") for each in details]
-    for name, each in zip(names, details, strict=True):
-        interpreter.resize_tensor_input(each["index"], inputs[name].shape)
-    interpreter.allocate_tensors()
-    for name, each in zip(names, details, strict=True):
-        interpreter.set_tensor(each["index"], inputs[name])
-    interpreter.invoke()
     model = read(pathlib.Path(path).read_bytes())
+    arguments = {each.name.decode(): each.tensorIndex for each in model.signatureDefs[0].inputs}
+    for name, index in arguments.items():
+        interpreter.resize_tensor_input(index, inputs[name].shape)
+    interpreter.allocate_tensors()
+    for name, index in arguments.items():
+        interpreter.set_tensor(index, inputs[name])
+    interpreter.invoke()
     cost = Cost(nodes=sum(len(subgraph.operators) for subgraph in model.subgraphs))
     for index in range(len(model.subgraphs)):
         _add_subgraph(cost, model, interpreter, index)

@@ -58,7 +58,7 @@ def test_export_verify_inspect_and_run(keras_file, tmp_path, capsys):
     assert progress[0] == f"loading {keras_file}"
     assert [line for line in progress if line.startswith("verified onnx: ")]
     steps = [line for line in progress[1:] if not line.startswith("verified ")]
-    assert [line.split("] ")[0] for line in steps] == [f"[{number}/7" for number in range(1, 8)], "noise on stderr"
+    assert [line.split("] ")[0] for line in steps] == [f"[{number}/5" for number in range(1, 6)], "noise on stderr"
     assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["tflite", "onnx"]
 
     assert cli.main(["verify", str(bundle)]) == 0

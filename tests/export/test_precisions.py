@@ -156,8 +156,9 @@ class TestProgress:
 
 
 SCRIPT = """
-import sys
+import signal, sys
 from keras_transformer.export import quantize
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Where the tests run in the background, it is ignored.
 quantize(sys.argv[1], sys.argv[2], ["int8", "weight_int4", "fp16"])
 """
 

@@ -141,6 +141,25 @@ def test_int8_has_a_scale_for_each_row_of_activations(tmp_path):
     assert count(tmp_path, "MatMulInteger") == 2
 
 
+@pytest.mark.parametrize("contrib_ops", [False, True])
+def test_products_of_the_largest_codes_are_exact(tmp_path, contrib_ops):
+    """Processors without VNNI add two products of uint8 and int8 in 16 bits: 2 * 255 * 127 does not fit."""
+    signs = np.where(np.arange(N) % 2, -1.0, 1.0)
+    kernel = np.ones((K, N)) * signs
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["ids", "kernel"], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info("ids", TensorProto.FLOAT, [40, K])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [40, N])],
+        [numpy_helper.from_array(kernel.astype("float32"), "kernel")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, str(tmp_path / FILES["serve"]))
+    quantize_files(tmp_path, FILES, Quantization("int8"), contrib_ops=contrib_ops)
+    x = np.where(np.arange(40)[:, None] % 3, 0.25, -3.0) * np.ones((40, K))
+    np.testing.assert_allclose(run(tmp_path, x.astype("float32"))[0], x @ kernel, rtol=1e-5)
+
+
 def test_a_loop_multiplies_whole_numbers_too(tmp_path):
     """Five iterations of `x -> x W` with W outside the loop equal five products with the rounded weight."""
     rng = np.random.default_rng(3)

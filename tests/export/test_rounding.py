@@ -61,6 +61,21 @@ def test_masks_and_counts_stay_exact():
     assert max(map(np.max, rounding.values())) == 0
 
 
+def test_integer_products_stay_exact_and_what_scales_them_rounds():
+    x = np.random.default_rng(0).integers(-100, 100, (2, 64)).astype("float32")
+    kernel = np.random.default_rng(1).integers(-100, 100, (64, 64)).astype("int8")
+    ops = keras.ops
+
+    def quantized(x):
+        sums = ops.matmul(ops.cast(x, "int8"), kernel)  # int32
+        return {"sums": sums, "scaled": ops.cast(sums, "float32") * 0.3}
+
+    rounding, outputs = measured(model_of(quantized), {"x": x})
+    np.testing.assert_array_equal(outputs["sums"], x.astype("int32") @ kernel.astype("int32"))
+    np.testing.assert_array_equal(rounding["sums"], 0.0)
+    assert (rounding["scaled"] > 0.7 * block_maximum(outputs["scaled"]) * ULP).all()
+
+
 def test_loops_round_in_each_iteration():
     x = np.random.default_rng(0).uniform(1.0, 2.0, (1, 64)).astype("float32")
 
@@ -118,3 +133,30 @@ def test_a_deep_model_needs_no_tolerance_and_a_small_fault_is_refused(monkeypatc
     )
     with pytest.raises(ParityError, match=r"saved_model: output 'y' differs from Keras"):
         export(model, tmp_path / "bundle", formats=["saved_model"])
+
+
+def test_what_noise_does_not_reach_is_computed_once_with_the_same_result(monkeypatch):
+    from keras_transformer.export.verification.graph_execution import GraphExecution
+
+    class Attend(keras.layers.Layer):
+        def call(self, x):
+            # The mask and the sizes come from shapes and integers alone.
+            rows = keras.ops.arange(keras.ops.shape(x)[0] * 4)
+            parts = keras.ops.reshape(x, (-1, 16))
+            scores = keras.ops.matmul(parts / 3.0, keras.ops.transpose(parts))
+            return keras.ops.softmax(scores + keras.ops.where(rows % 3 == 0, -1e9, 0.0))
+
+    inputs = keras.Input((64,), name="x")
+    model = keras.Model(inputs, {"y": Attend(name="y")(inputs)})
+    x = np.random.default_rng(0).normal(size=(3, 64)).astype("float32")
+    runs, run = [], GraphExecution._results
+    monkeypatch.setattr(GraphExecution, "_results", lambda *args: runs.append(args[1].kind) or run(*args))
+    rounding, _ = measured(model, {"x": x})
+    assert runs.count("Shape") == 1
+    assert runs.count("MatMul") == 5
+    monkeypatch.setattr(GraphExecution, "unchanged", lambda *args: [])
+    again, _ = measured(model, {"x": x})
+    assert runs.count("Shape") == 6
+    assert rounding["y"].max() > 0
+    for name, expected in again.items():
+        np.testing.assert_array_equal(rounding[name], expected)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 from tensorflow.lite.python import lite
 from keras_transformer.export.tflite.converter import convert_saved_model
-from keras_transformer.export.tflite.graph import read, write_file
+from keras_transformer.export.tflite.tree import read, write_file
 
 class Module(tf.Module):
     def __init__(self):

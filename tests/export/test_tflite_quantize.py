@@ -1,6 +1,8 @@
 """Quantized TFLite files: stored weights and outputs."""
 
 import collections
+import copy
+import weakref
 
 import numpy as np
 import pytest
@@ -10,8 +12,11 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_offset_block
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.tflite.blocks import bfloat16
-from keras_transformer.export.tflite.graph import read, size_of
-from keras_transformer.export.tflite.quantize import quantized
+from keras_transformer.export.tflite.graph import graphs
+from keras_transformer.export.tflite.quantize import quantize_tree, quantized
+from keras_transformer.export.tflite.tree import read, size_of, write
+from keras_transformer.export.tflite.weight_pairs import tree_pairs
+from keras_transformer.export.verification.quantized_weights import compare
 
 # Two layers with four projections and two feed-forward kernels, and the embedding table.
 TABLE, WEIGHTS = (300, 64), 13
@@ -103,6 +108,33 @@ def test_every_signature_of_a_decoder_reads_the_same_weights(tflite):
         assert 0 < share_of_scale(got, expected) < 0.4
 
 
+def test_a_decoder_and_its_loop_separate_outliers(tflite):
+    """Of seven products all but that behind attention, whose outputs are averages; encoders have single products."""
+    tflite["decoder"]
+    assert "SPLIT" not in kinds(tflite.directory / "int8.tflite")
+    before, after = (
+        [
+            collections.Counter(graph.kind(each) for each in graph.subgraph.operators)
+            for graph in graphs(read((tflite.directory / name).read_bytes()))
+        ]
+        for name in ("decoder/model.tflite", "decoder_int8.tflite")
+    )
+    added = [new["SPLIT"] - old["SPLIT"] for old, new in zip(before, after, strict=True)]
+    products = [each["FULLY_CONNECTED"] for each in after]
+    # decode, decode_1, generate and its loop, prefill and prefill_4; the condition of the loop has none.
+    assert sorted(products) == [0, 7, 7, 7, 7, 7, 7]
+    assert [count - part for count, part in zip(products, added, strict=True)] == [count // 7 for count in products]
+
+
+def test_a_loop_generates_what_the_float_file_does(tflite):
+    tflite["decoder"]
+    inputs = {"token_ids": np.int32([[3, 250, 17]]), "lengths": np.int32([3]), "max_new_tokens": np.int32(6)}
+    names = ("decoder/model.tflite", "decoder_int8.tflite")
+    expected, got = (run(tflite.directory / name, "generate", inputs) for name in names)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(got[name], array)
+
+
 def test_convolutions_are_quantized_by_output_channel(tflite):
     tflite["images"]
     found = constants(tflite.directory / "images_int8.tflite")
@@ -150,3 +182,48 @@ def test_offsets_of_blocks_are_a_product_of_their_own(tflite):
     inputs, expected = reference(tflite.directory)
     (got,) = run(tflite.directory / "weight_int4.tflite", "serve", inputs).values()
     assert np.sqrt(np.mean((got - expected) ** 2)) < 0.25 * np.sqrt(np.mean(expected**2))
+
+
+class _Content:
+    """The content of a buffer, which is computed each time it is read; `live` counts the bytes that are in memory."""
+
+    live = most = reads = 0
+
+    def __init__(self, content):
+        self._content = bytes(content)
+
+    def __len__(self):
+        return len(self._content)
+
+    def __array__(self, dtype=None, copy=None):
+        array = np.frombuffer(bytearray(self._content), "uint8")
+        _Content.reads += 1
+        _Content.live += array.nbytes
+        _Content.most = max(_Content.most, _Content.live)
+        weakref.finalize(array, self._freed, array.nbytes)
+        return array
+
+    @staticmethod
+    def _freed(count):
+        _Content.live -= count
+
+
+@pytest.mark.parametrize("mode", ["int8", "weight_int4"])
+def test_a_tree_of_lazy_weights_is_quantized_one_weight_at_a_time(tflite, mode):
+    tflite["encoder"]
+    content = (tflite.directory / "encoder" / "model.tflite").read_bytes()
+    model = read(content)
+    for buffer in model.buffers:
+        if size_of(buffer) >= 4096:
+            buffer.data = _Content(buffer.data)
+    sizes = [size_of(buffer) for buffer in model.buffers if isinstance(buffer.data, _Content)]
+    floats = copy.deepcopy(model, {id(buffer.data): buffer.data for buffer in model.buffers})
+    _Content.most = _Content.reads = 0
+    quantize_tree(model, Quantization(mode))
+    assert _Content.reads >= len(sizes) > 8
+    assert _Content.most <= 2 * max(sizes) < sum(sizes)
+    assert sum(isinstance(buffer.data, _Content) for buffer in model.buffers) <= len(sizes) - WEIGHTS
+    assert write(model) == quantized(content, Quantization(mode))
+    found = compare("tflite", tree_pairs(floats, model))
+    assert found["rounded"] >= WEIGHTS
+    assert not found["unaccounted"]

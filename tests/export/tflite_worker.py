@@ -50,6 +50,7 @@ def encoder(out):
 
 
 def decoder(out):
+    keras.utils.set_random_seed(0)  # What it generates must not hang on a near tie.
     model = LanguageModel(Decoder(Size(1, WIDTH, 4, 2 * WIDTH), WORDS, max_sequence_length=16, norm="rms_norm"))
     options = GenerationOptions(prefill_buckets=(4,))
     export(_trained_looking(model), out / "decoder", ["tflite"], generation=options)

@@ -144,8 +144,8 @@ def test_on_jax():
         "",
         __file__,
         "-k",
-        "not True",
+        "graph or engine",
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert done.stdout.startswith(".....")
+    assert done.stdout.startswith("..")

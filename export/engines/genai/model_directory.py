@@ -179,7 +179,7 @@ def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None
     files = onnx.write(traced, spec, work)
     spec = with_dots(spec, work / FILE)
     manifest = writing.new_manifest(spec, metadata)
-    record: dict[str, Any] = {"signatures": files, "bytes": _bytes(work)}
+    record: dict[str, Any] = {"signatures": files, "bytes": writing.bytes_in(work)}
     manifest["artifacts"][onnx.NAME] = record
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
@@ -196,10 +196,6 @@ def _decoding(model: Any, length: int) -> tuple[list[list[int]], int]:
     random = np.random.default_rng(0)
     sizes = [max(min(size, length - new), 1) for size in _PROMPT_LENGTHS]
     return [random.integers(0, model.vocabulary_size, size).tolist() for size in sizes], new
-
-
-def _bytes(directory: pathlib.Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def _write_json(path: pathlib.Path, content: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx_ir as ir
 
+from keras_transformer.export.onnx.lazy_tensors import rearranged
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import (
     TRANSPOSED,
@@ -100,8 +101,9 @@ class EinsumOfTwo(Rule):
         merged: list[Any] = [multiply(*(sizes[label] for label in group)) for group in groups]
         is_merged = any(len(group) != 1 for group in groups)
         if value.const_value is not None and len(value.uses()) == 1 and (is_merged or perm != sorted(perm)):
-            array = np.ascontiguousarray(value.const_value.numpy().transpose(perm).reshape(merged))
-            return op.Constant(value=ir.tensor(array), _outputs=[f"{value.name}{TRANSPOSED}"])
+            return op.Constant(
+                value=rearranged(value.const_value, perm, merged), _outputs=[f"{value.name}{TRANSPOSED}"]
+            )
         if perm != sorted(perm):
             value = op.Transpose(value, perm=perm)
         target = self.target(op, merged) if is_merged else None

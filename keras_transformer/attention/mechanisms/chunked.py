@@ -125,7 +125,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         **options: Any,
     ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
-        visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
+        visibility = dataclasses.replace(visibility, query_mask=None, key_slots=slots, key_positions=slots)
         attend = self._attend_few if self._is_short(query) else self._attend_many
         return attend(query, key, value, visibility, position, training), cache
 
@@ -165,7 +165,6 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         slots = moved(with_batch_axis(visibility.key_slots, batch) + 1) - 1  # Padding has slot -1.
         visibility = dataclasses.replace(
             visibility,
-            query_mask=None,
             key_mask=slots >= 0,
             query_slots=slots,
             key_slots=slots,

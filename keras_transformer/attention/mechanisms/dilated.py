@@ -123,18 +123,20 @@ class DilatedAttention(Mechanism):
         **options: Any,
     ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
-        visibility = dataclasses.replace(visibility, attention_mask=None)
+        visibility = dataclasses.replace(visibility, query_mask=None, attention_mask=None)
         options = {"position": position, "training": training}
-        if query.shape[1] is not None and query.shape[1] <= self.window:
+        if self._is_short(query):
             return self._step(query, key, value, slots, visibility, options), cache
         # Queries are aligned with their keys; the outputs of past queries are dropped.
         slots = ops.broadcast_to(slots, ops.shape(key)[:2])
-        visibility = dataclasses.replace(
-            visibility, key_mask=slots >= 0, query_mask=None, query_positions=slots, key_positions=slots
-        )
+        visibility = dataclasses.replace(visibility, key_mask=slots >= 0, query_positions=slots, key_positions=slots)
         reach = self.window * self.dilation
         context = self.attend(pad_length(query, reach, 0), key, value, visibility, **options)
         return context[:, reach:], cache
+
+    def _is_short(self, query: Tensor) -> bool:
+        """Whether there are statically so few queries that a mask is cheaper."""
+        return query.shape[1] is not None and query.shape[1] <= self.window
 
     def _step(self, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, visibility: Visibility, options: Any):
         """A few tokens attend to all cached keys with a mask, or one token to every `dilation`-th of them."""

@@ -116,16 +116,14 @@ class LocalAttention(SoftmaxBasedMechanism):
     ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         visibility = dataclasses.replace(
-            visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots, attention_mask=None
+            visibility, query_mask=None, key_mask=slots >= 0, key_slots=slots, key_positions=slots, attention_mask=None
         )
         if self._is_short(query):
             options = {"visibility": self._windowed(visibility), "position": position, "training": training}
             return self.softmax(query, key, value, **options), cache
         # Queries are aligned with their keys; the outputs of past queries are dropped.
         slots = ops.broadcast_to(slots, ops.shape(key)[:2])
-        visibility = dataclasses.replace(
-            visibility, key_mask=slots >= 0, query_mask=None, query_slots=slots, query_positions=slots
-        )
+        visibility = dataclasses.replace(visibility, key_mask=slots >= 0, query_slots=slots, query_positions=slots)
         context = self.attend(pad_length(query, self.window, 0), key, value, visibility, position, training=training)
         return context[:, self.window :], cache
 

@@ -96,12 +96,17 @@ def _xlm_roberta(model: bytes, config: dict[str, Any]) -> Any:
 
 
 def _bpe(model: bytes, **options: Any) -> Any:
-    """Builds a BPE tokenizer. The merges are all pairs of pieces that form a piece, in the order of the result."""
-    ids = {piece: index for index, (piece, _, _) in enumerate(read_pieces(model))}
-    merges = []
-    for piece in ids:
-        parts = ((piece[:length], piece[length:]) for length in range(1, len(piece)))
-        merges += [(one, two) for one, two in parts if one in ids and two in ids]
+    """Builds a BPE tokenizer. The merges are all pairs of pieces that form a piece, the best score of the result first."""
+    pieces = read_pieces(model)
+    ids = {piece: index for index, (piece, _, _) in enumerate(pieces)}
+    scored = []
+    for piece, score, _ in pieces:
+        pairs = ((piece[:length], piece[length:]) for length in range(1, len(piece)))
+        found = [(one, two) for one, two in pairs if one in ids and two in ids]
+        scored += [(score, one, two) for one, two in sorted(found, key=lambda pair: (ids[pair[0]], ids[pair[1]]))]
+    # Equal scores, as of runs of spaces, in the order of transformers.
+    scored.sort(key=lambda merge: (merge[0], len(merge[1]), len(merge[2])), reverse=True)
+    merges = [(one, two) for _, one, two in scored]
     tokenizers = library()
     return tokenizers.Tokenizer(
         tokenizers.models.BPE(vocab=ids, merges=merges, fuse_unk=True, byte_fallback=True, **options)

@@ -123,6 +123,11 @@ class HuggingFaceTokenizer(Tokenizer):
         return self._size
 
     @property
+    def content(self) -> dict[str, Any]:
+        """The content of the `tokenizer.json`."""
+        return parsed(self._json)
+
+    @property
     def lossless(self) -> bool:
         """False: a `tokenizer.json` does not say."""
         return False

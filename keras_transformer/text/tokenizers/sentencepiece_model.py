@@ -14,8 +14,8 @@ from keras_transformer.text.errors import InvalidTokenizerError
 # The meta symbol for a space in pieces.
 SPACE = "\u2581"
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-# Types of pieces: tokens that do not occur in text, and tokens that are never split.
-CONTROL, USER_DEFINED = 3, 4
+# Types of pieces: control pieces do not occur in text, and user-defined ones are never split.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 # Sums of multiples of this step are exact in float32 up to 2 ** 16.
 SCORE_STEP = 1 / 256
 

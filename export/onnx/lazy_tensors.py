@@ -1,0 +1,42 @@
+"""Lazy arrays as tensors of `onnx_ir`, and back."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
+
+
+def tensor_of(array: AnyArray, name: str | None = None) -> Any:
+    """An array as a tensor of `onnx_ir`, lazy if the array is."""
+    if not isinstance(array, LazyArray):
+        return ir.tensor(array, name=name)
+    dtype = ir.DataType.from_numpy(array.dtype)
+    return ir.LazyTensor(functools.partial(_read, array), dtype, ir.Shape(array.shape), name=name)
+
+
+def _read(array: LazyArray) -> Any:
+    return ir.tensor(np.asarray(array))
+
+
+def array_of(tensor: Any) -> AnyArray:
+    """The array of a tensor: the same one if `tensor_of` made the tensor of a lazy array."""
+    source = tensor.raw if isinstance(tensor, ir.LazyTensor) else None
+    return source.args[0] if isinstance(source, functools.partial) else tensor.numpy()
+
+
+def rearranged(tensor: Any, perm: list[int], shape: list[int]) -> Any:
+    """A tensor with its axes in another order and then merged, which is computed when it is read."""
+    array = array_of(tensor)
+    if not isinstance(array, LazyArray):
+        array = LazyArray(functools.partial(np.asarray, array), array.shape, array.dtype)
+    change = functools.partial(_rearranged, perm, shape)
+    return tensor_of(array.map(change, (tuple(perm), tuple(shape))))
+
+
+def _rearranged(perm: list[int], shape: list[int], array: np.ndarray) -> np.ndarray:
+    return array.transpose(perm).reshape(shape)

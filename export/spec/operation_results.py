@@ -1,0 +1,63 @@
+"""The results of TensorFlow's operations: functions name them by part, `"output:1"`, other graphs by number, `"3"`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensorflow.python.framework import op_def_registry
+
+
+def result_offsets(kind: str, attributes: Mapping[str, Any]) -> tuple[dict[str, int], int]:
+    """Where each named part of the results begins, and how many results there are.
+
+    Args:
+        kind: name of the operation, such as `"Split"`.
+        attributes: dict of name to `AttrValue`.
+    """
+    definition: Any = op_def_registry.get(kind)
+    offsets, count = {}, 0
+    for each in definition.output_arg:
+        offsets[each.name] = count
+        if each.number_attr:
+            count += attributes[each.number_attr].i
+        elif each.type_list_attr:
+            count += len(attributes[each.type_list_attr].list.type)
+        else:
+            count += 1
+    return offsets, count
+
+
+def result_part(kind: str, attributes: Mapping[str, Any], number: int) -> str:
+    """The name in a function of one result: its part, and its number in that.
+
+    Args:
+        kind: name of the operation.
+        attributes: dict of name to `AttrValue`.
+        number: of the result.
+
+    Example:
+
+    >>> result_part("MatMul", {}, 0)
+    'product:0'
+    """
+    offsets, _ = result_offsets(kind, attributes)
+    name = max((name for name in offsets if offsets[name] <= number), key=lambda name: offsets[name])
+    return f"{name}:{number - offsets[name]}"
+
+
+def result_type(kind: str, attributes: Mapping[str, Any]) -> int:
+    """The data type of the first result, as TensorFlow numbers it.
+
+    Args:
+        kind: name of the operation, with one result or more.
+        attributes: dict of name to `AttrValue`.
+
+    Example:
+
+    >>> result_type("ResizeBilinear", {})  # float32
+    1
+    """
+    definition: Any = op_def_registry.get(kind)
+    first = definition.output_arg[0]
+    return attributes[first.type_attr].type if first.type_attr else first.type

@@ -1,0 +1,124 @@
+"""Which weights of a traced graph only products, lookups and convolutions read, as they are or in another order."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+_LOOPS = ("While", "StatelessWhile")
+_PRODUCTS = ("MatMul", "BatchMatMulV2")
+
+
+def plainly_read(graph_def: Any, weights: Iterable[str], outputs: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Finds the weights with which the converter has nothing to compute.
+
+    Args:
+        graph_def: `GraphDef`.
+        weights: names of the placeholders of the weights.
+        outputs: names of the nodes that compute the results.
+
+    Returns:
+        The names of all weights that the results depend on, and those of them that go, reshaped or transposed, into
+        products as the second operand, into lookups of rows and into convolutions, and nowhere else.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    live = _reachable(nodes, outputs)
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    readers = _Readers([node for node in graph_def.node if node.name in live], functions)
+    read = live.intersection(weights)
+    ranks = {name: len(nodes[name].attr["shape"].shape.dim) for name in read}
+    return read, {name for name in read if readers.are_plain(name, ranks[name])}
+
+
+def _reachable(nodes: dict[str, Any], outputs: Iterable[str]) -> set[str]:
+    """The names of the nodes that outputs depend on."""
+    found: set[str] = set()
+    pending = [*outputs]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(map(_node_name, nodes[name].input))
+    return found
+
+
+class _Readers:
+    """The consumers of tensors in a graph or in a function."""
+
+    def __init__(self, nodes: Sequence[Any], functions: dict[str, Any]) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._functions = functions
+        self._bodies: dict[str, _Readers] = {}
+        self._readers: dict[str, list[tuple[Any, int]]] = collections.defaultdict(list)
+        for node in nodes:
+            for position, source in enumerate(node.input):
+                self._readers[_node_name(source)].append((node, position))
+
+    def are_plain(self, name: str, rank: int) -> bool:
+        """Whether all consumers of a tensor, which is the result of a node or an argument, are of the known kinds."""
+        return all(self._is_plain(node, position, rank) for node, position in self._readers[name])
+
+    def _is_plain(self, node: Any, position: int, rank: int) -> bool:
+        if node.op == "Identity":
+            return self.are_plain(node.name, rank)
+        if node.op in _LOOPS:
+            return self._are_plain_in_loop(node, position, rank)
+        if node.op in ("Reshape", "Transpose") and position == 0:
+            sizes = self._constant(node.input[1])
+            return sizes is not None and self.are_plain(node.name, len(sizes))
+        if node.op in _PRODUCTS:
+            return position == 1 and rank == 2
+        if node.op == "GatherV2" and position == 0:
+            axis = self._constant(node.input[2])
+            is_of_rows = axis is not None and not axis.any() and not node.attr["batch_dims"].i
+            # The converter looks up constant indices itself.
+            return is_of_rows and self._depends_on_inputs(node.input[1])
+        return node.op == "Conv2D" and position == 1
+
+    def _are_plain_in_loop(self, node: Any, position: int, rank: int) -> bool:
+        """`are_plain` of a weight that a loop hands on unchanged."""
+        for kind in ("cond", "body"):
+            function = self._functions[node.attr[kind].func.name]
+            argument = function.signature.input_arg[position].name
+            result = function.ret[function.signature.output_arg[position].name] if kind == "body" else argument
+            body = self._body(function)
+            if body.source(result) != argument or not body.are_plain(argument, rank):
+                return False
+        return True
+
+    def _body(self, function: Any) -> _Readers:
+        name = function.signature.name
+        if name not in self._bodies:
+            self._bodies[name] = _Readers(function.node_def, self._functions)
+        return self._bodies[name]
+
+    def source(self, name: str) -> str:
+        """The tensor that a tensor is equal to."""
+        node = self._nodes.get(_node_name(name))
+        return self.source(node.input[0]) if node is not None and node.op == "Identity" else _node_name(name)
+
+    def _depends_on_inputs(self, source: str) -> bool:
+        """Whether a tensor depends on the values of inputs, not only on their shapes."""
+        pending, seen = [_node_name(source)], set()
+        while pending:
+            name = pending.pop()
+            node = self._nodes.get(name)
+            if node is None or node.op == "Placeholder":
+                return True
+            if name not in seen and node.op != "Shape":
+                seen.add(name)
+                pending.extend(map(_node_name, node.input))
+        return False
+
+    def _constant(self, source: str) -> np.ndarray | None:
+        from tensorflow import make_ndarray
+
+        node = self._nodes.get(_node_name(source))
+        return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
+
+
+def _node_name(source: str) -> str:
+    return source.lstrip("^").split(":")[0]
