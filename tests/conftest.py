@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items):
         if group and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
     yield
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: not any(item.iter_markers("slow")) and not any(item.iter_markers("exhaustive")))
 
 
 def _shared_fixture(item):

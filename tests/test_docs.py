@@ -30,6 +30,7 @@ def results(tmp_path_factory):
     return json.loads((directory / "results.json").read_text())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_code_runs(results, page):
     assert page in results, "the process ended before this page"

@@ -108,6 +108,7 @@ def built_position(name):
     return position
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["causal", "padding"])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_what_a_position_adds_and_learns(name, kind):
@@ -127,6 +128,7 @@ def test_what_a_position_adds_and_learns(name, kind):
         np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["relative_bias", "shaw", "transformer_xl"])
 def test_what_a_position_learns_where_the_step_is_compiled(name):
     arrays, visible, found = heads(9, 9), visibility("causal", 9, 9), []

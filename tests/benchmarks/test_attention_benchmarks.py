@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = {

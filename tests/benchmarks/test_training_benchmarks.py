@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMMANDS = {

@@ -111,7 +111,7 @@ def step(layer, x, last=0, jit_compile=False):
     return np.asarray(below.shift)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_gradients_go_through_the_loop(jit_compile):
     x, start = tokens(16), stack_of().get_weights()
@@ -153,7 +153,7 @@ def test_dropout_draws_anew_in_each_segment_and_step():
     assert np.all(agreement[~np.eye(8, dtype=bool)] < 0.65)  # Of two independent draws: 0.52.
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_with_dropout(jit_compile):
     """Generators inside the loop keep their states, whatever compiles the step."""

@@ -13,7 +13,7 @@ import pytest
 from checkpoint_cases import Expected, difference, predicted
 from keras_transformer import checkpoints
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
 ENCODER = {"hidden_act": "gelu", "layer_norm_eps": 1e-12}

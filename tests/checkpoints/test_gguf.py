@@ -17,6 +17,9 @@ from keras_transformer.text import InvalidTokenizerError, from_huggingface
 
 pytest.importorskip("gguf")
 DATA = pathlib.Path(__file__).parents[1] / "data"
+# Share of the largest output. The norms of queries and keys in "gemma3" amplify rounding: in float64 its outputs differ
+# by 4.6e-6 from ours in float32, and by 6.4e-6 from those of transformers.
+TOLERANCES = {"gemma3": 2e-5}
 MODELS = sorted(path.stem for path in (DATA / "gguf").glob("*.npz"))
 
 
@@ -45,7 +48,7 @@ def test_computes_what_transformers_computes(name):
     difference = np.abs(outputs - expected)
     if expected.ndim == 3:
         difference = difference[inputs.get("padding_mask", inputs.get("target_padding_mask"))]
-    assert difference.max() <= 6e-6 * np.abs(expected).max()
+    assert difference.max() <= TOLERANCES.get(name, 6e-6) * np.abs(expected).max()
 
 
 def test_every_architecture_has_a_file():

@@ -25,6 +25,7 @@ def test_outputs_are_those_of_transformers(case):
     assert absolute <= 2e-6
 
 
+@pytest.mark.exhaustive
 def test_greedy_texts_are_those_of_transformers(case):
     folder, model, expected = case
     if expected.generated is None:

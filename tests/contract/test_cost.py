@@ -58,7 +58,7 @@ def traced(case, **options):
 on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts TensorFlow graphs")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @on_tensorflow
 @pytest.mark.parametrize("direction", ["causal", "bidirectional"])
 @pytest.mark.parametrize("name", sorted(ATTENDING))
@@ -70,7 +70,7 @@ def test_forward_and_gradient_grow_as_documented(name, direction):
         check(costs, case.growth)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @on_tensorflow
 @pytest.mark.parametrize("position", sorted(cases.ATTENTION_POSITIONS))
 def test_blockwise_grows_as_documented_with_every_position(position):
@@ -110,7 +110,7 @@ def files(tmp_path_factory, selected):
     return json.loads((directory / "results.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["onnx", "tflite"])
 @pytest.mark.parametrize("name", SUBQUADRATIC)
 def test_exported_files_grow_as_documented(files, name, form):

@@ -45,7 +45,7 @@ def argument_ids():
     return [(name, argument) for name, case in sorted(cases.ALL.items()) for argument in case.arguments]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name, argument", argument_ids())
 def test_argument_survives_config_and_acts(name, argument):
     case = cases.ALL[name]
@@ -90,7 +90,7 @@ def test_unknown_argument_raises(case):
         case.cls(**case.required(), no_such_argument=1)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_save_and_load_in_a_model(case, tmp_path):
     inputs = case.inputs()
     symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
@@ -144,7 +144,7 @@ def _is_unseen_by_location(layer, weight):
     return type(scoring).__name__ == "Location" and "key" in weight.path
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision(case, policy):
     inputs = case.inputs()
@@ -164,7 +164,7 @@ def test_mixed_precision(case, policy):
     np.testing.assert_allclose(np.asarray(ops.cast(output, "float32")), expected, atol=tolerance)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_jit_compiled_equals_eager(case):
     layer, inputs = randomize(built(case)), case.inputs()
     symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]

@@ -29,7 +29,7 @@ def needs(layer, what):
         pytest.skip(f"{type(layer).__name__} does not support {what}")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["causal", "bidirectional", "cross", "attention_mask", "window", "scores", "cache"])
 def test_unsupported_options_raise(mixer_case, what):
     layer = built(mixer_case)
@@ -165,6 +165,7 @@ def test_cache_is_not_mutated_and_keeps_its_shape(layer):
     assert {name: slab.shape for name, slab in following.items()} == {name: slab.shape for name, slab in cache.items()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_cache_in_mixed_precision(mixer_case, policy):
     """Its dtypes are those of `init_cache`; padding does not change it; steps equal the full pass."""
@@ -218,7 +219,7 @@ def test_mask_of_wrong_length_raises(layer):
         layer(x, x, value_mask=np.ones((2, 7), bool), cache=layer.init_cache(2, MAX_LENGTH), cache_index=0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_dynamic_batch_and_length(layer):
     """One graph for two batch sizes and lengths; outputs equal the eager ones."""
     symbolic, causal = keras.Input((None, cases.WIDTH)), "causal" in layer.supports

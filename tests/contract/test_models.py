@@ -29,7 +29,7 @@ def outputs(model, arrays):
     return [as_float32(output) for output in keras.tree.flatten(model(arrays))]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_saved_and_loaded_model_is_equal(name, tmp_path):
     model = make(name)
@@ -87,7 +87,7 @@ def model_input(model, name):
     return next(tensor for tensor in keras.tree.flatten(model.input) if tensor.name == name)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_gradients_reach_every_weight(name):
     model = make(name)
@@ -105,7 +105,7 @@ def test_gradients_reach_every_weight(name):
     assert [path for path in still if "/key" not in path or not path.endswith("bias")] == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_mixed_precision(name):
     full = make(name)

@@ -16,7 +16,7 @@ from keras_transformer import load_model
 from keras_transformer.export import load
 from keras_transformer.text import Characters
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "character_lm.py"
 SPEAKERS = ("ROMEO", "First Citizen", "The king")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "distributed_training.py"
 RUNS = {

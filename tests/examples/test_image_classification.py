@@ -15,7 +15,7 @@ from keras_transformer import load_model
 from keras_transformer.data import load_images
 from keras_transformer.export import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "image_classification.py"
 SHADES = {"bright": 200, "dark": 50}

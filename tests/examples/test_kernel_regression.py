@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer.utils.serialization import load_model
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 
 @pytest.fixture(scope="module")

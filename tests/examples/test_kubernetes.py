@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 yaml = pytest.importorskip("yaml")
 FOLDER = Path(__file__).parents[2] / "examples" / "kubernetes"

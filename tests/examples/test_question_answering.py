@@ -7,7 +7,7 @@ import pytest
 
 from keras_transformer.text import WordPiece
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 PLACES = ("paris", "rome", "the old town")
 

@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer import text, training
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 WORDS = ("a", "film", "of", "rare", "wit", "and", "dull", "stretches", "that", "never", "ends", "its", "cast", "shines")
 

@@ -9,7 +9,7 @@ import pytest
 from keras_transformer import load_model
 from keras_transformer.export import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 soundfile = pytest.importorskip("soundfile")
 SPEAKERS = ("ann", "bo")

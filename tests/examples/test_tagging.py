@@ -9,7 +9,7 @@ from keras_transformer.data import Sentence
 from keras_transformer.export import load
 from keras_transformer.text import WordPiece, load_tokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "sleeps": "VERB", "walking": "VERB", "!": "PUNCT"}
 SENTENCES = ["the dog sleeps !", "a dog walking !", "the cats walking", "a sleeps the dog !"]

@@ -10,7 +10,7 @@ from keras_transformer import load_model
 from keras_transformer.export import load
 from keras_transformer.text import WordPiece
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 QUESTIONS = (
     "why {} moves",

@@ -12,7 +12,7 @@ import pytest
 from keras_transformer import load_model
 from keras_transformer.export import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 WORDS = {"a dog": "ein Hund", "a cat": "eine Katze", "two men": "zwei Männer", "the child": "das Kind"}
 VERBS = {"sees": "sieht", "likes": "mag", "draws": "malt"}

@@ -124,6 +124,7 @@ def test_generation_is_greedy_reading_of_the_whole(name, tmp_path):
     assert loaded.generate(prompts, max_new_tokens=6) == texts
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["retnet", "rwkv", "s4", "transformer_xl", "recurrent_memory"])
 def test_fit_learns_a_cycle(name):
     """Tokens that repeat with period three are soon foretold; on TensorFlow one model is compiled, as that takes long."""

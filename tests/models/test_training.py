@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import load_model, models, tasks
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 SMALL = models.Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=32)
 

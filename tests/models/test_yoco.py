@@ -164,6 +164,7 @@ def test_generation_is_greedy_reading_of_the_whole(name, tmp_path):
         model.generate(prompts, sampler="contrastive", max_new_tokens=6)
 
 
+@pytest.mark.exhaustive
 def test_fit_learns_a_cycle():
     keras.utils.set_random_seed(0)
     model = tasks.LanguageModel(MODELS["local"]())

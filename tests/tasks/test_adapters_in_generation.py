@@ -128,6 +128,7 @@ def test_embedding_of_passages(tmp_path):
     check_changes(encoder, lambda: embed(tokens), lambda: MeanEmbedding(encoder)(tokens), tmp_path / "lora.safetensors")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="It starts the other backend.")
 def test_on_jax():
     environment = os.environ | {"KERAS_BACKEND": "jax"}

@@ -145,6 +145,7 @@ def decoder_of(mechanism):
     return models.Decoder(SIZE, 30, position=None, attention=mixer)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STATE_MODELS)
 def test_models_with_a_state_give_the_texts_of_generate(name):
     """Mixed requests, samples that share what they have read, and one that is cancelled."""

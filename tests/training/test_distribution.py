@@ -12,7 +12,7 @@ import pytest
 from keras_transformer import models, training
 from keras_transformer.training.distribution import cluster_size
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 HERE = Path(__file__).parent
 ONE_DEVICE = 1e-5  # How far the losses of a step may be from those of one device.
