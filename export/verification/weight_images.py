@@ -145,7 +145,7 @@ def difference(stored: StoredWeight, array: np.ndarray) -> tuple[float, tuple[in
 
 
 def is_near(stored: StoredWeight, array: np.ndarray) -> bool:
-    """Whether an array is a variable of lower precision, with its numbers at other places, or a multiple but for some.
+    """Whether an array is a variable or a multiple of lower precision, has its numbers at other places, or most of them.
 
     Example:
 
@@ -164,10 +164,24 @@ def is_near(stored: StoredWeight, array: np.ndarray) -> bool:
         return True
     values = stored.values.reshape(-1)
     for each in transposed(array):
-        flat = each.reshape(-1)
-        if _is_multiple_in_part(sample, _at(each, positions)) or (np.abs(values - flat) <= _HALF * np.abs(flat)).all():
+        flat, part = each.reshape(-1), _at(each, positions)
+        ratio = _ratio(sample, part)
+        if _is_multiple_in_part(sample, part) or _is_less_precise(values, flat, 1.0):
+            return True
+        if array.size >= _FEWEST and _is_less_precise(sample, part, ratio) and _is_less_precise(values, flat, ratio):
             return True
     return False
+
+
+def _ratio(values: np.ndarray, array: np.ndarray) -> float:
+    """The median of the ratios to an array."""
+    is_number = array != 0
+    return float(np.median(values[is_number] / array[is_number])) if is_number.any() else 0.0
+
+
+def _is_less_precise(values: np.ndarray, array: np.ndarray, factor: float) -> bool:
+    """Whether an array is a multiple of another one, up to the rounding of half precision."""
+    return bool(factor and (np.abs(values - factor * array) <= _HALF * np.abs(factor * array)).all())
 
 
 def _is_multiple_in_part(values: np.ndarray, array: np.ndarray) -> bool:

@@ -159,6 +159,7 @@ def test_a_vector_that_a_table_repeats_is_found():
         ("dense/bias", lambda values: chosen(values * np.where(np.arange(48) == 5, np.float32(1.0001), np.float32(1)))),
         ("dense/bias", lambda values: np.roll(values, 1)),
         ("dense/bias", lambda values: values.astype("float16").astype("float32")),
+        ("dense/bias", lambda values: np.float32(0.37) * values.astype("float16").astype("float32")),
         ("dense/bias", lambda values: values * np.float32(1.001)),
         ("dense/bias", lambda values: 0.37 * values * np.where(np.arange(48) == 5, np.float32(1.0001), np.float32(1))),
         ("dense/bias", np.zeros_like),
