@@ -16,6 +16,7 @@ def constant(name):
 
 
 PLOTS = ["matplotlib>=3.8"]
+CHAT = ["jinja2>=3.1.6,<4"]
 GGUF = ["gguf>=0.17,<0.20"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 VISION = ["pillow>=10,<14"]
@@ -76,12 +77,14 @@ setup(
         "audio": AUDIO,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "jax": ["jax>=0.10"],
+        "chat": CHAT,
         "gguf": GGUF,
         "genai": ["onnxruntime-genai>=0.18"],
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
         "test": [
             *DEMO,
             *METRICS,
+            *CHAT,
             *GGUF,
             *HTTP,
             *VISION,

@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "verify": "verify a bundle again with its stored probes, without Keras or the model",
     "run": "run a bundle on arrays from a file",
     "generate": "continue or translate a text with the bundle of a language model",
+    "chat": "talk with the bundle of a language model that has a chat template",
     "inspect": "show the contents of a bundle",
     "bench": "measure latency, throughput, memory and size in each runtime",
     "sensitivity": "show which weights lose most accuracy when they are quantized",
@@ -42,6 +43,7 @@ _EXAMPLES = """examples:
   keras-transformer verify bundle
   keras-transformer run bundle --input images.npy --backend tflite
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
+  keras-transformer chat bundle --system "Answer in one sentence."
   keras-transformer inspect bundle
   keras-transformer bench bundle --batch 8
   keras-transformer sensitivity bundle --evaluate test.npz

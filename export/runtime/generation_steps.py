@@ -81,6 +81,14 @@ class RuntimeSteps:
         """A cache of the chosen rows of another."""
         return self.make_cache({name: np.take(self._numpy(array), rows, axis=0) for name, array in cache.items()})
 
+    def grow(self, cache: Cache, length: int) -> Cache:
+        """A cache of one sequence with `length` slots."""
+        grown = {}
+        for name, larger in self.init_cache(1, length).items():
+            array, shape = self._numpy(cache[name]), np.shape(self._numpy(larger))
+            grown[name] = np.pad(array, [(0, new - old) for new, old in zip(shape, array.shape, strict=True)])
+        return {**cache, **self.make_cache(grown)}
+
     def make_cache(self, arrays: dict[str, np.ndarray]) -> Cache:
         """A cache with the values of numpy arrays."""
         return {name: self._array(array) for name, array in arrays.items()}

@@ -3,8 +3,12 @@
 It works on numpy arrays and imports neither Keras nor a runtime.
 """
 
+from keras_transformer.generation.chat.conversation import Conversation
+from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.engine.engine import Engine
 from keras_transformer.generation.errors import (
+    ChatMessageError,
+    ChatTemplateError,
     EmptyPromptError,
     EngineClosedError,
     EngineError,
@@ -27,7 +31,11 @@ from keras_transformer.generation.search.tree_search import TreeSearch
 __all__ = [
     "SAMPLERS",
     "BeamSearch",
+    "ChatMessageError",
+    "ChatTemplate",
+    "ChatTemplateError",
     "Contrastive",
+    "Conversation",
     "EmptyPromptError",
     "Engine",
     "EngineClosedError",

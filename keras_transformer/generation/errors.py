@@ -13,6 +13,14 @@ class PromptTooLongError(GenerationError):
     """A prompt and its new tokens exceed the maximum length of the model."""
 
 
+class ChatMessageError(GenerationError):
+    """A message of a chat is invalid."""
+
+
+class ChatTemplateError(GenerationError):
+    """A chat template is missing, invalid, or refuses the messages."""
+
+
 class MissingTokenizerError(GenerationError):
     """Text was given or requested, but the model has no tokenizer."""
 

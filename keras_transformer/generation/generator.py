@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.decoding_request import DecodingRequest
-from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.errors import ChatTemplateError, GenerationError, MissingTokenizerError
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import Sampler, ScoredSearch
@@ -18,6 +20,7 @@ from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
 
 if TYPE_CHECKING:
+    from keras_transformer.generation.chat.conversation import Conversation
     from keras_transformer.generation.protocols import Source
 
 DEFAULT_NEW_TOKENS = 128
@@ -59,6 +62,7 @@ class Generator:
         self.spec = dataclasses.replace(
             steps.spec, **{name: value for name, value in given.items() if value is not None}
         )
+        self._template: ChatTemplate | None = None
 
     def generate(
         self,
@@ -158,6 +162,101 @@ class Generator:
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
         return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.prefix(0))
 
+    def chat(
+        self,
+        messages: Any,
+        *,
+        tools: Sequence[Any] | None = None,
+        template: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Answers the last of some messages, through the chat template of the tokenizer.
+
+        Args:
+            messages: str for one message of the user, or a list of dicts with "role" ("system", "user", "assistant",
+                "tool") and "content".
+            tools: list of dicts: the JSON schemas of the functions that the model may call. Default None.
+            template: dict of what else the template reads, such as `{"enable_thinking": False}`. Default None.
+            **options: those of `generate`.
+
+        Returns:
+            str: the answer, without the end token; or what `generate` returns with these options.
+
+        Raises:
+            ChatMessageError: a message has no role or content.
+            ChatTemplateError: the tokenizer has no chat template, or it refuses the messages.
+            GenerationError: as of `generate`.
+        """
+        return self.generate(self._chat_prompt(messages, tools=tools, **(template or {})), **options)
+
+    def stream_chat(
+        self,
+        messages: Any,
+        *,
+        tools: Sequence[Any] | None = None,
+        template: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Iterator[str]:
+        """Answers the last of some messages as a stream: the pieces of what `chat` returns.
+
+        Args: those of `chat`, with the options of `stream`.
+
+        Yields:
+            str of complete characters.
+
+        Raises:
+            GenerationError: as of `chat`.
+        """
+        return self.stream(self._chat_prompt(messages, tools=tools, **(template or {})), **options)
+
+    def conversation(
+        self,
+        messages: Sequence[dict[str, Any]] = (),
+        *,
+        tools: Sequence[Any] | None = None,
+        template: dict[str, Any] | None = None,
+    ) -> Conversation:
+        """Begins a `Conversation`, which keeps its cache from turn to turn.
+
+        Args:
+            messages: list of dicts to begin with, such as one of the role "system". Default none.
+            tools, template: as of `chat`.
+
+        Raises:
+            GenerationError: as of `chat`; or the model is an encoder-decoder.
+        """
+        from keras_transformer.generation.chat.conversation import Conversation
+
+        return Conversation(self, messages, tools=tools, template=template)
+
+    def chat_template(self) -> ChatTemplate:
+        """The chat template of the tokenizer.
+
+        Raises:
+            ChatTemplateError: there is none, or an invalid one; or the model is an encoder-decoder.
+            MissingTokenizerError: there is no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise MissingTokenizerError("A chat needs a tokenizer with a chat template. The model has no tokenizer.")
+        source = getattr(self.tokenizer, "chat_template", None)
+        if self.spec.is_encoder_decoder or self.spec.source_shape is not None:
+            raise ChatTemplateError("A model with an encoder has no chat: use generate.")
+        if source is None:
+            raise ChatTemplateError("The tokenizer has no chat template: the model was not trained for chats.")
+        if self._template is None or self._template.source != source:
+            self._template = ChatTemplate(source, self.tokenizer.special_tokens)
+        return self._template
+
+    def with_steps(self, steps: Any) -> Generator:
+        """A copy of the generator that runs other steps of the same model."""
+        other = copy.copy(self)
+        other.steps = steps
+        return other
+
+    def _chat_prompt(self, messages: Any, **variables: Any) -> Prompts:
+        text = self.chat_template().render(messages, **variables)
+        return Prompts.of_tokens(self.tokenizer.encode(text, allow_special_tokens=True))
+
     def plan(
         self,
         prompts: Any,
@@ -186,6 +285,8 @@ class Generator:
         return sampler, parsed, requests, StopSequences(stop, self.tokenizer, self.spec.end_ids)
 
     def _parse(self, prompts: Any) -> Prompts:
+        if isinstance(prompts, Prompts):
+            return prompts
         return Prompts.read(prompts, self.tokenizer, self.spec)
 
     def _requests(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +48,11 @@ class Prompts:
         if spec.source_shape is not None:
             return cls._of_features(prompts, tokenizer, spec)
         return cls._of_text(prompts, tokenizer, spec, spec.is_encoder_decoder)
+
+    @classmethod
+    def of_tokens(cls, token_ids: Sequence[int]) -> Prompts:
+        """One prompt of token ids whose result is a text of its own, such as an answer."""
+        return cls([np.array(token_ids, "int32")], None, is_text=True, is_single=True, continues=False)
 
     @classmethod
     def _of_text(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec, is_source: bool) -> Prompts:

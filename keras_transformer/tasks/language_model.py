@@ -152,6 +152,18 @@ class LanguageModel(keras.Model):
         """Like `generate` for one prompt, as an iterator of pieces: see `generation.Generator.stream`."""
         return self.generator().stream(prompt, **options)
 
+    def chat(self, messages: Any, **options: Any) -> Any:
+        """Answers the last of some messages, through the chat template of the tokenizer; see `Generator.chat`."""
+        return self.generator().chat(messages, **options)
+
+    def stream_chat(self, messages: Any, **options: Any) -> Any:
+        """Answers the last of some messages as a stream; see `Generator.stream_chat`."""
+        return self.generator().stream_chat(messages, **options)
+
+    def conversation(self, messages: Any = (), **options: Any) -> Any:
+        """Begins a conversation that keeps its cache from turn to turn; see `Generator.conversation`."""
+        return self.generator().conversation(messages, **options)
+
     def generator(self) -> Generator:
         """Returns the `Generator` of this model, which compiles once per set of shapes."""
         if self._generator is None or self._generator.steps.jit_compile != self.jit_compile:

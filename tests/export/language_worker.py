@@ -29,11 +29,15 @@ from keras_transformer.models import (
     with_front_end,
 )
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.text import Bytes
+from keras_transformer.text import BytePair, Bytes, HuggingFaceTokenizer
 
 TOKENIZER = Bytes()
 SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
 MAX_LENGTH = 24
+CHAT = (
+    "{% for each in messages %}{{ each.role }}: {{ each.content | trim }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
 BUCKETS = (4, 8)
 # End tokens that these models, with these weights, generate in some of the test texts.
 END_IDS = {"gpt": 203, "translator": 99, "llama": [43, 12], "listener": 39}
@@ -92,6 +96,15 @@ def rwkv():
     return LanguageModel(RWKV(SIZE, TOKENIZER.vocabulary_size, chunk_size=4))
 
 
+def talker():
+    """A tokenizer with a chat template, which goes into the bundle."""
+    source = BytePair.train(["the cat sat on the mat and the dog sat on the cat"], 290)
+    content = source._files()["tokenizer.json"].decode()
+    tokenizer = HuggingFaceTokenizer(content, source.special_tokens, chat_template=CHAT)
+    backbone = Decoder(SIZE, tokenizer.vocabulary_size, position="rotary", norm="rms_norm")
+    return LanguageModel(backbone, tokenizer=tokenizer, end_id=tokenizer.end_id)
+
+
 def listener():
     """Audio samples as inputs; the spectrogram is part of the graph."""
     whisper = Whisper(SIZE, vocabulary_size=40, num_mel_bins=5, num_frames=12, max_sequence_length=MAX_LENGTH)
@@ -124,6 +137,7 @@ CASES = {
         recurrent_memory, out / "recurrent_memory", generation=GenerationOptions(prefill_buckets=BUCKETS)
     ),
     "rwkv": lambda out: _export(rwkv, out / "rwkv"),
+    "talker": lambda out: _export(talker, out / "talker", generation=GenerationOptions(whole_graph=False)),
     "listener": lambda out: _export(listener, out / "listener"),
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }

@@ -64,6 +64,11 @@ class KerasSteps:
         rows = ops.convert_to_tensor(rows, "int32")
         return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
 
+    def grow(self, cache: Cache, length: int) -> Cache:
+        """Returns the cache of one sequence with slots for at least `length` tokens."""
+        shapes = {name: tensor.shape for name, tensor in self.init_cache(1, length).items()}
+        return {name: _grown(tensor, shapes[name]) for name, tensor in cache.items()}
+
     def generate(self, request: DecodingRequest, sampler: TokenSampler) -> list[list[list[int]]]:
         """Runs the whole decoding loop as one compiled graph.
 
@@ -95,6 +100,11 @@ class KerasSteps:
             return source
         width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.spec.max_length)
         return [_widen(array, width) for array in source]
+
+
+def _grown(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Returns a tensor with zeros up to a larger shape."""
+    return ops.pad(tensor, [(0, new - old) for new, old in zip(shape, tensor.shape, strict=True)])
 
 
 def _output(logits: Tensor, hidden_states: Tensor, cache: Cache) -> tuple[ModelOutput, Cache]:

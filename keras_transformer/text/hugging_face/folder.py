@@ -10,7 +10,7 @@ from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import family_of, set_template
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed
-from keras_transformer.text.hugging_face.tokenizer import FILE, HuggingFaceTokenizer
+from keras_transformer.text.hugging_face.tokenizer import CHAT_FILE, FILE, HuggingFaceTokenizer
 from keras_transformer.text.hugging_face.vocabulary import SENTENCEPIECE_FILES, from_vocabulary
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
@@ -93,6 +93,10 @@ def _config(folder: Path) -> dict[str, Any]:
     config = {key: value for key, value in _read_object(folder, "special_tokens_map.json").items() if key in listed}
     config.update(_read_object(folder, "tokenizer_config.json"))
     config.setdefault("model_type", _read_object(folder, "config.json").get("model_type"))
+    path = os.path.join(folder, CHAT_FILE)
+    if os.path.isfile(path):
+        with errors_with_path(path):
+            config["chat_template"] = read_text(path)
     config["added_tokens.json"] = _read_object(folder, "added_tokens.json")
     return config
 
@@ -120,7 +124,18 @@ def _tokenizer(
         truncation_side=_side(config, "truncation_side", "right"),
         # Transformers does not clean up texts of BPE.
         clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")) and model != "BPE",
+        chat_template=_chat_template(config.get("chat_template")),
     )
+
+
+def _chat_template(found: Any) -> str | None:
+    """The chat template: that named "default" of several."""
+    if isinstance(found, list):
+        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+        found = named.get("default")
+    if found is not None and not isinstance(found, str):
+        raise InvalidTokenizerError(f"chat_template must be text. Received: {found!r:.80}")
+    return found
 
 
 def _special(tokenizer: Any) -> list[str]:

@@ -24,7 +24,7 @@ from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, 
 from keras_transformer.text.truncation import pair_lengths, text_length, truncated
 from keras_transformer.utils.types import Path
 
-FILE = "tokenizer.json"
+FILE, CHAT_FILE = "tokenizer.json", "chat_template.jinja"
 SIDES = ("left", "right")
 
 
@@ -40,6 +40,7 @@ class HuggingFaceTokenizer(Tokenizer):
         padding_side: "right" or "left". The side on which `tokenizer(texts)` pads.
         truncation_side: "right" or "left". The side on which `max_length` truncates.
         clean_up_spaces: bool. Whether decoding removes the spaces before punctuation.
+        chat_template: str or None. The chat template, in Jinja; see `generation.ChatTemplate`. Default None.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
@@ -62,7 +63,7 @@ class HuggingFaceTokenizer(Tokenizer):
     >>> tokenizer.decode(tokenizer.encode("the cat", end=True), skip_special_tokens=False)
     'the cat</s>'
 
-    Reference: the `tokenizers` library, and `TokenizersBackend` of transformers. Chat templates are not supported.
+    Reference: the `tokenizers` library, and `TokenizersBackend` of transformers.
     """
 
     kind = "hugging_face"
@@ -74,6 +75,7 @@ class HuggingFaceTokenizer(Tokenizer):
         padding_side: str = "right",
         truncation_side: str = "right",
         clean_up_spaces: bool = False,
+        chat_template: str | None = None,
     ) -> None:
         for name, side in (("padding_side", padding_side), ("truncation_side", truncation_side)):
             if side not in SIDES:
@@ -81,6 +83,7 @@ class HuggingFaceTokenizer(Tokenizer):
         self.padding_side = padding_side
         self.truncation_side = truncation_side
         self.clean_up_spaces = bool(clean_up_spaces)
+        self.chat_template = chat_template
         # The original text: another version of the library may serialize it differently.
         self._json = tokenizer_json
         content = parsed(tokenizer_json)
@@ -284,10 +287,12 @@ class HuggingFaceTokenizer(Tokenizer):
         }
 
     def _files(self) -> dict[str, bytes]:
-        return {FILE: self._json.encode("utf-8")}
+        files = {FILE: self._json.encode("utf-8")}
+        return files if self.chat_template is None else {**files, CHAT_FILE: self.chat_template.encode("utf-8")}
 
     @classmethod
     def _from_files(
         cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
     ) -> HuggingFaceTokenizer:
-        return cls(files[FILE].decode("utf-8"), special_tokens, **options)
+        template = {"chat_template": files[CHAT_FILE].decode("utf-8")} if CHAT_FILE in files else {}
+        return cls(files[FILE].decode("utf-8"), special_tokens, **template, **options)

@@ -1,0 +1,72 @@
+"""The options of samplers on the command line."""
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+# The options of each sampler, named after its constructor arguments.
+OPTIONS = {
+    "greedy": (),
+    "random": ("temperature", "top_k", "top_p", "min_p"),
+    "beam": ("num_beams",),
+    "contrastive": ("top_k",),
+    "tree_search": ("num_simulations", "temperature", "top_k"),
+}
+# The type and the description of each.
+_WORDS: dict[str, tuple[Any, str, str]] = {
+    "temperature": (float, "T", "divides the logits (default: 1)"),
+    "top_k": (int, "K", "only the K most likely tokens (default for contrastive: 4, for tree_search: 50)"),
+    "top_p": (float, "P", "only the smallest set of most likely tokens whose probabilities sum to P"),
+    "min_p": (float, "P", "only tokens of at least P times the probability of the most likely one"),
+    "num_beams": (int, "N", "number of beams (default: 4)"),
+    "num_simulations": (int, "N", "number of simulations for each token (default: 50)"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser, samplers: Sequence[str] = tuple(OPTIONS)) -> None:
+    """Adds `--sampler`, the options of some samplers, and those of all generation."""
+    help = "largest number of new tokens (default: 128, or up to the limit of the model)"
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help=help)
+    texts = {"greedy": "greedy (default)", "beam": "beam (shown when complete)"}
+    help = ", ".join(texts.get(each, each) for each in samplers)
+    parser.add_argument("--sampler", choices=tuple(samplers), default="greedy", metavar="NAME", help=help)
+    for name in _names(samplers):
+        kind, letter, words = _WORDS[name]
+        users = ", ".join(each for each in samplers if name in OPTIONS[each])
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=letter, help=f"{users}: {words}")
+    help = "above 1: lowers the probability of tokens that occurred already (default: 1)"
+    parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help=help)
+    help = "end before this text; repeatable"
+    parser.add_argument("--stop", action="append", metavar="TEXT", help=help)
+    parser.add_argument("--seed", type=int, metavar="N", help="random: seed of the samples")
+
+
+def check_usage(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Reports an option that the sampler does not have as wrong usage."""
+    given = [name for name in _names(tuple(OPTIONS)) if getattr(arguments, name, None) is not None]
+    for name in given:
+        if name not in OPTIONS[arguments.sampler]:
+            samplers = " or ".join(key for key, options in OPTIONS.items() if name in options)
+            parser.error(f"--{name.replace('_', '-')} is for --sampler {samplers}, not {arguments.sampler}")
+
+
+def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `Generator.generate`.
+
+    Raises:
+        GenerationError: the value of an option is out of range.
+    """
+    from keras_transformer.generation import SAMPLERS, GenerationError
+
+    given = {name: getattr(arguments, name) for name in OPTIONS[arguments.sampler]}
+    try:
+        sampler = SAMPLERS[arguments.sampler](**{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:
+        raise GenerationError(str(error)) from None
+    names = ("max_new_tokens", "stop", "seed", "repetition_penalty")
+    return {"sampler": sampler, **{name: getattr(arguments, name) for name in names}}
+
+
+def _names(samplers: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(itertools.chain(*(OPTIONS[each] for each in samplers))))

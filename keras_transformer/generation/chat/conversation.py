@@ -1,0 +1,98 @@
+"""A conversation with a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.generation.chat.conversation_steps import ConversationSteps
+from keras_transformer.generation.chat.messages import read_messages
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.generator import Generator
+
+
+class Conversation:
+    """A conversation that keeps its cache: each turn reads only what is new.
+
+    `LanguageModel.conversation()` and the `conversation()` of a bundle return one. It is not for several threads at once.
+
+    Args:
+        generator: `Generator` of a decoder-only model with a tokenizer that has a chat template.
+        messages: list of dicts: those to begin with, such as one of the role "system". Default none.
+        tools: list of dicts: the JSON schemas of the functions that the model may call. Default None.
+        template: dict of what else the template reads. Default None.
+
+    Attributes:
+        messages: list of dicts with "role" and "content", the answers too.
+
+    Raises:
+        ChatMessageError: a message has no role or content.
+        ChatTemplateError: the tokenizer has no chat template, or an invalid one.
+
+    Example:
+
+    ```python
+    conversation = model.conversation([{"role": "system", "content": "Answer in one sentence."}])
+    print(conversation.send("What is the capital of France?"))
+    for piece in conversation.stream("And of Italy?"):
+        print(piece, end="", flush=True)
+    ```
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        messages: Sequence[dict[str, Any]] = (),
+        *,
+        tools: Sequence[Any] | None = None,
+        template: dict[str, Any] | None = None,
+    ) -> None:
+        self.messages = read_messages(messages) if messages else []
+        generator.chat_template()  # A missing one is an error now, not with the first message.
+        self._steps = ConversationSteps(generator.steps)
+        self._generator = generator.with_steps(self._steps)
+        self._variables = {"tools": tools, "template": template}
+
+    @property
+    def num_read(self) -> int:
+        """int: how many tokens the model has read and written in all turns."""
+        return self._steps.num_read
+
+    def send(self, content: str | dict[str, Any], **options: Any) -> str:
+        """Adds a message and returns the answer, which is added too.
+
+        Args:
+            content: str, what the user says, or a dict with "role" and "content", such as the result of a tool.
+            **options: those of `Generator.stream`, such as `max_new_tokens` and `sampler`.
+
+        Returns:
+            str, without the end token.
+
+        Raises:
+            GenerationError: as of `Generator.chat`; the messages are those before.
+        """
+        return "".join(self.stream(content, **options))
+
+    def stream(self, content: str | dict[str, Any], **options: Any) -> Iterator[str]:
+        """Adds a message and returns the answer piece by piece; as `send`.
+
+        The message and what has been yielded of the answer are added when the stream ends or is closed.
+        """
+        messages = [*self.messages, *read_messages([content] if isinstance(content, dict) else content)]
+        pieces = self._generator.stream_chat(messages, **self._variables, **options)
+        return self._recorded(messages, pieces)
+
+    def _recorded(self, messages: list[dict[str, Any]], pieces: Iterator[str]) -> Iterator[str]:
+        answer = []
+        try:
+            for piece in pieces:
+                answer.append(piece)
+                yield piece
+        except GeneratorExit:
+            self._add(messages, answer)
+            raise
+        self._add(messages, answer)
+
+    def _add(self, messages: list[dict[str, Any]], answer: list[str]) -> None:
+        self.messages = [*messages, {"role": "assistant", "content": "".join(answer)}]
