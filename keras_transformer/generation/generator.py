@@ -187,7 +187,8 @@ class Generator:
             ChatTemplateError: the tokenizer has no chat template, or it refuses the messages.
             GenerationError: as of `generate`.
         """
-        return self.generate(self._chat_prompt(messages, tools=tools, **(template or {})), **options)
+        prompt = Prompts.of_tokens(self.chat_prompt(messages, tools=tools, template=template))
+        return self.generate(prompt, **options)
 
     def stream_chat(
         self,
@@ -207,7 +208,8 @@ class Generator:
         Raises:
             GenerationError: as of `chat`.
         """
-        return self.stream(self._chat_prompt(messages, tools=tools, **(template or {})), **options)
+        prompt = Prompts.of_tokens(self.chat_prompt(messages, tools=tools, template=template))
+        return self.stream(prompt, **options)
 
     def conversation(
         self,
@@ -253,9 +255,19 @@ class Generator:
         other.steps = steps
         return other
 
-    def _chat_prompt(self, messages: Any, **variables: Any) -> Prompts:
-        text = self.chat_template().render(messages, **variables)
-        return Prompts.of_tokens(self.tokenizer.encode(text, allow_special_tokens=True))
+    def chat_prompt(
+        self, messages: Any, *, tools: Sequence[Any] | None = None, template: dict[str, Any] | None = None
+    ) -> list[int]:
+        """The token ids of messages, up to where the answer begins.
+
+        Args:
+            messages, tools, template: as of `chat`.
+
+        Raises:
+            GenerationError: as of `chat`.
+        """
+        text = self.chat_template().render(messages, tools=tools, **(template or {}))
+        return self.tokenizer.encode(text, allow_special_tokens=True)
 
     def plan(
         self,

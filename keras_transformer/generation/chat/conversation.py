@@ -52,7 +52,7 @@ class Conversation:
         generator.chat_template()  # A missing one is an error now, not with the first message.
         self._steps = ConversationSteps(generator.steps)
         self._generator = generator.with_steps(self._steps)
-        self._variables = {"tools": tools, "template": template}
+        self._variables: dict[str, Any] = {"tools": tools, "template": template}
 
     @property
     def num_read(self) -> int:

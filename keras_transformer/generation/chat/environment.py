@@ -21,6 +21,7 @@ def environment() -> Any:
         ImportError: Jinja is not installed; the message has the install command.
     """
     try:
+        import jinja2.exceptions
         import jinja2.ext
         import jinja2.sandbox
     except ImportError as error:
@@ -40,7 +41,7 @@ def environment() -> Any:
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             if _size(left) * _size(right) > _LARGEST or (operator == "**" and _size(right) > 64):
-                raise jinja2.sandbox.SecurityError(f"a template may not compute as large a result of '{operator}'")
+                raise jinja2.exceptions.SecurityError(f"a template may not compute as large a result of '{operator}'")
             return super().call_binop(context, operator, left, right)
 
     # The options of transformers.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.samplers import Greedy, Random
@@ -44,14 +45,10 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, str) for each in value)
 
 
-# Default, validator and description of each parameter.
-_PARAMETERS = {
+Parameters: TypeAlias = "Mapping[str, tuple[Any, Callable[[Any], bool], str]]"
+# Default, validator and description of each parameter that every kind of completion has.
+SHARED: Parameters = {
     "model": (None, lambda value: isinstance(value, str), "the name of a model"),
-    "prompt": (
-        None,
-        lambda value: isinstance(value, str) or _is_ids(value) or _is_texts(value) or _is_lists(value),
-        "text, token ids, or a list of either",
-    ),
     "max_tokens": (16, lambda value: _is_whole(value) and value >= 1, "a positive integer"),
     "temperature": (1.0, lambda value: _is_number(value) and 0 <= value <= 100, "a number from 0 (greedy) to 100"),
     "top_p": (1.0, lambda value: _is_number(value) and 0 < value <= 1, "a number above 0, at most 1"),
@@ -70,6 +67,14 @@ _PARAMETERS = {
     "stream": (False, lambda value: isinstance(value, bool), "true or false"),
     "stream_options": (None, lambda value: isinstance(value, dict), "an object"),
     "user": (None, lambda value: isinstance(value, str), "text"),
+}
+_PARAMETERS: Parameters = {
+    "prompt": (
+        None,
+        lambda value: isinstance(value, str) or _is_ids(value) or _is_texts(value) or _is_lists(value),
+        "text, token ids, or a list of either",
+    ),
+    **SHARED,
 }
 # Unsupported parameters, which are accepted with these neutral values.
 _NEUTRAL = {
@@ -113,45 +118,68 @@ def read_body(body: bytes) -> Completion:
     Raises:
         InvalidBodyError: invalid JSON, or an unknown, unsupported or invalid parameter.
     """
+    given = read_object(body)
+    values = read_values(given, _PARAMETERS, _NEUTRAL)
+    if values["prompt"] is None:
+        raise InvalidBodyError("'prompt' is missing.", "prompt")
+    prompt = values["prompt"]
+    is_single = isinstance(prompt, str) or _is_ids(prompt)
+    return completion_of(values, [prompt] if is_single else list(prompt))
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Parses a JSON object.
+
+    Raises:
+        InvalidBodyError: the body is something else.
+    """
     try:
         given = json.loads(body)
     except ValueError as error:
         raise InvalidBodyError(f"The body is not JSON: {error}.") from None
     if not isinstance(given, dict):
         raise InvalidBodyError("The body must be a JSON object.")
-    values = _values(given)
-    prompt = values["prompt"]
-    is_single = isinstance(prompt, str) or _is_ids(prompt)
+    return given
+
+
+def completion_of(values: Mapping[str, Any], prompts: list[Any]) -> Completion:
+    """The `Completion` of validated parameters."""
     options = {
         "max_new_tokens": values["max_tokens"],
         "sampler": _sampler(values),
         **{name: values[name] for name in ("stop", "seed", "repetition_penalty")},
     }
     with_usage = bool((values["stream_options"] or {}).get("include_usage"))
-    prompts = [prompt] if is_single else list(prompt)
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
 
 
-def _values(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the value or the default of every parameter, after validation."""
+def read_values(given: Mapping[str, Any], parameters: Parameters, neutral: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the value or the default of every parameter, after validation.
+
+    Args:
+        given: dict of name to value.
+        parameters: dict of name to default, validator and description.
+        neutral: dict of the name of an unsupported parameter to the values that change nothing.
+
+    Raises:
+        InvalidBodyError: names the parameter.
+    """
     for name, value in given.items():
-        if name in _NEUTRAL:
-            if value is not None and value not in _NEUTRAL[name]:
+        if name in neutral:
+            if value is not None and value not in neutral[name]:
                 raise InvalidBodyError(f"{name!r} is not supported.", name)
-        elif name not in _PARAMETERS:
-            raise InvalidBodyError(f"Unknown parameter {name!r}. Known: {', '.join(_PARAMETERS)}.", name)
+        elif name not in parameters:
+            raise InvalidBodyError(f"Unknown parameter {name!r}. Known: {', '.join(parameters)}.", name)
     values = {}
-    for name, (default, is_valid, words) in _PARAMETERS.items():
+    for name, (default, is_valid, words) in parameters.items():
         value = given.get(name)
         if value is not None and not is_valid(value):
             raise InvalidBodyError(f"{name!r} must be {words}. Received: {json.dumps(value):.80}", name)
         values[name] = default if value is None else value
-    if values["prompt"] is None:
-        raise InvalidBodyError("'prompt' is missing.", "prompt")
     return values
 
 
-def _sampler(values: dict[str, Any]) -> Sampler:
+def _sampler(values: Mapping[str, Any]) -> Sampler:
     if values["temperature"] == 0:
         return Greedy()
     top_p = None if values["top_p"] == 1 else values["top_p"]
@@ -168,10 +196,12 @@ class CompletionResponse:
         has_text: bool. Whether results are text; otherwise choices have "token_ids".
     """
 
+    kind, prefix = "text_completion", "cmpl"
+
     def __init__(self, model: str, requests: list[Request], num_prompts: int, has_text: bool) -> None:
         self._header = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
-            "object": "text_completion",
+            "id": f"{self.prefix}-{uuid.uuid4().hex}",
+            "object": self.kind,
             "created": int(time.time()),
             "model": model,
         }

@@ -109,6 +109,10 @@ class Engine:
         self.steps.warm_up()
         return self
 
+    def chat_prompt(self, messages: Any, *, tools: Any = None) -> list[int]:
+        """Returns the token ids of messages, through the chat template of the tokenizer; see `Generator.chat_prompt`."""
+        return self._reader.chat_prompt(messages, tools=tools)
+
     def submit(self, prompt: Any, *, wait: float | None = 0.0, **options: Any) -> Request:
         """Submits a request for the continuation of one prompt.
 

@@ -1,4 +1,4 @@
-"""HTTP server of an engine, compatible with the API of OpenAI: `/v1/completions`, `/v1/models` and `/health`."""
+"""HTTP server of an engine, compatible with the API of OpenAI: completions of texts and chats, and its model and health."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from keras_transformer.generation.engine.chat_completions import ChatResponse, read_chat_body
 from keras_transformer.generation.engine.completions import Completion, CompletionResponse, InvalidBodyError, read_body
 from keras_transformer.generation.errors import (
     EngineClosedError,
@@ -60,20 +61,28 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
         curl localhost:8000/v1/completions -H "Content-Type: application/json" \\
             -d '{"prompt": "ROMEO:", "max_tokens": 64, "temperature": 0.8, "stream": true}'
 
-    Reference: the completions endpoint of the OpenAI API, with the additional parameters `top_k`, `min_p` and
-    `repetition_penalty`. Unsupported parameters (`logprobs`, `echo`, `suffix`, ...) are errors.
+    Chats need a tokenizer with a chat template. Calls of tools are part of the text of an answer.
+
+    Reference: the completions and chat completions endpoints of the OpenAI API, with the additional parameters `top_k`,
+    `min_p` and `repetition_penalty`. Unsupported parameters (`logprobs`, `echo`, `suffix`, ...) are errors.
     """
     # Each running or waiting request needs a thread that waits for its tokens.
     limiter = anyio.CapacityLimiter(10_000)
     in_thread = functools.partial(anyio.to_thread.run_sync, limiter=limiter, abandon_on_cancel=True)
 
     async def completions(request: Request) -> Response:
-        completion = read_body(await _body(request))
+        return await answer(read_body(await _body(request)), CompletionResponse)
+
+    async def chat(request: Request) -> Response:
+        completion = read_chat_body(await _body(request), engine.chat_prompt)
+        return await answer(completion, ChatResponse)
+
+    async def answer(completion: Completion, form: type[CompletionResponse]) -> Response:
         if completion.model not in (None, model_name):
             raise HTTPException(404, f"Unknown model {completion.model!r}. The model of this server is {model_name!r}.")
         requests = await in_thread(_submit, engine, completion, wait)
         has_text = engine.tokenizer is not None
-        response = CompletionResponse(model_name, requests, len(completion.prompts), has_text)
+        response = form(model_name, requests, len(completion.prompts), has_text)
         kind = _StreamingResponse if completion.stream else _FullResponse
         return kind(response, requests, in_thread, completion.with_usage)
 
@@ -86,6 +95,7 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
 
     routes = [
         Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/models", models),
         Route("/health", health),
     ]

@@ -294,5 +294,5 @@ class HuggingFaceTokenizer(Tokenizer):
     def _from_files(
         cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
     ) -> HuggingFaceTokenizer:
-        template = {"chat_template": files[CHAT_FILE].decode("utf-8")} if CHAT_FILE in files else {}
-        return cls(files[FILE].decode("utf-8"), special_tokens, **template, **options)
+        template = files[CHAT_FILE].decode("utf-8") if CHAT_FILE in files else None
+        return cls(files[FILE].decode("utf-8"), special_tokens, chat_template=template, **options)
