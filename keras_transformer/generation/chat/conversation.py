@@ -32,12 +32,16 @@ class Conversation:
 
     Example:
 
-    ```python
-    conversation = model.conversation([{"role": "system", "content": "Answer in one sentence."}])
-    print(conversation.send("What is the capital of France?"))
-    for piece in conversation.stream("And of Italy?"):
-        print(piece, end="", flush=True)
-    ```
+    >>> from keras_transformer import models, tasks
+    >>> from keras_transformer.text import BytePair, HuggingFaceTokenizer
+    >>> content = BytePair.train(["the cat sat on the mat"], 270)._files()["tokenizer.json"].decode()
+    >>> template = "{% for each in messages %}{{ each.content }}{{ eos_token }}{% endfor %}"
+    >>> tokenizer = HuggingFaceTokenizer(content, chat_template=template)
+    >>> backbone = models.Decoder(models.Size(1, 8, 2, 16), tokenizer.vocabulary_size)
+    >>> conversation = tasks.LanguageModel(backbone, tokenizer=tokenizer).conversation()
+    >>> answer = conversation.send("the cat", max_new_tokens=3)
+    >>> [message["role"] for message in conversation.messages], conversation.messages[1]["content"] == answer
+    (['user', 'assistant'], True)
     """
 
     def __init__(

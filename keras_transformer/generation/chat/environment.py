@@ -8,6 +8,7 @@ import json
 from typing import Any, NoReturn
 
 from keras_transformer.generation.errors import ChatTemplateError
+from keras_transformer.version import install_command
 
 # A template may not build larger texts or numbers with one operation.
 _LARGEST = 2**24
@@ -25,7 +26,7 @@ def environment() -> Any:
         import jinja2.ext
         import jinja2.sandbox
     except ImportError as error:
-        raise ImportError("Chat templates need Jinja: pip install 'keras-transformer[chat]'") from error
+        raise ImportError(f"Chat templates need Jinja: {install_command('chat')}") from error
 
     class Generation(jinja2.ext.Extension):
         """`{% generation %}...{% endgeneration %}`, which marks what a model wrote: its content, as it is."""
