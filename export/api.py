@@ -111,7 +111,8 @@ def export(
         metadata: dict to keep in the manifest, such as class names; JSON values only.
         tokenizer: a tokenizer of `keras_transformer.text`, to go into the bundle, which then takes text; that of a
             `LanguageModel` by default.
-        tokenizer_options: dict of how texts are encoded: "start", "end", "max_length"; see `Tokenizer.encode`.
+        tokenizer_options: dict of how texts are encoded: "start", "end", "max_length"; see `Tokenizer.encode`. By default
+            with the special tokens of the template of a Hugging Face tokenizer, and without any of another one.
         generation: `GenerationOptions` of a `LanguageModel`; False to write its one forward pass, `serve`, instead.
         static: dict of axis name to size, such as `{"batch": 1, "length": 128}`, or a list of such dicts: TFLite has a copy
             of the signature for these shapes, `serve_1x128`, which `load` uses by itself and phones' GPUs need. Those of a
@@ -163,10 +164,10 @@ def export(
     _check_model_type(model)
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
-    text: dict[str, Any] = {
-        "tokenizer": tokenizer or getattr(model, "tokenizer", None),
-        "tokenizer_options": tokenizer_options,
-    }
+    tokenizer = tokenizer or getattr(model, "tokenizer", None)
+    if tokenizer_options is None and not hasattr(model, "generation_spec"):
+        tokenizer_options = getattr(tokenizer, "template_options", None)
+    text: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_options": tokenizer_options}
     shapes: dict[str, Any] = {"probes": probes, "dynamic_axes": dynamic_axes, "static": static}
     if not _is_on_tensorflow():
         from keras_transformer.export.spec.other_backend import export_elsewhere

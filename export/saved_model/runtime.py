@@ -31,7 +31,11 @@ def load_saved_model(path: str, num_threads: int) -> Any:
             tf.config.threading.set_inter_op_parallelism_threads(num_threads)
         try:
             return _loaded(path)
-        except (FileNotFoundError, tf.errors.NotFoundError) as error:
+        except (
+            FileNotFoundError,
+            RuntimeError,
+            tf.errors.NotFoundError,
+        ) as error:  # Which one depends on the operation.
             if "Op type not registered" not in str(error):
                 raise
             import tensorflow_text  # noqa: F401 The tokenizer in the graph uses operations that this import registers.

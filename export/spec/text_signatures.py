@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.generation.prompts import frame_of
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import Tensor
@@ -73,7 +74,7 @@ def _generate(model: Any, tokenizer: Any, graph: Any) -> Signature | None:
     generate = generate_graph(model)
 
     def generate_text(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        ids = graph(tensors["text"], end=model.is_encoder_decoder and tokenizer.end_id is not None)
+        ids = graph(tensors["text"], **frame_of(tokenizer, model.start_id, model.is_encoder_decoder))
         if not model.is_encoder_decoder and model.start_id is not None:
             ids = tf.concat([tf.fill([ids.nrows(), 1], model.start_id), ids], axis=1)
         arrays = _padded(ids, tokenizer)

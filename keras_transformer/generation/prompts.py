@@ -70,7 +70,7 @@ class Prompts:
         is_text = isinstance(prompts[0], (str, bytes))
         begin = () if spec.start_id is None else (spec.start_id,)
         if is_text:
-            rows = _encode(prompts, tokenizer, is_source)
+            rows = _encode(prompts, tokenizer, frame_of(tokenizer, spec.start_id, is_source))
         else:
             rows = [_ids(number, prompt, spec.vocabulary_size) for number, prompt in enumerate(prompts)]
         if is_source:
@@ -167,12 +167,22 @@ def _is_row(prompts: Any) -> bool:
     return isinstance(prompts, (list, tuple)) and len(prompts) > 0 and isinstance(prompts[0], (int, np.integer))
 
 
-def _encode(prompts: Any, tokenizer: Any, is_source: bool) -> list[np.ndarray]:
+def frame_of(tokenizer: Any, start_id: int | None, is_source: bool) -> dict[str, bool]:
+    """How a tokenizer encodes prompts: arguments "start" and "end" of its `encode`.
+
+    A source gets the special tokens of the tokenizer's template, or else the end token. A prompt gets those before a text,
+    unless the model has a start token of its own, which the caller adds.
+    """
+    template = getattr(tokenizer, "template_options", None)
+    if is_source:
+        return {"end": tokenizer.end_id is not None} if template is None else template
+    return {"start": start_id is None and template is not None and template["start"]}
+
+
+def _encode(prompts: Any, tokenizer: Any, frame: dict[str, bool]) -> list[np.ndarray]:
     if tokenizer is None:
         raise MissingTokenizerError("The model has no tokenizer. Pass token ids, or build the model with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]
-    # A source gets the special tokens of the tokenizer's template, or else the end token.
-    frame = getattr(tokenizer, "template_options", {"end": tokenizer.end_id is not None}) if is_source else {}
     return [np.array(tokenizer.encode(text, **frame), "int32") for text in texts]
 
 

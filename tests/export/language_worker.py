@@ -21,6 +21,7 @@ from keras_transformer.models import (
     RWKV,
     YOCO,
     Decoder,
+    Encoder,
     RecurrentMemory,
     Size,
     Transformer,
@@ -28,8 +29,8 @@ from keras_transformer.models import (
     Whisper,
     with_front_end,
 )
-from keras_transformer.tasks import LanguageModel
-from keras_transformer.text import BytePair, Bytes, HuggingFaceTokenizer
+from keras_transformer.tasks import LanguageModel, SequenceClassifier
+from keras_transformer.text import BytePair, Bytes, HuggingFaceTokenizer, WordPiece, from_huggingface
 
 TOKENIZER = Bytes()
 SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
@@ -105,6 +106,15 @@ def talker():
     return LanguageModel(backbone, tokenizer=tokenizer, end_id=tokenizer.end_id)
 
 
+def classifier(folder):
+    """A tokenizer of a Hugging Face folder, whose template is [CLS] text [SEP]."""
+    WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog", "the", "sat", "##s"]).save(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    model = SequenceClassifier(Encoder(SIZE, 10), num_classes=3)
+    model.tokenizer = from_huggingface(folder)
+    return model
+
+
 def listener():
     """Audio samples as inputs; the spectrogram is part of the graph."""
     whisper = Whisper(SIZE, vocabulary_size=40, num_mel_bins=5, num_frames=12, max_sequence_length=MAX_LENGTH)
@@ -138,6 +148,9 @@ CASES = {
     ),
     "rwkv": lambda out: _export(rwkv, out / "rwkv"),
     "talker": lambda out: _export(talker, out / "talker", generation=GenerationOptions(whole_graph=False)),
+    "classifier": lambda out: _export(
+        lambda: classifier(out / "bert"), out / "classifier", formats=["saved_model", "onnx"]
+    ),
     "listener": lambda out: _export(listener, out / "listener"),
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }

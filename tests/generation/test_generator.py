@@ -1,6 +1,7 @@
 """`Generator`: forms of prompts, errors, and independence of rows."""
 
 import itertools
+import json
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from keras_transformer.generation import (
     PromptTooLongError,
     Random,
 )
-from keras_transformer.text import Bytes, Characters
+from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer
 
 PROMPTS = [[1], [2, 3, 4, 5, 6], [5, 5, 1], [3, 3], [6, 0, 6, 6]]
 SAMPLERS = ["greedy", "random", Random(0.7, top_k=3), "beam", "contrastive"]
@@ -119,6 +120,29 @@ def test_prompt_of_text_begins_with_the_start_token(models):
     assert found == TOKENIZER.decode(greedy_text(steps, [start, *TOKENIZER.encode("abc")], 7))
     ids = Generator(steps, TOKENIZER, start_id=start).generate([7, 8], max_new_tokens=7)
     assert ids == greedy_text(steps, [7, 8], 7)
+
+
+def test_prompt_of_text_begins_with_the_tokens_of_the_template(models):
+    content = BytePair.train(["the cat sat on the mat"], 290)._files()["tokenizer.json"].decode()
+    plain = HuggingFaceTokenizer(content)
+    processor = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [plain.start_id], "tokens": ["<s>"]}},
+    }
+    tokenizer = HuggingFaceTokenizer(json.dumps({**json.loads(content), "post_processor": processor}))
+    steps, prompt = models.History(tokenizer.vocabulary_size, seed=2), plain.encode("the cat")
+    for own, given in ((tokenizer, None), (tokenizer, plain.start_id)):
+        found = Generator(steps, own, start_id=given).generate("the cat", max_new_tokens=7)
+        assert found == decoded(plain, [plain.start_id, *prompt], greedy_text(steps, [plain.start_id, *prompt], 7))
+    found = Generator(steps, plain).generate("the cat", max_new_tokens=7)
+    assert found == decoded(plain, prompt, greedy_text(steps, prompt, 7))
+
+
+def decoded(tokenizer, prompt, tokens):
+    """The text that continues a prompt."""
+    return tokenizer.decode([*prompt, *tokens])[len(tokenizer.decode(prompt)) :]
 
 
 def test_encoder_decoder_reads_source_to_its_end_and_begins_with_start(models):
