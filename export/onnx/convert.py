@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -17,6 +18,7 @@ from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewriters import only_needed
+from keras_transformer.export.onnx.repeated_parts import insert_parts, with_opaque_layers
 from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec, Signature
     from keras_transformer.export.spec.lazy_array import AnyArray
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.spec.traced_graph import TracedGraph
 
 
 _MAX_BYTES = 2**31 - 2**20
@@ -110,16 +113,32 @@ def _check(path: pathlib.Path) -> None:
 
 
 def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
-    """Converts the frozen graph with tf2onnx. Inputs and outputs keep their names; further inputs are weights."""
+    """Converts the graph of a signature. Inputs and outputs keep their names; further inputs are weights."""
+    graph, labels = traced.graphs[name], weight_names(spec.variables) | output_labels(spec.signatures[name])
+    if graph.captures:
+        return simplified(_converted(graph, labels))
+    graph, parts = with_opaque_layers(graph)
+    model = _converted(graph, labels)
+    insert_parts(model, {key: (part, _converted(part, {})) for key, part in parts.items()})
+    return simplified(model)
+
+
+def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> onnx.ModelProto:
+    """Converts the frozen graph with tf2onnx.
+
+    Args:
+        graph: `TracedGraph`.
+        labels: dict of the name of a weight or an output to its name in the file.
+    """
     from tf2onnx import tfonnx
 
-    frozen, weights = freeze(traced.graphs[name]), weight_names(spec.variables)
-    inputs = {tensor: weights.get(key, key) for key, tensor in frozen.inputs.items()}
-    outputs = {frozen.outputs[key]: label for key, label in output_labels(spec.signatures[name]).items()}
-    with tf.Graph().as_default() as graph, only_needed():
+    frozen = freeze(graph)
+    inputs = {tensor: labels.get(key, key) if key in graph.weights else key for key, tensor in frozen.inputs.items()}
+    outputs = {tensor: labels.get(key, key) for key, tensor in frozen.outputs.items()}
+    with tf.Graph().as_default() as imported, only_needed():
         tf.import_graph_def(frozen.graph_def, name="")
         converted = tfonnx.process_tf_graph(
-            graph,
+            imported,
             continue_on_error=True,
             opset=OPSET,
             custom_op_handlers=dict(HANDLERS),
@@ -127,7 +146,7 @@ def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelPro
             output_names=list(outputs),
             tensors_to_rename=inputs | outputs,
         )
-    return simplified(converted.make_model("keras_transformer"))
+    return converted.make_model("keras_transformer")
 
 
 def output_labels(signature: Signature) -> dict[str, str]:

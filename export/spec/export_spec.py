@@ -109,6 +109,7 @@ class ExportSpec:
         tolerance: largest difference allowed, as a share of each output's largest absolute value; None for what the
             rounding of the model explains.
         variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
+        layers: the Keras layers that the functions call, each before its parts. Those that repeat are traced once.
         modules: `tf.Module`s whose resources the functions use.
         generation: the manifest's record of generation, or None.
         quantization: `Quantization`, or None for float files.
@@ -132,6 +133,7 @@ class ExportSpec:
     variables: tuple[Any, ...] = ()
     generation: dict[str, Any] | None = None
     modules: tuple[Any, ...] = ()
+    layers: tuple[Any, ...] = ()
     quantization: Any = None
     evaluation: Any = None
     runs_floats: bool = True

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
@@ -52,7 +53,7 @@ def functional_spec(
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
-    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables), axis_limits=limits)
+    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables), axis_limits=limits, layers=tuple(layers_in_order(model)))
 
 
 def check_model(model: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE, ExportSpec, Signature
 from keras_transformer.export.spec.functional import fill_references
@@ -69,7 +70,7 @@ def language_spec(model: Any, tolerance: float | None = None, options: Generatio
     most = model.max_length
     limits = {} if most is None else {"length": most, "cache_length": most}
     record = model.generation_spec.to_dict()
-    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record, axis_limits=limits)
+    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record, axis_limits=limits, layers=tuple(layers_in_order(model)))
 
 
 def _signatures(model: Any, options: GenerationOptions) -> dict[str, Signature]:

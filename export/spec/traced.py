@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.backend import keras_private
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
+from keras_transformer.export.spec.repeated_layers import RepeatedLayers
 from keras_transformer.export.spec.traced_graph import TracedGraph, arguments_of, trace, weight_labels
 from keras_transformer.utils.types import Tensor
 
@@ -33,8 +34,9 @@ class TracedModule:
     def __init__(self, spec: ExportSpec) -> None:
         self._spec = spec
         self.values = dict(zip(weight_labels(spec.variables), map(_value_of, spec.variables), strict=True))
+        repeated = RepeatedLayers(spec.layers)
         self.graphs: dict[str, TracedGraph] = {
-            name: trace(name, each, spec.variables) for name, each in spec.signatures.items()
+            name: trace(name, each, spec.variables, repeated) for name, each in spec.signatures.items()
         }
         self.exported_modules = list(spec.modules)
         found = [each for graph in self.graphs.values() for each in (*self.variables(graph).values(), *graph.variables)]

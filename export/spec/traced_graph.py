@@ -14,6 +14,8 @@ import tensorflow as tf
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.spec.axes import output_axes, sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Signature
+from keras_transformer.export.spec.inlining import inlined
+from keras_transformer.export.spec.repeated_layers import RepeatedLayers
 from keras_transformer.utils.types import Tensor
 
 _PREFIX = "keras_variable_"
@@ -30,6 +32,7 @@ class TracedGraph:
 
     Args:
         graph_def: `GraphDef` with the shapes of all tensors. Inputs and weights are placeholders.
+        outlined: the same `GraphDef`, in which repeated layers are calls of functions; see `repeated_layers`.
         inputs: names of the inputs; their nodes have these names.
         outputs: dict of the name of each output to its tensor, `"node:index"`.
         weights: names of the weights that are read, as in `weight_labels`; their nodes have these names.
@@ -39,6 +42,7 @@ class TracedGraph:
     """
 
     graph_def: Any
+    outlined: Any
     inputs: tuple[str, ...]
     outputs: dict[str, str]
     weights: tuple[str, ...] = ()
@@ -90,13 +94,16 @@ def with_own_functions(graph_def: Any, suffix: str) -> Any:
     return copy
 
 
-def trace(name: str, signature: Signature, variables: Sequence[keras.Variable]) -> TracedGraph:
+def trace(
+    name: str, signature: Signature, variables: Sequence[keras.Variable], repeated: RepeatedLayers
+) -> TracedGraph:
     """Traces a signature; its `outputs` are filled in.
 
     Args:
         name: of the signature.
         signature: `Signature`.
         variables: the Keras variables that its function reads, which become further inputs.
+        repeated: `RepeatedLayers`, each traced once.
 
     Raises:
         InvalidModelError: it cannot be traced.
@@ -104,7 +111,8 @@ def trace(name: str, signature: Signature, variables: Sequence[keras.Variable]) 
 
     def traced(**tensors: Tensor) -> dict[str, Tensor]:
         weights = [tensors.pop(label) for label in weight_labels(variables)]
-        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
+        scope = keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True)))
+        with scope, repeated.traced_once(scope):
             outputs = signature.function(tensors)
         # The identity makes a separate tensor of an output that is an input, or that is returned twice.
         return {key: tf.identity(value, name=key) for key, value in outputs.items()}
@@ -131,8 +139,10 @@ def _graph_of(function: Any) -> TracedGraph:
     captured = {id(inner) for _, inner in function.graph.captures}
     arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
     read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
+    outlined = function.graph.as_graph_def(add_shapes=True)
     return TracedGraph(
-        function.graph.as_graph_def(add_shapes=True),
+        inlined(outlined),
+        outlined,
         tuple(name for name in arguments if not name.startswith(_PREFIX)),
         {key: tensor.name for key, tensor in function.structured_outputs.items()},
         tuple(read),

@@ -13,6 +13,7 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.traversal import all_graphs
@@ -52,7 +53,7 @@ def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
     fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    return ExportSpec({SIGNATURE: signature}, tolerance, locate, tuple(model.variables))
+    return ExportSpec({SIGNATURE: signature}, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model)))
 
 
 def _step(model: Any, cache: KeyValueCache) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
@@ -50,7 +51,7 @@ def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: flo
         fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    return ExportSpec(signatures, tolerance, locate, tuple(model.variables))
+    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model)))
 
 
 def _signature(model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool = False) -> Signature:

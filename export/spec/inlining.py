@@ -1,0 +1,161 @@
+"""Functions in place of their calls: the graph of a signature without the functions of repeated layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.export.spec.operation_results import result_offsets
+from keras_transformer.export.spec.repeated_layers import MARK
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+
+def is_repeated(node: Any) -> bool:
+    """Whether a `NodeDef` is a call of a repeated layer."""
+    return node.op in _CALLS and MARK in node.attr["f"].func.name
+
+
+def inlined(graph_def: Any) -> Any:
+    """Returns a copy of a `GraphDef` in which the operations of repeated layers are in place of their calls.
+
+    Args:
+        graph_def: `GraphDef`. Its other functions stay.
+    """
+    found = tf.compat.v1.GraphDef(versions=graph_def.versions)
+    functions = {each.signature.name: each for each in graph_def.library.function}
+    _Inliner(found.node, functions, _main_results).add(graph_def.node)
+    for each in graph_def.library.function:
+        if MARK not in each.signature.name:
+            _add_function(found.library.function.add(), each, functions)
+    return found
+
+
+def _add_function(copy: Any, function: Any, functions: Mapping[str, Any]) -> None:
+    copy.CopyFrom(function)
+    del copy.node_def[:]
+    inliner = _Inliner(copy.node_def, functions, _body_results)
+    inliner.add(function.node_def)
+    for name, source in copy.ret.items():
+        copy.ret[name] = inliner.source(source)
+
+
+def _main_results(name: str, number: int, part: str) -> str:
+    """One result of an operation of a graph, by number."""
+    return f"{name}:{number}" if number else name
+
+
+def _body_results(name: str, number: int, part: str) -> str:
+    """One result of an operation of a function, by part."""
+    return f"{name}:{part}"
+
+
+class _Inliner:
+    """Copies operations, those of repeated layers in place of their calls.
+
+    Args:
+        nodes: the repeated field of `NodeDef`s to fill.
+        functions: dict of name to `FunctionDef`.
+        result: how the graph names a result, of its operation, its number, and its part and number in that.
+    """
+
+    def __init__(self, nodes: Any, functions: Mapping[str, Any], result: Callable[[str, int, str], str]) -> None:
+        self._nodes, self._functions, self._result = nodes, functions, result
+        self._sources: dict[str, str] = {}  # Results of calls, and what computes them now.
+
+    def source(self, name: str) -> str:
+        """What an input is called now."""
+        return self._sources.get(name, name)
+
+    def add(self, nodes: Iterable[Any]) -> None:
+        """Copies the operations of a graph, in any order."""
+        nodes = list(nodes)
+        for node in nodes:
+            if is_repeated(node):
+                self._name_results(node)
+        for node in nodes:
+            if is_repeated(node):
+                self._add_call(node)
+            else:
+                self._copy(node, node.name, self.source)
+
+    def _copy(self, node: Any, name: str, source: Callable[[str], str]) -> None:
+        copy = self._nodes.add()
+        copy.CopyFrom(node)
+        copy.name = name
+        copy.input[:] = [each for each in map(source, node.input) if each]
+
+    def _name_results(self, call: Any) -> None:
+        body = _Body(self._functions[call.attr["f"].func.name], call, self._result)
+        for number, result in enumerate(body.results):
+            for name in (f"{call.name}:{number}", f"{call.name}:output:{number}", *([call.name] if not number else [])):
+                self._sources[name] = result
+
+    def _add_call(self, call: Any) -> None:
+        body = _Body(self._functions[call.attr["f"].func.name], call, self._result)
+        for node in body.function.node_def:
+            self._copy(node, f"{body.scope}/{node.name}", lambda name, body=body: self._inside(body, name))
+
+    def _inside(self, body: _Body, name: str) -> str:
+        """What an input of an operation of a repeated layer is called now; nothing for an order of execution."""
+        return "" if name.startswith("^") else self.source(body.source(name))
+
+
+class _Body:
+    """The function of a repeated layer, as one of its calls."""
+
+    def __init__(self, function: Any, call: Any, result: Callable[[str, int, str], str]) -> None:
+        self.function, self._result = function, result
+        self.scope = call.name
+        names = [each.name for each in function.signature.input_arg]
+        self._arguments = dict(zip(names, (each for each in call.input if not each.startswith("^")), strict=True))
+        self._nodes = {node.name: node for node in function.node_def}
+
+    @property
+    def results(self) -> list[str]:
+        """What the results are called in the graph."""
+        return [self.source(self.function.ret[each.name]) for each in self.function.signature.output_arg]
+
+    def source(self, name: str) -> str:
+        """What a tensor of the function is called in the graph."""
+        if name in self._arguments:
+            return self._arguments[name]
+        node, part, index = name.split(":")
+        offsets, _ = result_offsets(self._nodes[node].op, self._nodes[node].attr)
+        return self._result(f"{self.scope}/{node}", offsets[part] + int(index), f"{part}:{index}")
+
+
+def opened(function: Any, library: Iterable[Any]) -> tuple[Any, list[str]]:
+    """The function of a repeated layer as a graph.
+
+    Args:
+        function: `FunctionDef`.
+        library: the `FunctionDef`s of the graph that it belongs to.
+
+    Returns:
+        `(graph_def, results)`: a `GraphDef` whose placeholders have the names of the arguments, and the names of the
+        operations that compute the results.
+    """
+    graph_def = tf.compat.v1.GraphDef()
+    for each in library:
+        if MARK not in each.signature.name:
+            graph_def.library.function.add().CopyFrom(each)
+    call = tf.compat.v1.NodeDef(name=MARK)
+    for number, argument in enumerate(function.signature.input_arg):
+        call.input.append(argument.name)
+        placeholder = graph_def.node.add(name=argument.name, op="Placeholder")
+        placeholder.attr["dtype"].type = argument.type
+        (shape,) = function.arg_attr[number].attr["_output_shapes"].list.shape
+        placeholder.attr["shape"].shape.CopyFrom(shape)
+        placeholder.attr["_output_shapes"].list.shape.add().CopyFrom(shape)
+    body = _Body(function, call, _main_results)
+    inliner = _Inliner(graph_def.node, {}, _main_results)
+    for node in function.node_def:
+        inliner._copy(node, f"{body.scope}/{node.name}", lambda name: "" if name.startswith("^") else body.source(name))
+    results = []
+    for number, (source, output) in enumerate(zip(body.results, function.signature.output_arg, strict=True)):
+        results.append(graph_def.node.add(name=f"result_{number}", op="Identity", input=[source]).name)
+        graph_def.node[-1].attr["T"].type = output.type
+    return graph_def, results
