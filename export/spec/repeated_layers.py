@@ -38,6 +38,11 @@ class RepeatedLayers:
     """
 
     def __init__(self, layers: Sequence[keras.layers.Layer]) -> None:
+        self._layers = self._repeated(layers)
+
+    @staticmethod
+    def _repeated(layers: Sequence[keras.layers.Layer]) -> list[tuple[keras.layers.Layer, Any]]:
+        """The outermost layers that repeat, and what they have in common with those that they repeat."""
         groups: dict[Any, list[keras.layers.Layer]] = collections.defaultdict(list)
         seen: set[int] = set()
         for layer in layers:
@@ -46,7 +51,7 @@ class RepeatedLayers:
             if key is not None:
                 groups[key].append(layer)
                 seen.update(map(id, parts))
-        self._layers = [(each, key) for key, found in groups.items() if len(found) > 1 for each in found]
+        return [(each, key) for key, found in groups.items() if len(found) > 1 for each in found]
 
     @contextlib.contextmanager
     def traced_once(self, scope: keras.StatelessScope) -> Iterator[None]:

@@ -15,9 +15,6 @@ Change = Callable[["Operation", Sequence[Any], Any], Any]
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _LOOPS, _BRANCHES, _CASES = ("While", "StatelessWhile"), ("If", "StatelessIf"), ("Case", "StatelessCase")
 _WITHOUT_RESULT = ("Assert", "NoOp")
-_SIZES = ("Rank", "Shape", "ShapeN", "Size")
-# Operations whose results have shapes that depend on values.
-_COUNTS = ("ListDiff", "NonMaxSuppressionV5", "Unique", "UniqueV2", "UniqueWithCounts", "Where")
 
 
 class GraphExecution:
@@ -32,30 +29,9 @@ class GraphExecution:
     def __init__(self, graph_def: Any) -> None:
         self._functions = {each.signature.name: each for each in graph_def.library.function}
         self._bodies: dict[str, _Body] = {}
-        self._nodes = {node.name: Operation(node, _main_source) for node in graph_def.node}
+        self._nodes = {node.name: Operation(node, _main_source, "") for node in graph_def.node}
         self._change: Change | None = None
         self._plans: dict[tuple[str, ...], list[Operation]] = {}
-
-    def unchanged(self, changes: Callable[[Operation], bool], fetches: Sequence[str]) -> list[str]:
-        """Names of the tensors that stay the same when the results of some operations change, and that others read.
-
-        Sizes are among them where no shape depends on values.
-
-        Args:
-            changes: whether the result of an operation changes; those of loops, branches and functions do, too.
-            fetches: names of the tensors that are computed.
-        """
-        nodes = _ordered(self._nodes, [_main_source(name)[0] for name in fetches], ())
-        steps = {node.name for node in nodes if node.kind in self._functions or node.functions}
-        has_fixed_sizes = not steps and not any(node.kind in _COUNTS for node in nodes)
-        changed: set[str] = set()
-        for node in nodes:
-            is_size = has_fixed_sizes and node.kind in _SIZES
-            is_changing = node.name in steps or changes(node)
-            if not is_size and (is_changing or any(name in changed for name, *_ in node.inputs)):
-                changed.add(node.name)
-        sources = (source for node in nodes if node.name in changed for source in node.inputs)
-        return list(dict.fromkeys(f"{name}:{index}" for name, _, index in sources if name not in changed))
 
     def __call__(self, tensors: Mapping[str, Any], fetches: Sequence[str], change: Change | None = None) -> list[Any]:
         """Computes tensors.
@@ -159,7 +135,8 @@ class _Body:
     """A function of the library."""
 
     def __init__(self, function: Any) -> None:
-        nodes = {node.name: Operation(node, _body_source) for node in function.node_def}
+        name = function.signature.name
+        nodes = {node.name: Operation(node, _body_source, name) for node in function.node_def}
         self.arguments = [each.name for each in function.signature.input_arg]
         self.results = [_body_source(function.ret[each.name]) for each in function.signature.output_arg]
         self.offsets = {each.name: index for index, each in enumerate(function.signature.output_arg)}
@@ -171,13 +148,14 @@ class Operation:
 
     Attributes:
         name: name of its node.
+        function: name of the function that it belongs to; "" for the graph itself.
         kind: such as `"MatMul"`.
         attributes: dict of name to `AttrValue`.
         functions: dict of the name of an attribute to the names of the functions in it.
     """
 
-    def __init__(self, node: Any, source: Callable[[str], _Source]) -> None:
-        self.name, self.kind = node.name, node.op
+    def __init__(self, node: Any, source: Callable[[str], _Source], function: str) -> None:
+        self.name, self.kind, self.function = node.name, node.op, function
         self.inputs = [source(name) for name in node.input if not name.startswith("^")]
         self.attributes = {name: each for name, each in node.attr.items() if not name.startswith("_")}
         called = {name: _functions(each) for name, each in self.attributes.items()}

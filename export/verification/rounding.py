@@ -17,6 +17,8 @@ Deviation: noise of one unit instead of a half on each side, and none on exact r
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec.operation_results import result_type
 from keras_transformer.export.verification.blocks import block_maximum
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
+from keras_transformer.export.verification.noisy_graph import NoisyGraph
 from keras_transformer.export.verification.sum_lengths import sum_length
 
 if TYPE_CHECKING:
@@ -71,9 +74,9 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
     for name, found in probes.items():
         graph = traced.graphs[name]
         weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
-        measure = _Movement(graph, weights | graph.captures)
-        for probe in found.values():
-            probe.rounding = measure(probe.inputs)
+        with contextlib.closing(_Movement(graph, weights | graph.captures)) as measure:
+            for probe in found.values():
+                probe.rounding = measure(probe.inputs)
 
 
 class _Movement:
@@ -86,49 +89,40 @@ class _Movement:
 
     def __init__(self, graph: TracedGraph, weights: Mapping[str, Any]) -> None:
         self._graph, self._weights = graph, weights
-        self._execution, self._noise = GraphExecution(graph.graph_def), _Noise()
-        # What noise does not reach, such as masks and sizes, is computed once: half of the operations of a decoder.
-        self._unchanged = self._execution.unchanged(_rounds, list(graph.outputs.values()))
+        self._execution = GraphExecution(graph.outlined)
+        self._noisy = NoisyGraph(graph.outlined, (*graph.inputs, *weights), graph.outputs.values(), _rounds)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        fetches = list(self._graph.outputs.values())
-        tensors = {**self._weights, **{name: tf.convert_to_tensor(array) for name, array in inputs.items()}}
+        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | self._weights
         found: dict[str, np.ndarray] = {}
         with full_precision():
-            results = self._execution(tensors, fetches + self._unchanged)
-            outputs = [result.numpy() for result in results[: len(fetches)]]
-            tensors |= dict(zip(self._unchanged, results[len(fetches) :], strict=True))
+            units: dict[tuple[str, str], float] = {}
+            results = self._execution(tensors, list(self._graph.outputs.values()), functools.partial(_add_unit, units))
+            outputs = [each.numpy() for each in results]
             for _ in range(DRAWS):
-                results = self._execution(tensors, fetches, self._noise)
+                results = self._noisy(list(tensors.values()), units)
                 for name, result, output in zip(self._graph.outputs, results, outputs, strict=True):
                     moved = _difference(result.numpy(), output)
                     moved = block_maximum(moved) if output.dtype.kind == "f" else moved
                     found[name] = np.maximum(found[name], moved) if name in found else moved
         return found
 
+    def close(self) -> None:
+        self._noisy.close()
 
-def _rounds(operation: Operation) -> bool:
-    return operation.kind in _ROUNDING and result_type(operation.kind, operation.attributes) == _FLOAT32
+
+def _rounds(operation: Any) -> bool:
+    """Whether an operation, a `NodeDef`, rounds its result to float32."""
+    return operation.op in _ROUNDING and result_type(operation.op, operation.attr) == _FLOAT32
 
 
-class _Noise:
-    """Multiplies the results of operations that round by `1 + d`, unless they are whole numbers."""
-
-    def __init__(self) -> None:
-        self._random = np.random.default_rng(0)
-
-    def __call__(self, operation: Operation, inputs: Sequence[Any], tensor: Any) -> Any:
-        if not _rounds(operation):
-            return tensor
-        values = tensor.numpy()
-        noise = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, tensor) / 8))
-        moved = self._random.random(values.size, "float32").reshape(values.shape)
-        moved *= 2 * noise
-        moved += np.float32(1 - noise)
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved *= values
-        np.copyto(moved, values, where=np.rint(values) == values)
-        return tf.convert_to_tensor(moved)
+def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> Any:
+    """Adds the half width of the noise of an operation, the largest of those of its calls."""
+    if operation.kind in _ROUNDING:
+        key = operation.function, operation.name
+        unit = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, result) / 8))
+        units[key] = max(unit, units.get(key, 0.0))
+    return result
 
 
 def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:

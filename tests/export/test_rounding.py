@@ -135,28 +135,20 @@ def test_a_deep_model_needs_no_tolerance_and_a_small_fault_is_refused(monkeypatc
         export(model, tmp_path / "bundle", formats=["saved_model"])
 
 
-def test_what_noise_does_not_reach_is_computed_once_with_the_same_result(monkeypatch):
-    from keras_transformer.export.verification.graph_execution import GraphExecution
+def test_layers_that_repeat_round_each_by_itself(monkeypatch):
+    """Twelve blocks that share a function move their output as twelve of their own do, and not as one moved twelve times."""
+    from keras_transformer.export.spec.repeated_layers import RepeatedLayers
+    from keras_transformer.models import Encoder, Size
 
-    class Attend(keras.layers.Layer):
-        def call(self, x):
-            # The mask and the sizes come from shapes and integers alone.
-            rows = keras.ops.arange(keras.ops.shape(x)[0] * 4)
-            parts = keras.ops.reshape(x, (-1, 16))
-            scores = keras.ops.matmul(parts / 3.0, keras.ops.transpose(parts))
-            return keras.ops.softmax(scores + keras.ops.where(rows % 3 == 0, -1e9, 0.0))
-
-    inputs = keras.Input((64,), name="x")
-    model = keras.Model(inputs, {"y": Attend(name="y")(inputs)})
-    x = np.random.default_rng(0).normal(size=(3, 64)).astype("float32")
-    runs, run = [], GraphExecution._results
-    monkeypatch.setattr(GraphExecution, "_results", lambda *args: runs.append(args[1].kind) or run(*args))
-    rounding, _ = measured(model, {"x": x})
-    assert runs.count("Shape") == 1
-    assert runs.count("MatMul") == 5
-    monkeypatch.setattr(GraphExecution, "unchanged", lambda *args: [])
-    again, _ = measured(model, {"x": x})
-    assert runs.count("Shape") == 6
-    assert rounding["y"].max() > 0
-    for name, expected in again.items():
-        np.testing.assert_array_equal(rounding[name], expected)
+    keras.utils.set_random_seed(3)
+    model = Encoder(Size(12, 32, 2, 48), vocabulary_size=50)
+    tokens = np.random.default_rng(0).integers(0, 50, (3, 11)).astype("int32")
+    inputs = {"token_ids": tokens, "padding_mask": np.ones((3, 11), bool)}
+    shared, outputs = measured(model, inputs)
+    monkeypatch.setattr(RepeatedLayers, "_repeated", lambda *args: [])
+    apart, _ = measured(model, inputs)
+    (name,) = outputs
+    assert apart[name].min() > 0
+    ratio = shared[name] / apart[name]
+    assert 0.8 < np.median(ratio) < 1.25
+    assert np.abs(ratio - 1).max() > 0.01

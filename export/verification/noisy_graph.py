@@ -1,0 +1,218 @@
+"""A graph whose operations round at random: each result is multiplied by a number near 1.
+
+Noise is part of the graph, and not added between operations that are run one by one: a model of thirty layers has ten
+thousand of them. Layers that repeat share one function, so that little is to be made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from keras_transformer.export.spec.graph_function import GraphFunction
+from keras_transformer.export.spec.operation_results import result_part
+from keras_transformer.export.spec.traced_graph import with_own_functions
+
+_FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
+_SEED = 2026
+# Operations without a result.
+_SILENT = ("AssignAddVariableOp",)
+# Functions in which something is random are not without a state.
+_STATEFUL = {
+    "PartitionedCall": "StatefulPartitionedCall",
+    "StatelessCase": "Case",
+    "StatelessIf": "If",
+    "StatelessWhile": "While",
+}
+# Attribute by which loops and branches are taken apart into jumps, which needs TensorFlow's optimizer.
+_LOWERED = "_lower_using_switch_merge"
+_numbers = itertools.count()
+
+
+class NoisyGraph:
+    """A copy of a graph with noise behind some of its operations, which can be run.
+
+    Args:
+        graph_def: `GraphDef`; not changed.
+        inputs: names of the placeholders in it, in the order in which their tensors are given.
+        outputs: tensors, `"node:index"`, of identities.
+        rounds: whether noise belongs behind an operation: a function of its `NodeDef`.
+    """
+
+    def __init__(
+        self, graph_def: Any, inputs: Iterable[str], outputs: Iterable[str], rounds: Callable[[Any], bool]
+    ) -> None:
+        self._suffix = f"noisy_{next(_numbers)}"
+        message = with_own_functions(graph_def, self._suffix)
+        self._units: dict[str, _Units] = {}
+        self._add("", message.node, rounds)
+        for each in message.library.function:
+            names = self._add(each.signature.name, each.node_def, rounds)
+            for key, source in each.ret.items():
+                each.ret[key] = names.get(source, source)
+            each.signature.is_stateful = True
+        main = message.library.function.add()
+        main.signature.is_stateful = True
+        GraphFunction(message, inputs).fill(main, self._suffix, outputs)
+        self._types = [each.type for each in main.signature.output_arg]
+        self._functions = [each.signature.name for each in message.library.function]
+        for each in message.library.function:
+            context.context().add_function_def(each)
+
+    def __call__(self, tensors: Sequence[Any], lengths: Mapping[tuple[str, str], float]) -> Sequence[Any]:
+        """The outputs with noise, other noise in each call.
+
+        Args:
+            tensors: one for each input.
+            lengths: dict of (function, operation) to the half width of the noise; 0 for those that are missing.
+        """
+        for function, units in self._units.items():
+            name = function.removesuffix(f"_{self._suffix}")
+            units.assign([lengths.get((name, each), 0.0) for each in units.operations])
+        return tf.raw_ops.StatefulPartitionedCall(
+            args=tensors, Tout=self._types, f=_Named(self._suffix), config_proto=_as_it_is()
+        )
+
+    def _add(self, function: str, nodes: Any, rounds: Callable[[Any], bool]) -> dict[str, str]:
+        """Adds noise to the operations of a function, or of the graph; returns what is read in place of a result."""
+        found = [node for node in nodes if rounds(node)]
+        names: dict[str, str] = {}
+        for node in found:
+            moved = _moved(node)
+            for source in (node.name, f"{node.name}:0", f"{node.name}:{result_part(node.op, node.attr, 0)}"):
+                names[source] = f"{moved}:output:0" if function else moved
+        for node in nodes:
+            node.op = _STATEFUL.get(node.op, node.op)
+            node.attr.pop(_LOWERED, None)
+            node.input[:] = [names.get(source, source) for source in node.input]
+        if found:
+            units = self._units[function] = _Units([node.name for node in found])
+            nodes.extend(units.nodes(bool(function)))
+            for number, node in enumerate(found):
+                nodes.extend(_noise(node, *units.names(number, bool(function)), bool(function)))
+        return names
+
+    def close(self) -> None:
+        """Gives back what TensorFlow holds of it."""
+        for each in self._functions:
+            context.context().remove_function(each)
+        for units in self._units.values():
+            units.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """A function as an attribute of an operation."""
+
+    name: str
+
+
+def _as_it_is() -> bytes:
+    """The config with which TensorFlow runs a graph without optimizing it, which takes longer than to run it a few times."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config.SerializeToString()
+
+
+class _Units:
+    """What the operations of one function read: the half width of the noise of each, and a seed, another one in each call.
+
+    Both are resources, which every function can reach. Random operations with a state of their own would begin anew in each
+    layer that repeats, and all blocks would round alike.
+    """
+
+    def __init__(self, operations: Sequence[str]) -> None:
+        self.operations = operations
+        self._label = f"rounding_units_{next(_numbers)}"
+        self._widths = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[len(operations)], shared_name=self._label)
+        self._calls = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[], shared_name=f"{self._label}_calls")
+        tf.raw_ops.AssignVariableOp(resource=self._calls, value=tf.constant(0))
+
+    def assign(self, values: Sequence[float]) -> None:
+        tf.raw_ops.AssignVariableOp(resource=self._widths, value=tf.constant(values, tf.float32))
+
+    def close(self) -> None:
+        for each in (self._widths, self._calls):
+            tf.raw_ops.DestroyResourceOp(resource=each, ignore_lookup_error=True)
+
+    def nodes(self, is_in_function: bool) -> list[Any]:
+        """Operations that read the resources, and give a width and a seed for each operation."""
+        nodes, count = _Nodes(self._label, is_in_function), len(self.operations)
+        widths = nodes.add("widths", "ReadVariableOp", [self._handle(nodes, self._label, _FLOAT, [count])], dtype=_FLOAT)
+        self._unpack(nodes, f"{self._label}/width", widths, _FLOAT)
+        calls = self._handle(nodes, f"{self._label}_calls", _INT32, [])
+        nodes.add("next", "AssignAddVariableOp", [calls, nodes.constant("one", np.int32(1))], dtype=_INT32)
+        number = nodes.add("number", "ReadVariableOp", [calls, f"^{self._label}/next"], dtype=_INT32)
+        rows = nodes.constant("rows", np.stack([np.arange(count), np.full(count, _SEED)], 1).astype("int32"))
+        self._unpack(nodes, f"{self._label}/seed", nodes.add("seeds", "AddV2", [rows, number], T=_INT32), _INT32)
+        return nodes.found
+
+    def _handle(self, nodes: _Nodes, label: str, dtype: int, shape: Sequence[int]) -> str:
+        handle = nodes.add(f"handle_{label}", "VarHandleOp", [], dtype=dtype)
+        nodes.found[-1].attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+        nodes.found[-1].attr["shared_name"].s = label.encode()
+        return handle
+
+    def _unpack(self, nodes: _Nodes, name: str, source: str, dtype: int) -> None:
+        nodes.found.append(_node(name, "Unpack", [source], T=dtype))
+        nodes.found[-1].attr["num"].i = len(self.operations)
+        nodes.found[-1].attr["axis"].i = 0
+
+    def names(self, number: int, is_in_function: bool) -> tuple[str, str]:
+        """The tensors of the width and of the seed of one operation."""
+        part = ":output" if is_in_function else ""
+        width, seed = (f"{self._label}/{each}{part}:{number}" for each in ("width", "seed"))
+        return width, seed
+
+
+class _Nodes:
+    """Operations of one scope that are being made."""
+
+    def __init__(self, scope: str, is_in_function: bool) -> None:
+        self._scope, self._is_in_function = scope, is_in_function
+        self.found: list[Any] = []
+
+    def add(self, name: str, op: str, inputs: Sequence[str], **types: int) -> str:
+        """Adds an operation with at most one result; returns the name of that."""
+        node = _node(f"{self._scope}/{name}", op, inputs, **types)
+        self.found.append(node)
+        return f"{node.name}:{result_part(op, node.attr, 0)}" if self._is_in_function and op not in _SILENT else node.name
+
+    def constant(self, name: str, value: Any) -> str:
+        """Adds a constant; returns its name."""
+        tensor = tf.make_tensor_proto(value)
+        found = self.add(name, "Const", [], dtype=tensor.dtype)
+        self.found[-1].attr["value"].tensor.CopyFrom(tensor)
+        return found
+
+
+def _moved(node: Any) -> str:
+    return f"{node.name}/moved"
+
+
+def _noise(node: Any, width: str, seed: str, is_in_function: bool) -> list[Any]:
+    """Operations that multiply a result by `1 + d`, with `d` from `[-width, width)`, unless it is a whole number."""
+    value = f"{node.name}:{result_part(node.op, node.attr, 0)}" if is_in_function else node.name
+    nodes = _Nodes(f"{node.name}/noise", is_in_function)
+    shape = nodes.add("shape", "Shape", [value], T=_FLOAT, out_type=_INT32)
+    drawn = nodes.add("drawn", "StatelessRandomUniform", [shape, seed], T=_INT32, Tseed=_INT32, dtype=_FLOAT)
+    centered = nodes.add("centered", "Sub", [drawn, nodes.constant("half", np.float32(0.5))], T=_FLOAT)
+    scaled = nodes.add("scaled", "Mul", [centered, nodes.add("range", "AddV2", [width, width], T=_FLOAT)], T=_FLOAT)
+    factor = nodes.add("factor", "AddV2", [scaled, nodes.constant("one", np.float32(1))], T=_FLOAT)
+    product = nodes.add("product", "Mul", [value, factor], T=_FLOAT)
+    whole = nodes.add("whole", "Rint", [value], T=_FLOAT)
+    is_whole = nodes.add("is_whole", "Equal", [whole, value], T=_FLOAT)
+    return [*nodes.found, _node(_moved(node), "SelectV2", [is_whole, value, product], T=_FLOAT)]
+
+
+def _node(name: str, op: str, inputs: Sequence[str], **types: int) -> Any:
+    node = tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
+    for key, kind in types.items():
+        node.attr[key].type = kind
+    return node
