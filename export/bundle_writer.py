@@ -147,12 +147,17 @@ class _Job:
 
     def write_floats(self, folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
-        writer = _BundleWriter(self._spec, folder, self._metadata, self._steps)
-        tokenizer, options = self._text
-        if tokenizer is not None:
-            tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, options)
-        artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
-        writer.finish(self._title)
+        from keras_transformer.export.spec.traced import TracedModule
+        from keras_transformer.export.verification.background import RoundingInBackground
+
+        traced = TracedModule(self._spec)
+        with RoundingInBackground(traced, self._spec) as rounding:
+            writer = _BundleWriter(self._spec, traced, rounding, folder, self._metadata, self._steps)
+            tokenizer, options = self._text
+            if tokenizer is not None:
+                tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, options)
+            artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
+            writer.finish(self._title)
         return writer.manifest, {name: artifacts[name] for name in self._names}
 
     def write_precisions(
@@ -194,20 +199,14 @@ class _BundleWriter:
     def __init__(
         self,
         spec: ExportSpec,
+        traced: Any,
+        rounding: Any,
         folder: pathlib.Path,
         metadata: dict[str, Any] | None,
         steps: Steps,
     ) -> None:
-        from keras_transformer.export.spec.traced import TracedModule
-        from keras_transformer.export.verification.rounding import measure_rounding
-
-        self._spec = spec
-        self._folder = folder
-        self._steps = steps
-        self._traced = TracedModule(spec)
-        if spec.tolerance is None and spec.runs_floats:
-            self._steps.begin("measuring the rounding of the model")
-            measure_rounding(self._traced, spec)
+        self._spec, self._traced, self._rounding = spec, traced, rounding
+        self._folder, self._steps = folder, steps
         self.manifest = writing.new_manifest(spec, metadata)
 
     def write(self, name: str) -> Artifact:
@@ -226,6 +225,9 @@ class _BundleWriter:
         count = sum(len(each) for each in probes.values())
         if not self._spec.runs_floats:
             return Artifact(name, next(iter(files.values())), size, time.perf_counter() - start, [], count)
+        if self._rounding.is_needed and len(self.manifest["artifacts"]) == 1:
+            self._steps.begin("measuring the rounding of the model")
+            self._rounding.wait()
         self._steps.begin(f"verifying {name}")
         parity = self._verify(name, probes, record["milliseconds"])
         record["parity"] = [vars(each) for each in parity]

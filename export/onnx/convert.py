@@ -119,7 +119,7 @@ def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelPro
         return simplified(_converted(graph, labels))
     graph, parts = with_opaque_layers(graph)
     model = _converted(graph, labels)
-    insert_parts(model, {key: (part, _converted(part, {})) for key, part in parts.items()})
+    insert_parts(model, {key: (part, simplified(_converted(part, {}))) for key, part in parts.items()})
     return simplified(model)
 
 

@@ -82,6 +82,7 @@ class Signature:
         outputs: tuple of `ArraySpec`; filled when the signature is traced.
         formats: names of the formats that have it; all of them when None.
         general: name of the signature that computes the same for any shapes; None for this one.
+        is_repeatable: bool. Whether it is known that a second call returns the same.
 
     Example:
 
@@ -98,6 +99,7 @@ class Signature:
     outputs: tuple[ArraySpec, ...] = ()
     formats: tuple[str, ...] | None = None
     general: str | None = None
+    is_repeatable: bool = False
 
 
 @dataclasses.dataclass

@@ -98,7 +98,7 @@ def fill_references(signature: Signature) -> None:
             for name, value in probe.outputs.items():
                 if value.dtype.kind == "f" and np.isnan(value).any():
                     raise InvalidModelError(f"the model itself computes NaN in output '{name}' on {probe.label}")
-        if signature.general is not None:
+        if signature.general is not None or signature.is_repeatable:
             return
         again = _reference(signature, signature.probes[0])
     for name, value in signature.probes[0].outputs.items():

@@ -95,8 +95,9 @@ class LanguageSignatures:
         source = self._source_specs() if self.model.is_encoder_decoder else ()
         prompts = (*_token_ids("length"), _int_per_row("lengths")) if self.model.takes_prompts else ()
         inputs = (*source, *prompts, ArraySpec("max_new_tokens", "int32", (), ()))
-        probes = [self.probes.generate(*sizes) for sizes in ((1, 3, 5), (3, 6, 4))]
-        return Signature(generate_graph(self.model), inputs, probes)
+        probes = [self.probes.generate(*sizes) for sizes in ((1, 3, 4), (3, 6, 3))]
+        # Its steps are those of `prefill` and `decode`, which are called twice.
+        return Signature(generate_graph(self.model), inputs, probes, is_repeatable=True)
 
     def _step(self, function: Any, index: str) -> Function:
         """`prefill` or `decode_step` as a function of named tensors."""

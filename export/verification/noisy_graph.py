@@ -57,6 +57,7 @@ class NoisyGraph:
             for key, source in each.ret.items():
                 each.ret[key] = names.get(source, source)
             each.signature.is_stateful = True
+            each.attr["_noinline"].b = True  # One copy of the layers that repeat is enough.
         main = message.library.function.add()
         main.signature.is_stateful = True
         GraphFunction(message, inputs).fill(main, self._suffix, outputs)
@@ -90,6 +91,8 @@ class NoisyGraph:
         for node in nodes:
             node.op = _STATEFUL.get(node.op, node.op)
             node.attr.pop(_LOWERED, None)
+            if "config_proto" in node.attr:
+                node.attr["config_proto"].s = _as_it_is()
             node.input[:] = [names.get(source, source) for source in node.input]
         if found:
             units = self._units[function] = _Units([node.name for node in found])
@@ -117,6 +120,7 @@ def _as_it_is() -> bytes:
     """The config with which TensorFlow runs a graph without optimizing it, which takes longer than to run it a few times."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     return config.SerializeToString()
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +56,9 @@ _RESIZES = "ResizeBicubic|ResizeBilinear"
 _ROUNDING = frozenset("|".join((_PRODUCTS, _SUMS, _BINARY, _UNARY, _ACTIVATIONS, _RESIZES)).split("|"))
 
 
-def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
+def measure_rounding(
+    traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False
+) -> None:
     """Fills in the `rounding` of every probe: the largest movement of each block of each output.
 
     An integer that another rounding changes, such as a token chosen between two equal logits, has the movement 1.
@@ -64,6 +66,7 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
     Args:
         traced: the `TracedModule`.
         spec: the `ExportSpec` it was traced from; its probes have their outputs.
+        is_stopped: whether to return before all is measured; called for each probe.
     """
     probes: dict[str, dict[int, Probe]] = {}
     for name, signature in spec.signatures.items():
@@ -76,6 +79,8 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
         weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
         with contextlib.closing(_Movement(graph, weights | graph.captures)) as measure:
             for probe in found.values():
+                if is_stopped():
+                    return
                 probe.rounding = measure(probe.inputs)
 
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
-_TIMED_CALLS = 10
+_MOST_CALLS, _FEWEST_CALLS = 10, 3
+_SECONDS = 0.5
 
 
 def milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
-    """The median time of a call in milliseconds, after the calls of the comparison."""
-    seconds = []
-    for _ in range(_TIMED_CALLS):
+    """The median time of a call in milliseconds, after the calls of the comparison; of fewer calls if they are long."""
+    seconds: list[float] = []
+    while len(seconds) < _FEWEST_CALLS or (len(seconds) < _MOST_CALLS and sum(seconds) < _SECONDS):
         start = time.perf_counter()
         model(inputs)
         seconds.append(time.perf_counter() - start)

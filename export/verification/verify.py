@@ -1,8 +1,9 @@
 """Comparison of every artifact, in its own runtime, with the outputs of the Keras model on the probes."""
 
+import concurrent.futures
 import pathlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
 from keras_transformer.utils.freed_memory import give_back
 from keras_transformer.utils.types import Path
+
+_CALLS_AT_ONCE = 2
 
 __all__ = ["read_probes", "verify_bundle", "verify_format", "write_probes"]
 
@@ -146,20 +149,41 @@ def _compared(
     manifest: dict[str, Any],
     times: dict[str, float] | None = None,
 ) -> list[Parity]:
-    worst: dict[tuple[str, str], Parity] = {}
-    for signature, cases in probes.items():
+    def compared(signature: str, is_timed: bool) -> list[Parity]:
         model = opened(directory, manifest, format, signature)
         comparison = _Comparison(model, format, signature, limit)
         with full_precision():
-            compared = [each for probe in cases for each in comparison.parities(probe)]
-        if times is not None:
-            times[signature] = milliseconds(model, cases[0].inputs)
-        for each in compared:
-            key = signature, each.output
-            worst[key] = each.joined(worst[key]) if key in worst else each
-        if not get_format(format).shares_loaded:
-            del model, comparison  # The next runtime would hold the weights a second time.
-            give_back()
+            found = [each for probe in probes[signature] for each in comparison.parities(probe)]
+        if times is not None and is_timed:
+            times[signature] = milliseconds(model, probes[signature][0].inputs)
+        return found
+
+    if get_format(format).shares_loaded:
+        found = _compared_at_once(compared, probes)
+        for signature in probes if times is not None else ():
+            times[signature] = milliseconds(
+                opened(directory, manifest, format, signature), probes[signature][0].inputs
+            )
+        return _worst(found)
+    found = []
+    for signature in probes:
+        found += compared(signature, True)
+        give_back()  # The next runtime would hold the weights a second time.
+    return _worst(found)
+
+
+def _compared_at_once(compared: Callable[[str, bool], list[Parity]], signatures: Iterable[str]) -> list[Parity]:
+    """Compares signatures of a file that is loaded once: the first call of each, which optimizes its graph, uses one core."""
+    with concurrent.futures.ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+        return [each for found in pool.map(lambda name: compared(name, False), signatures) for each in found]
+
+
+def _worst(found: Iterable[Parity]) -> list[Parity]:
+    """The largest differences of each output."""
+    worst: dict[tuple[str, str], Parity] = {}
+    for each in found:
+        key = each.signature, each.output
+        worst[key] = each.joined(worst[key]) if key in worst else each
     return list(worst.values())
 
 

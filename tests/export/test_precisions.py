@@ -63,8 +63,8 @@ class TestSeveral:
     def test_the_float_files_are_written_once(self, several):
         lines = [line for line in several[1] if line.startswith("[")]
         assert lines == [
-            "[1/5] measuring the rounding of the model",
-            "[2/5] writing onnx",
+            "[1/5] writing onnx",
+            "[2/5] measuring the rounding of the model",
             "[3/5] verifying onnx",
             "[4/5] quantizing onnx to int8",
             "[5/5] quantizing onnx to weight_int4",
