@@ -191,23 +191,34 @@ class _Trace:
 
 
 class _Function:
-    """A layer as a TensorFlow function of the tensors in its arguments and of its weights."""
+    """A layer as a TensorFlow function of the tensors in its arguments and of those weights that it reads."""
 
     def __init__(self, layer: Any, original: Any, call: _Call, weights: Sequence[Any], number: int) -> None:
-        count = len(call.tensors)
+        self._name = f"{MARK}_{number}"
+        self._read = list(range(len(weights)))
+        self._function = self._traced(layer, original, call, weights)
+        arguments = self._function.graph.inputs[len(call.tensors) : len(call.tensors) + len(weights)]
+        read = [number for number, each in enumerate(arguments) if each.consumers()]
+        if read != self._read:
+            self._read = read
+            self._function = self._traced(layer, original, call, weights)
+
+    def _traced(self, layer: Any, original: Any, call: _Call, weights: Sequence[Any]) -> Any:
+        count, variables = len(call.tensors), [layer.variables[number] for number in self._read]
 
         def traced(*tensors: Any) -> list[Any]:
             (args, kwargs), masks = call.filled(tensors[:count])
             _set_masks((args, kwargs), masks)
-            with keras.StatelessScope(state_mapping=list(zip(layer.variables, tensors[count:], strict=True))):
+            with keras.StatelessScope(state_mapping=list(zip(variables, tensors[count:], strict=True))):
                 outputs = original(*args, **kwargs)
             self._outputs = _call_of(outputs)
             return self._outputs.tensors
 
-        traced.__name__ = f"{MARK}_{number}"
+        traced.__name__ = self._name
         specs = [tf.TensorSpec(each.shape, each.dtype, f"tensor_{number}") for number, each in enumerate(call.tensors)]
-        specs += [tf.TensorSpec(each.shape, each.dtype, f"{WEIGHT}{number}") for number, each in enumerate(weights)]
-        self._function = tf.function(traced, autograph=False).get_concrete_function(*specs)
+        for number in self._read:
+            specs.append(tf.TensorSpec(weights[number].shape, weights[number].dtype, f"{WEIGHT}{number}"))
+        return tf.function(traced, autograph=False).get_concrete_function(*specs)
 
     @property
     def is_closed(self) -> bool:
@@ -215,7 +226,7 @@ class _Function:
         return not self._function.captured_inputs
 
     def __call__(self, tensors: Sequence[Any], weights: Sequence[Any]) -> Any:
-        results = self._function(*tensors, *weights)
+        results = self._function(*tensors, *(weights[number] for number in self._read))
         outputs, masks = self._outputs.filled(results)
         _set_masks(outputs, masks)
         return outputs
