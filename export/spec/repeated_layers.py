@@ -47,7 +47,7 @@ class RepeatedLayers:
         seen: set[int] = set()
         for layer in layers:
             parts = [] if id(layer) in seen else keras_private.flatten_layers(layer, include_self=False)
-            key = _key_of(layer) if len(parts) >= _FEWEST_PARTS else None
+            key = _key_of(layer, parts) if len(parts) >= _FEWEST_PARTS else None
             if key is not None:
                 groups[key].append(layer)
                 seen.update(map(id, parts))
@@ -70,9 +70,11 @@ class RepeatedLayers:
                 del vars(layer)["call"]
 
 
-def _key_of(layer: keras.layers.Layer) -> Any:
+def _key_of(layer: keras.layers.Layer, parts: Sequence[keras.layers.Layer]) -> Any:
     """What layers that compute the same have in common; None for a layer whose config does not tell."""
-    if isinstance(layer, keras.Model) or not layer.built or not layer.variables or "call" in vars(layer):
+    if isinstance(layer, keras.Model) or not layer.built or not layer.variables:
+        return None
+    if any("call" in vars(each) for each in (layer, *parts)):  # It was replaced, for this object alone.
         return None
     try:
         config = json.dumps(_without_names(keras.saving.serialize_keras_object(layer)), sort_keys=True)
