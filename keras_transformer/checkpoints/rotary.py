@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
-from keras_transformer.positions import LinearScaling, Llama3Scaling, Rotary, YaRNScaling
+from keras_transformer.positions import (
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPEScaling,
+    Rotary,
+    YaRNScaling,
+)
 
 
 def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str | None = None) -> Rotary:
@@ -29,13 +37,14 @@ def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str |
     kind = settings.choice("rope_type", {name: name for name in ("default", *_SCALINGS)}, "default")
     fraction = settings.number("partial_rotary_factor", 1.0)
     rotated = int(width * fraction)
+    scaling = _scaling(kind, settings, config)
     return Rotary(
         settings.number("rope_theta", theta),
         "halves",
         rotary_dim=None if rotated == width else rotated,
-        scaling=_scaling(kind, settings, config),
-        # Dynamic scaling has no effect up to this length; beyond it, angles would depend on the longest sequence of a batch.
-        max_sequence_length=config.integer("max_position_embeddings") if kind == "dynamic" else None,
+        scaling=scaling,
+        # Beyond it, cached keys would have other angles than those of a sequence that is read whole.
+        max_sequence_length=scaling.original_max_sequence_length if kind in _BY_LENGTH else None,
     )
 
 
@@ -92,6 +101,22 @@ def _yarn(settings: Config, config: Config) -> YaRNScaling:
     )
 
 
+def _dynamic(settings: Config, config: Config) -> DynamicNTKScaling:
+    return DynamicNTKScaling(settings.number("factor"), config.integer("max_position_embeddings"))
+
+
+def _longrope(settings: Config, config: Config) -> LongRoPEScaling:
+    length = _original_length(settings, config)
+    factor = settings.number("factor", config.integer("max_position_embeddings") / length)
+    return LongRoPEScaling(
+        settings.numbers("short_factor"),
+        settings.numbers("long_factor"),
+        max(factor, 1.0),
+        length,
+        magnitude=settings.number("attention_factor", None),
+    )
+
+
 def _magnitude(settings: Config, factor: float) -> float:
     def stretched(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
@@ -101,4 +126,12 @@ def _magnitude(settings: Config, factor: float) -> float:
 
 
 _ORIGINAL = "original_max_position_embeddings"
-_SCALINGS = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "dynamic": lambda settings, config: None}
+_SCALINGS: dict[str, Callable[[Config, Config], Any]] = {
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "dynamic": _dynamic,
+    "longrope": _longrope,
+}
+# Those that depend on the length of the sequence.
+_BY_LENGTH = ("dynamic", "longrope")

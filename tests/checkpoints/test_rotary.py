@@ -5,7 +5,7 @@ import pytest
 
 from keras_transformer.checkpoints import Config, ConfigError
 from keras_transformer.checkpoints.rotary import rotary
-from keras_transformer.positions import LinearScaling, Llama3Scaling, YaRNScaling
+from keras_transformer.positions import DynamicNTKScaling, LinearScaling, Llama3Scaling, LongRoPEScaling, YaRNScaling
 
 LLAMA3 = {
     "factor": 8.0,
@@ -57,15 +57,26 @@ def test_yarn():
     assert both.magnitude == pytest.approx((0.2 * np.log(4) + 1) / (0.1 * np.log(4) + 1))
 
 
-def test_dynamic_reaches_as_far_as_it_changes_nothing():
+def test_scalings_by_length_limit_generation_to_the_original_length():
     found = rotary(Config({"rope_scaling": {"type": "dynamic", "factor": 4.0}, **LENGTH}), 64)
-    assert (found.scaling, found.max_sequence_length) == (None, 4096)
+    assert isinstance(found.scaling, DynamicNTKScaling)
+    assert (found.scaling.factor, found.max_sequence_length) == (4.0, 4096)
+    factors = {"short_factor": [1.0, 1.5], "long_factor": [2, 4.0]}
+    settings = {"rope_type": "longrope", **factors, "original_max_position_embeddings": 1024}
+    found = rotary(Config({"rope_parameters": settings, **LENGTH}), 4)
+    assert isinstance(found.scaling, LongRoPEScaling)
+    assert (found.scaling.short_factor, found.scaling.long_factor) == ([1.0, 1.5], [2.0, 4.0])
+    assert found.max_sequence_length == 1024
+    assert found.scaling.magnitude == pytest.approx(np.sqrt(1 + np.log(4) / np.log(1024)))
+    named = rotary(Config({"rope_parameters": {**settings, "attention_factor": 1.5}, **LENGTH}), 4).scaling
+    assert named.magnitude == 1.5
 
 
 @pytest.mark.parametrize(
     "values, named",
     [
-        ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
+        ({"rope_parameters": {"rope_type": "longrope"}, **LENGTH}, "short_factor"),
+        ({"rope_parameters": {"rope_type": "spiral"}}, "spiral"),
         ({"rope_parameters": {"rope_type": "linear"}}, "factor"),
         ({"rope_parameters": {"rope_type": "linear", "factor": 0.5}}, "0.5"),
         ({"rope_parameters": [1]}, "section"),

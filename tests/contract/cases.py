@@ -400,6 +400,7 @@ MECHANISMS = {
             "dropout": 0.5,
             "seed": 7,
             "random_seed": 1,
+            "as_transformers": True,
         },
         block_size=1,
         num_window_blocks=1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.architectures.albert import Albert
 from keras_transformer.checkpoints.architectures.bart import Bart, MBart
@@ -37,7 +39,7 @@ from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Ar
 from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
 ARCHITECTURES: dict[str, type[Architecture]] = {
@@ -94,5 +96,10 @@ def find_architecture(config: Config) -> Architecture:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
-        raise UnknownArchitectureError(f"{config.source}: unknown model_type {str(name)[:80]!r}. Known: {known}")
+        nearest = difflib.get_close_matches(str(name), ARCHITECTURES, 1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise UnknownArchitectureError(
+            f"{config.source}: unknown model_type {shown(name)}.{hint} Known: {known}. Others are added as a subclass of "
+            "`checkpoints.Architecture` in `checkpoints.ARCHITECTURES`."
+        )
     return ARCHITECTURES[name]()
