@@ -99,7 +99,9 @@ class Config:
         value = self._required(name, _MISSING)
         if not isinstance(value, list) or not value:
             raise self._error(name, value, "a list of numbers")
-        if any(isinstance(each, bool) or not isinstance(each, (int, float)) or not math.isfinite(each) for each in value):
+        if any(
+            isinstance(each, bool) or not isinstance(each, (int, float)) or not math.isfinite(each) for each in value
+        ):
             raise self._error(name, value, "a list of numbers")
         return [float(each) for each in value]
 

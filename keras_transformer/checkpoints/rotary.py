@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_transformer.checkpoints.config import Config
@@ -18,7 +18,15 @@ from keras_transformer.positions import (
 )
 
 
-def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str | None = None) -> Rotary:
+def rotary(
+    config: Config,
+    width: int,
+    theta: float = 10000.0,
+    layer_type: str | None = None,
+    *,
+    fraction: float = 1.0,
+    names: Mapping[str, str] | None = None,
+) -> Rotary:
     """Returns the rotary position of a config.
 
     Args:
@@ -26,6 +34,8 @@ def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str |
         width: int. The width of the heads.
         theta: float. The default of "rope_theta".
         layer_type: str. The section of "rope_parameters", such as "full_attention". Defaults to no section.
+        fraction: float. The default of "partial_rotary_factor".
+        names: dict of other names of scalings to those of transformers; None for none.
 
     Returns:
         `positions.Rotary`, which pairs the two halves of a head.
@@ -34,10 +44,15 @@ def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str |
         ConfigError: a scaling is not supported, or its settings are missing or out of range.
     """
     settings = _settings(config, layer_type)
-    kind = settings.choice("rope_type", {name: name for name in ("default", *_SCALINGS)}, "default")
-    fraction = settings.number("partial_rotary_factor", 1.0)
+    known = {name: name for name in ("default", *_SCALINGS)} | dict(names or {})
+    kind = settings.choice("rope_type", known, "default")
+    fraction = settings.number("partial_rotary_factor", fraction)
     rotated = int(width * fraction)
     scaling = _scaling(kind, settings, config)
+    if isinstance(scaling, LongRoPEScaling):
+        for name in ("short_factor", "long_factor"):
+            if len(getattr(scaling, name)) != rotated // 2:
+                settings.only(name, f"a list of {rotated // 2} numbers")
     return Rotary(
         settings.number("rope_theta", theta),
         "halves",

@@ -18,7 +18,11 @@ DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
         ({"n": 0}, lambda c: c.integer("n"), "config.json: 'n' is 0; it must be an integer from 1 to 2147483647."),
         ({"n": True}, lambda c: c.number("n"), "config.json: 'n' is true; it must be a number."),
         ({"n": [1, None]}, lambda c: c.numbers("n"), "config.json: 'n' is [1, null]; it must be a list of numbers."),
-        ({}, lambda c: c.integer("n"), "config.json has no 'n', which this 'model_type' needs. Check that the file is complete."),
+        (
+            {},
+            lambda c: c.integer("n"),
+            "config.json has no 'n', which this 'model_type' needs. Check that the file is complete.",
+        ),
         (
             {"n": 2},
             lambda c: c.only("n", 1),
@@ -42,7 +46,7 @@ def test_a_setting(values, read, message):
     [
         ({"model_type": "llama4"}, "unknown model_type \"llama4\". Did you mean 'llama'?"),
         ({"architectures": ["BertForTranslation"]}, "pass task='backbone'"),
-        ({"architectures": ["Bert"]}, "is [\"Bert\"]; it must name a class of transformers"),
+        ({"architectures": ["Bert"]}, 'is ["Bert"]; it must name a class of transformers'),
     ],
 )
 def test_a_kind_or_head(tmp_path, changes, message):

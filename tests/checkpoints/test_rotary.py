@@ -76,6 +76,13 @@ def test_scalings_by_length_limit_generation_to_the_original_length():
     "values, named",
     [
         ({"rope_parameters": {"rope_type": "longrope"}, **LENGTH}, "short_factor"),
+        (
+            {
+                "rope_parameters": {"rope_type": "longrope", "short_factor": [1, 2], "long_factor": [1]},
+                **LENGTH,
+            },
+            "'short_factor' is .* only .*32 numbers",
+        ),
         ({"rope_parameters": {"rope_type": "spiral"}}, "spiral"),
         ({"rope_parameters": {"rope_type": "linear"}}, "factor"),
         ({"rope_parameters": {"rope_type": "linear", "factor": 0.5}}, "0.5"),

@@ -39,7 +39,9 @@ def test_segments_are_those_of_the_template():
 
     tokenizer = from_huggingface(DATA.parent / "tokenizers" / "xlnet")
     arrays = tokenizer(["the cat sat on the mat", "the"], **tokenizer.template_options, return_segment_ids=True)
-    for ids, mask, segments in zip(*(arrays[name] for name in ("token_ids", "padding_mask", "segment_ids")), strict=True):
+    for ids, mask, segments in zip(
+        *(arrays[name] for name in ("token_ids", "padding_mask", "segment_ids")), strict=True
+    ):
         assert segments[mask].tolist() == [0] * (mask.sum() - 1) + [2]
         assert ids[-1] == tokenizer.classification_id
 

@@ -89,7 +89,10 @@ def test_scalings_by_length_take_the_length_of_each_row(layout):
     positions = np.array([[0, 1, 2], [30, 31, 4]])
     found = Rotary(layout=layout, scaling=scaling)(x, positions=positions)
     # 32 tokens: the factor 2 * 32 / 8 - 1.
-    wanted = [Rotary(layout=layout)(x[:1], positions[:1]), Rotary(layout=layout, scaling=NTKScaling(7.0))(x[1:], positions[1:])]
+    wanted = [
+        Rotary(layout=layout)(x[:1], positions[:1]),
+        Rotary(layout=layout, scaling=NTKScaling(7.0))(x[1:], positions[1:]),
+    ]
     np.testing.assert_allclose(found, np.concatenate(wanted), atol=1e-5)
 
 
