@@ -141,8 +141,8 @@ class Fused(Layout):
 class HeadByHead(Layout):
     """One tensor of several weights, interleaved by head, such as BLOOM's queries, keys and values.
 
-    A weight is `(..., N, H)`, and the tensor of P weights `(N · P · H, ...)`. Of weights with different numbers of heads, such
-    as Falcon's grouped queries, each group of the tensor has the heads of one head of the smallest.
+    A weight is `(..., N, H)`, and the tensor of P weights `(N · P · H, ...)`. Of weights with different numbers of heads,
+    such as Falcon's grouped queries, each group of the tensor has one head of the smallest, and its share of the others.
     """
 
     def shapes(self, shapes: _Shapes) -> _Shapes:

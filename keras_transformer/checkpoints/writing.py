@@ -65,13 +65,23 @@ def to_huggingface(
         for name, content in checkpoint.files.items():
             (work / name).parent.mkdir(exist_ok=True)
             (work / name).write_bytes(content)
-        _write_shards(work, tensors, max_shard_bytes, verbose)
+        sizes = tensors.sizes()
+        # The tensors of other modules, such as "2_Dense/linear.weight", are in folders of their own.
+        inside = {name: pathlib.PurePosixPath(name).parent for name in sizes if "/" in name}
+        own = {name: size for name, size in sizes.items() if name not in inside}
+        _write_shards(work, tensors, own, max_shard_bytes, verbose)
+        for subfolder in sorted(set(inside.values())):
+            names = {name: sizes[name] for name, parent in inside.items() if parent == subfolder}
+            _write_shards(work / subfolder, tensors, names, sum(names.values()), verbose=0)
 
 
-def _write_shards(folder: pathlib.Path, tensors: TensorsOfModel, max_bytes: int, verbose: int) -> None:
+def _write_shards(
+    folder: pathlib.Path, tensors: TensorsOfModel, sizes: dict[str, int], max_bytes: int, verbose: int
+) -> None:
+    """Writes tensors, a dict of name to bytes, to one file or to several with an index."""
     from safetensors.numpy import save_file
 
-    shards = _shards(tensors.sizes(), max_bytes)
+    shards = _shards(sizes, max_bytes)
     progress = keras.utils.Progbar(sum(map(len, shards)), unit_name="tensor", verbose=verbose)
     files: dict[str, str] = {}
     total = 0

@@ -67,8 +67,8 @@ def Decoder(
         embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
         attention: a name in `attention.MECHANISMS`; or a layer like `MultiHeadAttention` to copy for each block,
             with its own position; or a list of either, which repeats over the blocks.
-        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy; or a list of either, which repeats over the
-            blocks.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy; or a list of either, which repeats over
+            the blocks.
         activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         embedding_dropout: float in [0, 1), or None for `dropout`.

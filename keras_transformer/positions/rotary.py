@@ -45,8 +45,8 @@ class Rotary(AttentionPosition):
         max_wavelength: float > 0. Defaults to 10000.
         layout: "pairs" or "halves".
         rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are rotated.
-        scaling: None, or a name in `ROTARY_SCALINGS` ("linear", "ntk", "dynamic_ntk", "yarn", "llama3", "longrope"), or an instance: scaling of the angles for sequences longer
-            than those of training.
+        scaling: None, an instance, or a name in `ROTARY_SCALINGS` ("linear", "ntk", "dynamic_ntk", "yarn", "llama3",
+            "longrope"): scaling of the angles for sequences longer than those of training.
         max_sequence_length: int, or None for no limit. The maximum length for generation; it does not change the
             computation.
 

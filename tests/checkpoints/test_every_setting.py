@@ -46,6 +46,7 @@ SETTINGS = {
     "clip_vision_model-Model": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
     "deit-Model": {**IMAGES, "pooler_act": "tanh", "qkv_bias": True},
     "dinov2-Model": {**IMAGES, "layer_norm_eps": 1e-6},
+    "dinov2_with_registers-Model": {**IMAGES, "layer_norm_eps": 1e-6},
     "distilbert-MaskedLM": {"activation": "gelu", "n_heads": 2},
     "electra-MultipleChoice": {**ENCODER, "num_attention_heads": 4, "summary_activation": "gelu"},
     "electra-PreTraining": {"hidden_act": "gelu"},
@@ -165,6 +166,13 @@ SETTINGS = {
         "layer_norm_epsilon": 1e-6,
         "relative_attention_max_distance": 128,
     },
+    "nomic_bert-MaskedLM": {
+        "hidden_act": "silu",
+        "layer_norm_eps": 1e-12,
+        "num_attention_heads": 4,
+        "rope_parameters/rope_theta": 1e3,
+    },
+    "nomic_bert-Model": {"head_dim": None},
     "olmo2-CausalLM": {**LLAMA, "attention_bias": False, "rms_norm_eps": 1e-5, "tie_word_embeddings": False},
     "opt-CausalLM": {
         "activation_function": "relu",

@@ -979,6 +979,7 @@ LAYERS = {
             "interpolation": "bicubic",
             "seed": 7,
             "distillation_token": True,
+            "num_register_tokens": 2,
             "mask_token": True,
             "use_bias": False,
             "norm": "rms_norm",

@@ -13,6 +13,7 @@ from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
+from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
 from keras_transformer.checkpoints.architectures.falcon import Falcon
@@ -30,6 +31,7 @@ from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
 from keras_transformer.checkpoints.architectures.modernbert import ModernBert
 from keras_transformer.checkpoints.architectures.mpnet import Mpnet
+from keras_transformer.checkpoints.architectures.nomic_bert import NomicBert
 from keras_transformer.checkpoints.architectures.olmo2 import Olmo2
 from keras_transformer.checkpoints.architectures.opt import Opt
 from keras_transformer.checkpoints.architectures.phi3 import Phi3
@@ -62,6 +64,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip_vision_model": ClipVision,
     "deit": Deit,
     "dinov2": Dinov2,
+    "dinov2_with_registers": Dinov2WithRegisters,
     "distilbert": DistilBert,
     "electra": Electra,
     "falcon": Falcon,
@@ -81,6 +84,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "modernbert": ModernBert,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
+    "nomic_bert": NomicBert,
     "olmo2": Olmo2,
     "opt": Opt,
     "pegasus": Pegasus,

@@ -55,7 +55,8 @@ def llama_decoder(
         use_output_bias: bool or None. Overrides `use_bias` for the output projection.
         query_key_norm: norm layer for each query and key head, or None.
         activation: activation of the gate.
-        feedforward: layer to copy, or a sequence of these that repeats over the blocks; None for a `GatedFeedForward` of `activation`.
+        feedforward: layer to copy, or a sequence of these that repeats over the blocks; None for a `GatedFeedForward` of
+            `activation`.
         residual: a name in `blocks.RESIDUALS`.
         dropout: float in [0, 1). Of what attention and feed-forward give.
         embedding_dropout: float in [0, 1).
