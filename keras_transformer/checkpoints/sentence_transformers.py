@@ -26,7 +26,14 @@ _MODES = {
 }
 _NAMES = {"cls": "first", "max": "max", "mean": "mean", "lasttoken": "last"}
 # The names of torch's classes.
-_ACTIVATIONS = {"GELU": "gelu", "Identity": "linear", "ReLU": "relu", "SiLU": "silu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
+_ACTIVATIONS = {
+    "GELU": "gelu",
+    "Identity": "linear",
+    "ReLU": "relu",
+    "SiLU": "silu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+}
 _UNSUPPORTED = ("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens")
 
 

@@ -30,7 +30,9 @@ def folder(tmp_path):
         settings = {"in_features": inputs, "out_features": outputs, "bias": "linear.bias" in tensors}
         settings["activation_function"] = f"torch.nn.modules.{activation}"
         (folder / path / "config.json").write_text(json.dumps(settings))
-        save_file({name: array.astype("float32") for name, array in tensors.items()}, folder / path / "model.safetensors")
+        save_file(
+            {name: array.astype("float32") for name, array in tensors.items()}, folder / path / "model.safetensors"
+        )
     (folder / "modules.json").write_text(json.dumps(modules))
     return folder
 
