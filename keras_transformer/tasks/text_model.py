@@ -38,7 +38,7 @@ class TextModel(keras.Model):
     >>> model = tasks.TextModel.of(tasks.SentenceEmbedder(encoder), text.Bytes())
     >>> model.save("embedder.keras")
     >>> load_model("embedder.keras").tokenizer.encode("A")
-    [68]
+    [69]
     """
 
     tokenizer: Tokenizer | None = None

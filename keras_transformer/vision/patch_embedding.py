@@ -54,8 +54,9 @@ class PatchEmbedding(keras.layers.Layer):
     (1, 7, 16)
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, equation 1; the resized table, section 3.2. The distillation token:
-    Touvron et al., DeiT, arXiv 2012.12877, section 4; registers: Darcet et al., arXiv 2309.16588, section 2.2; the mask token:
-    Xie et al., SimMIM, arXiv 2111.09886, section 3.1; the norms: Yu et al., CRATE, arXiv 2306.01129, as in its published code.
+    Touvron et al., DeiT, arXiv 2012.12877, section 4; registers: Darcet et al., arXiv 2309.16588, section 2.2; the mask
+    token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1; the norms: Yu et al., CRATE, arXiv 2306.01129, as in its
+    published code.
     """
 
     mask_embedding: keras.Variable

@@ -37,7 +37,13 @@ class GptNeoX(Architecture):
                 width,
                 use_bias=config.flag("attention_bias", True),
                 mechanism=SoftmaxAttention(dropout=config.number("attention_dropout", 0.0)),
-                position=rotary(config, width, **_rotary_defaults(config)),
+                # The defaults have the names of configs before version 5.
+                position=rotary(
+                    config,
+                    width,
+                    config.number("rotary_emb_base", 10000.0),
+                    fraction=config.number("rotary_pct", 0.25),
+                ),
             ),
             feedforward=DenseFeedForward(size.intermediate_dim, config.activation()),
             dropout=dropout,
@@ -70,8 +76,3 @@ def fused_heads(theirs: str, ours: str, *, bias: bool) -> list[Entry]:
         Entry((f"{theirs}.{their}",), tuple(f"{ours}/{part}/{our}" for part in parts), HeadByHead())
         for their, our in names
     ]
-
-
-def _rotary_defaults(config: Config) -> dict[str, float]:
-    """Returns the base and the rotated share of a head, under the names of configs before version 5."""
-    return {"theta": config.number("rotary_emb_base", 10000.0), "fraction": config.number("rotary_pct", 0.25)}

@@ -61,9 +61,15 @@ class Opt(Architecture):
             entries += norm("final_layer_norm", "final_norm")
         for index in range(config.integer("num_hidden_layers")):
             theirs, ours = f"layers.{index}", f"decoder_block_{index}"
-            names = {name: f"{theirs}.self_attn.{name[0]}_proj" for name in ("query", "key", "value")}
             entries += [
-                *attention(f"{ours}/self_attention", **names, output=f"{theirs}.self_attn.out_proj", bias=bias),
+                *attention(
+                    f"{ours}/self_attention",
+                    query=f"{theirs}.self_attn.q_proj",
+                    key=f"{theirs}.self_attn.k_proj",
+                    value=f"{theirs}.self_attn.v_proj",
+                    output=f"{theirs}.self_attn.out_proj",
+                    bias=bias,
+                ),
                 *norm(f"{theirs}.self_attn_layer_norm", f"{ours}/mixer_residual/norm"),
                 *linear(f"{theirs}.fc1", f"{ours}/feedforward/hidden", bias=bias),
                 *linear(f"{theirs}.fc2", f"{ours}/feedforward/output", bias=bias),

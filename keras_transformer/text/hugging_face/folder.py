@@ -111,7 +111,8 @@ def _max_length(folder: Path, config: dict[str, Any]) -> int | None:
     found = _read_object(folder, _SENTENCES).get("max_seq_length")
     if found is None:  # The default of sentence-transformers: what both the tokenizer and the position table allow.
         both = (config.get("model_max_length"), _read_object(folder, "config.json").get("max_position_embeddings"))
-        found = min(each for each in both) if all(isinstance(each, int) for each in both) else None
+        known = [each for each in both if isinstance(each, int)]
+        found = min(known) if len(known) == len(both) else None
     if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 1):
         raise InvalidTokenizerError(
             f"{os.path.join(folder, _SENTENCES)}: max_seq_length is {found!r:.80}; expected a positive integer or null."
