@@ -30,8 +30,9 @@ class DynamicNTKScaling(RotaryScaling):
 
     Example:
 
-    >>> DynamicNTKScaling(2.0, original_max_sequence_length=8).stretch(np.array([[16]]), 4).numpy().round(4).tolist()
-    [[1.0, 0.3333]]
+    >>> scaling = DynamicNTKScaling(2.0, original_max_sequence_length=8)
+    >>> (3 * scaling.stretch(np.array([16]), 4)).numpy().round(3).tolist()
+    [[3.0, 1.0]]
 
     Reference: Peng et al., YaRN, arXiv 2309.00071, section 3.3, with the factor of transformers; there the length is that of
     the longest row of a batch, here that of each row.
@@ -77,7 +78,7 @@ class LongRoPEScaling(RotaryScaling):
     Example:
 
     >>> scaling = LongRoPEScaling([1.0, 2.0], [1.0, 8.0], factor=4.0, original_max_sequence_length=16)
-    >>> scaling.stretch(np.array([[16], [17]]), 4).numpy().tolist(), round(scaling.magnitude, 4)
+    >>> scaling.stretch(np.array([16, 17]), 4).numpy().tolist(), round(scaling.magnitude, 4)
     ([[1.0, 0.5], [1.0, 0.125]], 1.2247)
 
     Reference: Ding et al., LongRoPE, arXiv 2402.13753, section 3; the magnitude is that of the code of Phi-3.

@@ -1,10 +1,13 @@
 """Rotary positions of configs: those of version 5, and those before."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
-from keras_transformer.checkpoints import Config, ConfigError
+from keras_transformer.checkpoints import Config, ConfigError, from_huggingface
 from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.generation import PromptTooLongError
 from keras_transformer.positions import DynamicNTKScaling, LinearScaling, Llama3Scaling, LongRoPEScaling, YaRNScaling
 
 LLAMA3 = {
@@ -14,6 +17,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 8192,
     "rope_type": "llama3",
 }
+DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
 LENGTH = {"max_position_embeddings": 4096}
 
 
@@ -94,3 +98,11 @@ def test_scalings_by_length_limit_generation_to_the_original_length():
 def test_settings_that_are_not_built(values, named):
     with pytest.raises(ConfigError, match=named):
         rotary(Config(values), 64)
+
+
+def test_generation_ends_where_longrope_changes_its_factors():
+    model = from_huggingface(DATA / "phi3-CausalLM", verbose=0)
+    assert model.max_length == 24
+    assert len(model.generate([5] * 20, max_new_tokens=4)) == 4
+    with pytest.raises(PromptTooLongError, match="24 that the model can hold"):
+        model.generate([5] * 20, max_new_tokens=5)
