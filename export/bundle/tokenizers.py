@@ -87,13 +87,20 @@ def encode_texts(
         Dict of input name to array.
 
     Raises:
-        InputError: there is no tokenizer, an element is not text, or a text is empty.
+        InputError: there is no tokenizer, an element is not text, or a text has no tokens: it is empty, and the template
+            adds none.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     if tokenizer is None:
         raise InputError("(text)", ", ".join(spec.name for spec in inputs), "text; the bundle has no tokenizer")
     for number, text in enumerate(texts):
-        if not isinstance(text, str) or not text.strip():
-            raise InputError("(text)", "text that is not empty", f"{text!r} as number {number}")
-    arrays = tokenizer(texts, **options)
-    return {spec.name: arrays[spec.name] for spec in inputs if spec.name in arrays}
+        if not isinstance(text, str):
+            raise InputError("(text)", "text", f"{text!r} as number {number}")
+    names = [spec.name for spec in inputs]
+    # Rows of packed documents have segments of another kind, which their positions tell.
+    segments = {"return_segment_ids": True} if "segment_ids" in names and "positions" not in names else {}
+    arrays = tokenizer(texts, **options, **segments)
+    for number, mask in enumerate(arrays["padding_mask"]):
+        if not mask.any():
+            raise InputError("(text)", "text that has tokens", f"{texts[number]!r} as number {number}")
+    return {name: arrays[name] for name in names if name in arrays}

@@ -51,7 +51,7 @@ def add_text_signature(spec: ExportSpec, tokenizer: Any, options: Mapping[str, A
 
 def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, Any]) -> Signature | None:
     names = [spec.name for spec in serve.inputs]
-    if set(names) - {"token_ids", "padding_mask"}:
+    if set(names) - {"token_ids", "padding_mask", "segment_ids"}:
         return None
 
     def serve_text(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -116,4 +116,6 @@ def _lengths(results: dict[str, Tensor], end_id: Any) -> Tensor:
 def _padded(ids: Tensor, tokenizer: Any) -> dict[str, Tensor]:
     """Ragged ids as padded ids and a mask."""
     mask = tf.sequence_mask(ids.row_lengths(), tf.cast(ids.bounding_shape()[1], tf.int64))
-    return {"token_ids": ids.to_tensor(tokenizer.pad_id or 0), "padding_mask": mask}
+    token_ids = ids.to_tensor(tokenizer.pad_id or 0)
+    # The templates of all tokenizers that can be a graph have one segment.
+    return {"token_ids": token_ids, "padding_mask": mask, "segment_ids": tf.zeros_like(token_ids)}

@@ -61,7 +61,10 @@ def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tol
     probes = read_probes(directory)
     names = list(backends or manifest["artifacts"])
     artifacts = {name: _verified(directory, manifest, name, probes, tolerance) for name in names}
-    return Report(str(directory.resolve()), artifacts, CEILING if tolerance is None else tolerance)
+    # Of quantized files, what their mode allows, as in the report of the export.
+    limits = [kept_limit(manifest, name, tolerance).tolerance for name in names]
+    allowed = max((CEILING if limit is None else limit for limit in limits), default=CEILING)
+    return Report(str(directory.resolve()), artifacts, allowed)
 
 
 def kept_limit(manifest: dict[str, Any], format: str, tolerance: float | None = None) -> Limit:

@@ -6,6 +6,7 @@ from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
+from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
@@ -45,6 +46,7 @@ __all__ = [
     "NeighborEncoder",
     "NoResidual",
     "OpenStreams",
+    "ParallelDecoderBlock",
     "PostNormResidual",
     "PreNormResidual",
     "QueryStream",

@@ -140,17 +140,23 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
             def attend_encoder(x):
                 return self._attend_encoder(x, encoder_output, encoder_mask, cache, cache_index, training)
 
-            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), padding_mask, training)
-            if self.cross_attention is not None:
-                x = self._apply_residual(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
-            if self.feedforward is not None:
-                x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            x = self._split_streams(x)
+            x = self._apply_sublayers(x, mix, attend_encoder, feed_forward, padding_mask, training)
             return self._merge_streams(x, padding_mask, training)
 
         if cache is None:
             memory = [] if encoder_output is None else [encoder_output]
             return self._run(run, inputs, *memory, training=training)
         return run(inputs, encoder_output), next_cache
+
+    def _apply_sublayers(self, x, mix, attend_encoder, feed_forward, padding_mask, training):
+        """Calls the sublayers, functions of one tensor, each inside its residual scheme."""
+        x = self._apply_residual(self.mixer_residual, mix, x, padding_mask, training)
+        if self.cross_attention is not None:
+            x = self._apply_residual(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
+        if self.feedforward is not None:
+            x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        return x
 
     @property
     def cache_is_rewindable(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import keras
 
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 from keras_transformer.checkpoints.mapping import Entry
 
@@ -79,7 +79,8 @@ class Architecture:
         if name not in self.heads:
             known = ", ".join(sorted(self.heads)) or "none"
             raise UnknownArchitectureError(
-                f"{source}: no head {name!r} for {type(self).__name__}. Known heads: {known}"
+                f"{source}: no head {name!r} for {type(self).__name__}. Known heads: {known}. To load the model without its "
+                "head, pass task='backbone'."
             )
         return self.heads[name]
 
@@ -120,5 +121,8 @@ def head_of(config: Config) -> str:
     names = config.get("architectures") or ["Model"]
     found = _CLASS.search(names[0]) if isinstance(names, list) and isinstance(names[0], str) else None
     if found is None:
-        raise UnknownArchitectureError(f"{config.source}: 'architectures' is {str(names)[:80]}.")
+        raise UnknownArchitectureError(
+            f"{config.source}: 'architectures' is {shown(names)}; it must name a class of transformers, such as "
+            '["BertForMaskedLM"].'
+        )
     return found["for"] or found["plain"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -9,6 +11,7 @@ from typing import Any, TypeVar
 from keras_transformer.checkpoints.errors import ConfigError
 
 _LARGEST = 2**31 - 1
+_SHOWN = 80
 _MISSING: Any = object()
 _T = TypeVar("_T")
 
@@ -91,6 +94,17 @@ class Config:
             raise self._error(name, value, "a number")
         return float(value)
 
+    def numbers(self, name: str) -> list[float]:
+        """Returns a list of finite numbers, as floats."""
+        value = self._required(name, _MISSING)
+        if not isinstance(value, list) or not value:
+            raise self._error(name, value, "a list of numbers")
+        if any(
+            isinstance(each, bool) or not isinstance(each, (int, float)) or not math.isfinite(each) for each in value
+        ):
+            raise self._error(name, value, "a list of numbers")
+        return [float(each) for each in value]
+
     def flag(self, name: str, default: Any = _MISSING) -> bool:
         """Returns a boolean."""
         value = self._required(name, default)
@@ -102,7 +116,9 @@ class Config:
         """Returns the value of a setting in the dict `choices`; `default` is a key of it."""
         value = self._required(name, default)
         if not isinstance(value, str) or value not in choices:
-            raise self._error(name, value, f"one of {', '.join(map(repr, choices))}")
+            nearest = difflib.get_close_matches(str(value), choices, 1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise self._error(name, value, f"one of {', '.join(map(repr, choices))}{hint}")
         return choices[value]
 
     def activation(self, name: str = "hidden_act", default: str = "gelu") -> str:
@@ -113,7 +129,10 @@ class Config:
         """Raises `ConfigError` for an unsupported variant: a setting that is neither `value` nor missing."""
         found = self.get(name, value if default is _MISSING else default)
         if found != value:
-            raise self._error(name, found, f"{value!r}, the only value that is supported")
+            raise ConfigError(
+                f"{self.source}: {name!r} is {shown(found)}; only {shown(value)} is supported. Checkpoints of this variant "
+                "cannot be loaded."
+            )
 
     def section(self, name: str) -> Config:
         """Returns a nested `Config`, such as "text_config"."""
@@ -130,7 +149,8 @@ class Config:
         """Raises `ConfigError` for more layers than tensors, before a graph of them is built."""
         if self._tensors is not None and depth > len(self._tensors):
             raise ConfigError(
-                f"{self.source}: {name!r} is {depth}, with {len(self._tensors)} tensors in the checkpoint."
+                f"{self.source}: {name!r} is {depth}, but the checkpoint has only {len(self._tensors)} tensors. Check that "
+                "all its files are there."
             )
 
     @property
@@ -144,8 +164,17 @@ class Config:
         if value is not None:
             return value
         if default is _MISSING:
-            raise ConfigError(f"{self.source} has no {name!r}.")
+            raise ConfigError(
+                f"{self.source} has no {name!r}, which this 'model_type' needs. Check that the file is complete."
+            )
         return default
 
     def _error(self, name: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"{self.source}: {name!r} is {str(value)[:80]!r}; expected {expected}.")
+        end = "" if expected.endswith("?") else "."
+        return ConfigError(f"{self.source}: {name!r} is {shown(value)}; it must be {expected}{end}")
+
+
+def shown(value: Any) -> str:
+    """Returns a setting as it stands in the file, shortened."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -76,6 +76,17 @@ class Folder:
         with _opened(info.file) as file:
             return file.get_tensor(info.name)
 
+    def add_tensors(self, subfolder: str) -> None:
+        """Adds the tensors of a folder in this one to `tensors`, under names such as "2_Dense/linear.weight".
+
+        Raises:
+            MissingFileError: it has no safetensors file.
+        """
+        file = self.path / subfolder / _WEIGHTS
+        if not file.is_file():
+            raise MissingFileError(f"{self.path / subfolder} has no {_WEIGHTS}.")
+        self.tensors |= {f"{subfolder}/{name}": info for name, info in _header(file).items()}
+
     def _tensors(self) -> dict[str, TensorInfo]:
         if (self.path / _INDEX).is_file():
             return self._sharded()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -53,6 +53,7 @@ def decoder_heads(
     tied: bool = False,
     lm_head: str = "lm_head",
     tagger: str = "score",
+    names: Sequence[str] | None = None,
 ) -> dict[str, Head]:
     """Returns the heads of decoders in transformers.
 
@@ -62,6 +63,7 @@ def decoder_heads(
         tied: bool. The default of "tie_word_embeddings".
         lm_head: str. The name of the output projection, if embeddings are not tied.
         tagger: str. The name of the `Linear` of the token classifier.
+        names: names of the heads to return; None for all.
 
     Returns:
         dict of name to `Head`.
@@ -70,7 +72,7 @@ def decoder_heads(
     def lm_entries(config: Config, prefix: str) -> list[Entry]:
         return [] if config.flag("tie_word_embeddings", tied) else linear(lm_head, "head", bias=False)
 
-    return {
+    heads = {
         language_head: Head(functools.partial(language_model, tied=tied), lm_entries),
         "SequenceClassification": Head(
             last_token_classifier, lambda config, prefix: linear("score", "logits", bias=False)
@@ -83,6 +85,7 @@ def decoder_heads(
         ),
         "QuestionAnswering": Head(span_answerer, lambda config, prefix: linear("qa_outputs", "span")),
     }
+    return heads if names is None else {name: heads[name] for name in names}
 
 
 def _hidden_dropout(config: Config) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.models import Size
 
@@ -27,7 +27,7 @@ def sides(config: Config, name: str, default: int) -> tuple[int, int]:
         side = config.integer(name, default)
         return side, side
     if len(found) != 2:
-        raise ConfigError(f"{config.source}: {name!r} is {str(found)[:80]}; expected one number or two.")
+        raise ConfigError(f"{config.source}: {name!r} is {shown(found)}; it must be one number or two.")
     height, width = integers(config, name, default)
     return height, width
 
@@ -36,7 +36,7 @@ def integers(config: Config, name: str, default: Any) -> tuple[int, ...]:
     """Returns a setting that is a short list of integers, as a tuple."""
     found = config.get(name, default)
     if not isinstance(found, (list, tuple)) or not 1 <= len(found) <= _LONGEST:
-        raise ConfigError(f"{config.source}: {name!r} is {str(found)[:80]!r}; expected a list of numbers.")
+        raise ConfigError(f"{config.source}: {name!r} is {shown(found)}; it must be a list of numbers.")
     return tuple(type(config)({name: each}, config.source).integer(name) for each in found)
 
 

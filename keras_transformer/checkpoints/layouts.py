@@ -141,21 +141,30 @@ class Fused(Layout):
 class HeadByHead(Layout):
     """One tensor of several weights, interleaved by head, such as BLOOM's queries, keys and values.
 
-    A weight is `(..., N, H)`, and the tensor of P weights `(N · P · H, ...)`.
+    A weight is `(..., N, H)`, and the tensor of P weights `(N · P · H, ...)`. Of weights with different numbers of heads,
+    such as Falcon's grouped queries, each group of the tensor has one head of the smallest, and its share of the others.
     """
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
-        *leading, heads, width = shapes[0]
-        return [(len(shapes) * heads * width, *leading)]
+        *leading, _, width = shapes[0]
+        return [(sum(shape[-2] for shape in shapes) * width, *leading)]
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
-        *leading, heads, width = shapes[0]
-        parts = tensors[0].T.reshape(*leading, heads, len(shapes), width)
-        return [parts[..., index, :] for index in range(len(shapes))]
+        *leading, _, width = shapes[0]
+        groups = self._groups(shapes)
+        counts = [shape[-2] // groups for shape in shapes]
+        whole = tensors[0].T.reshape(*leading, groups, sum(counts), width)
+        parts = np.split(whole, np.cumsum(counts)[:-1], axis=-2)
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def write(self, weights: _Arrays) -> _Arrays:
-        leading = weights[0].shape[:-2]
-        return [np.stack(weights, axis=-2).reshape(*leading, -1).T]
+        *leading, _, width = weights[0].shape
+        groups = self._groups([weight.shape for weight in weights])
+        parts = [weight.reshape(*leading, groups, -1, width) for weight in weights]
+        return [np.concatenate(parts, axis=-2).reshape(*leading, -1).T]
+
+    def _groups(self, shapes: _Shapes) -> int:
+        return min(shape[-2] for shape in shapes)
 
 
 class Stacked(Layout):

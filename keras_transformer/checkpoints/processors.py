@@ -6,25 +6,32 @@ from typing import Any
 
 import keras
 
-from keras_transformer import text
+from keras_transformer import tasks, text
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.checkpoints.folder import Folder
 from keras_transformer.utils.processor_config import has_processor
 
 
-def attach_processor(model: keras.Model, folder: Folder) -> None:
+def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
     """Sets `model.tokenizer`, and `model.processor` if the model has images or features as input, from their files.
 
     Args:
         model: `keras.Model`.
         folder: `Folder`.
 
+    Returns:
+        `keras.Model`: `model`, or a `tasks.TextModel` of it, which saves the tokenizer.
+
     Raises:
         InvalidTokenizerError: the files of the tokenizer cannot be read.
         ImageProcessorError, FeatureExtractorError: the settings of the processor are invalid or not supported.
     """
     if any((folder.path / name).is_file() for name in text.HUGGINGFACE_FILES):
-        model.tokenizer = text.from_huggingface(folder.path)
+        tokenizer = text.from_huggingface(folder.path)
+        if _is_plain(model):
+            model = tasks.TextModel.of(model, tokenizer)
+        else:
+            model.tokenizer = tokenizer
     takes = {tensor.name for tensor in model.inputs}
     if "images" in takes and has_processor(folder.path, "image_processor"):
         from keras_transformer.vision import ImageProcessor
@@ -35,6 +42,12 @@ def attach_processor(model: keras.Model, folder: Folder) -> None:
         from keras_transformer.audio import LogMel
 
         model.processor = LogMel.from_huggingface(folder.path)
+    return model
+
+
+def _is_plain(model: keras.Model) -> bool:
+    """Returns whether a model is Functional, of no class of its own, and not compiled: one that can be built again."""
+    return hasattr(model, "operations") and type(model).__module__.startswith("keras.") and not model.compiled
 
 
 def _among_text(model: keras.Model, processor: Any) -> Any:

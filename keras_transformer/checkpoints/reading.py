@@ -17,7 +17,7 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import CheckpointError, ConfigError, UnknownArchitectureError
 from keras_transformer.checkpoints.folder import Folder, TensorInfo, find_folder
 from keras_transformer.checkpoints.mapping import Entry
-from keras_transformer.checkpoints.processors import attach_processor
+from keras_transformer.checkpoints.processors import with_processor
 from keras_transformer.checkpoints.sentence_transformers import sentence_head
 from keras_transformer.checkpoints.transfers import Transfer, check_transfers, make_transfers
 from keras_transformer.utils.types import Path
@@ -100,8 +100,8 @@ def read_folder(
         )
         model = task(model) if callable(task) else model
     _fill(model, transfers, folder, verbose)
+    model = with_processor(model, folder)
     model.checkpoint = Checkpoint.of(folder, architecture, entries, unused)
-    attach_processor(model, folder)
     return model
 
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
-from keras_transformer.positions import LinearScaling, Llama3Scaling, Rotary, YaRNScaling
+from keras_transformer.positions import (
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPEScaling,
+    Rotary,
+    YaRNScaling,
+)
 
 
-def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str | None = None) -> Rotary:
+def rotary(
+    config: Config,
+    width: int,
+    theta: float = 10000.0,
+    layer_type: str | None = None,
+    *,
+    fraction: float = 1.0,
+    names: Mapping[str, str] | None = None,
+) -> Rotary:
     """Returns the rotary position of a config.
 
     Args:
@@ -18,6 +34,8 @@ def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str |
         width: int. The width of the heads.
         theta: float. The default of "rope_theta".
         layer_type: str. The section of "rope_parameters", such as "full_attention". Defaults to no section.
+        fraction: float. The default of "partial_rotary_factor".
+        names: dict of other names of scalings to those of transformers; None for none.
 
     Returns:
         `positions.Rotary`, which pairs the two halves of a head.
@@ -26,16 +44,22 @@ def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str |
         ConfigError: a scaling is not supported, or its settings are missing or out of range.
     """
     settings = _settings(config, layer_type)
-    kind = settings.choice("rope_type", {name: name for name in ("default", *_SCALINGS)}, "default")
-    fraction = settings.number("partial_rotary_factor", 1.0)
+    known = {name: name for name in ("default", *_SCALINGS)} | dict(names or {})
+    kind = settings.choice("rope_type", known, "default")
+    fraction = settings.number("partial_rotary_factor", fraction)
     rotated = int(width * fraction)
+    scaling = _scaling(kind, settings, config)
+    if isinstance(scaling, LongRoPEScaling):
+        for name in ("short_factor", "long_factor"):
+            if len(getattr(scaling, name)) != rotated // 2:
+                settings.only(name, f"a list of {rotated // 2} numbers")
     return Rotary(
         settings.number("rope_theta", theta),
         "halves",
         rotary_dim=None if rotated == width else rotated,
-        scaling=_scaling(kind, settings, config),
-        # Dynamic scaling has no effect up to this length; beyond it, angles would depend on the longest sequence of a batch.
-        max_sequence_length=config.integer("max_position_embeddings") if kind == "dynamic" else None,
+        scaling=scaling,
+        # Beyond it, cached keys would have other angles than those of a sequence that is read whole.
+        max_sequence_length=scaling.original_max_sequence_length if kind in _BY_LENGTH else None,
     )
 
 
@@ -92,6 +116,22 @@ def _yarn(settings: Config, config: Config) -> YaRNScaling:
     )
 
 
+def _dynamic(settings: Config, config: Config) -> DynamicNTKScaling:
+    return DynamicNTKScaling(settings.number("factor"), config.integer("max_position_embeddings"))
+
+
+def _longrope(settings: Config, config: Config) -> LongRoPEScaling:
+    length = _original_length(settings, config)
+    factor = settings.number("factor", config.integer("max_position_embeddings") / length)
+    return LongRoPEScaling(
+        settings.numbers("short_factor"),
+        settings.numbers("long_factor"),
+        max(factor, 1.0),
+        length,
+        magnitude=settings.number("attention_factor", None),
+    )
+
+
 def _magnitude(settings: Config, factor: float) -> float:
     def stretched(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
@@ -101,4 +141,12 @@ def _magnitude(settings: Config, factor: float) -> float:
 
 
 _ORIGINAL = "original_max_position_embeddings"
-_SCALINGS = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "dynamic": lambda settings, config: None}
+_SCALINGS: dict[str, Callable[[Config, Config], Any]] = {
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "dynamic": _dynamic,
+    "longrope": _longrope,
+}
+# Those that depend on the length of the sequence.
+_BY_LENGTH = ("dynamic", "longrope")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import keras
+
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError, CorruptFileError, UnsafePathError
 from keras_transformer.checkpoints.folder import Folder
+from keras_transformer.checkpoints.mapping import Entry, linear
 
 _MODULES = "modules.json"
 # Tensors of pretraining heads.
@@ -22,6 +25,15 @@ _MODES = {
     "pooling_mode_lasttoken": "last",
 }
 _NAMES = {"cls": "first", "max": "max", "mean": "mean", "lasttoken": "last"}
+# The names of torch's classes.
+_ACTIVATIONS = {
+    "GELU": "gelu",
+    "Identity": "linear",
+    "ReLU": "relu",
+    "SiLU": "silu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+}
 _UNSUPPORTED = ("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens")
 
 
@@ -40,17 +52,53 @@ def sentence_head(folder: Folder) -> Head | None:
         return None
     kinds = [_kind(module, folder) for module in folder.json(_MODULES, list)]
     names = [name for name, _ in kinds]
-    if names[:2] != ["Transformer", "Pooling"] or names[2:] not in ([], ["Normalize"]):
+    num_dense = names[2:].count("Dense")
+    if names[:2] != ["Transformer", "Pooling"] or names[2 + num_dense :] not in ([], ["Normalize"]):
         raise ConfigError(
-            f"{folder.path / _MODULES}: {', '.join(names)} are not supported; supported: Transformer, Pooling, Normalize."
+            f"{folder.path / _MODULES}: the modules {', '.join(names)} are not supported; supported are Transformer, "
+            "Pooling, then any number of Dense, then Normalize or nothing."
         )
     if kinds[0][1]:
         raise ConfigError(f"{folder.path / _MODULES}: the transformer is in {kinds[0][1]!r}: pass that folder.")
     pooling = _pooling(folder, kinds[1][1])
-    normalize = len(kinds) == 3
-    return Head(
-        lambda backbone, config: tasks.SentenceEmbedder(backbone, pooling=pooling, normalize=normalize), ignored=_UNUSED
-    )
+    normalize = names[-1] == "Normalize"
+    settings = [_dense_settings(folder, path) for _, path in kinds[2 : 2 + num_dense]]
+
+    def build(backbone: keras.Model, config: Config) -> keras.Model:
+        dense = [keras.layers.Dense(**each, name=_name(index)) for index, each in enumerate(settings)]
+        return tasks.SentenceEmbedder(backbone, pooling=pooling, normalize=normalize, dense=dense)
+
+    def entries(config: Config, prefix: str) -> list[Entry]:
+        paths = [path for _, path in kinds[2 : 2 + num_dense]]
+        return [
+            entry
+            for index, path in enumerate(paths)
+            for entry in linear(f"{path}/linear", _name(index), bias=settings[index]["use_bias"])
+        ]
+
+    return Head(build, entries, ignored=_UNUSED)
+
+
+def _name(index: int) -> str:
+    return f"dense_{index}"
+
+
+def _dense_settings(folder: Folder, path: str) -> dict[str, Any]:
+    """Returns the arguments of the `keras.layers.Dense` of a module, whose tensors are added to the folder's."""
+    name = f"{path}/config.json"
+    config = Config(folder.json(name), str(folder.path / name))
+    for side in ("module_input_name", "module_output_name"):
+        config.only(side, "sentence_embedding")
+    kind = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
+    activation = Config({"activation_function": kind}, config.source).choice("activation_function", _ACTIVATIONS)
+    folder.add_tensors(path)
+    # In float32 under every dtype policy, as the poolings.
+    return {
+        "units": config.integer("out_features"),
+        "activation": activation,
+        "use_bias": config.flag("bias", True),
+        "dtype": "float32",
+    }
 
 
 def _kind(module: Any, folder: Folder) -> tuple[str, str]:

@@ -60,7 +60,7 @@ def make_transfers(entries: list[Entry], model: keras.Model) -> list[Transfer]:
             raise CheckpointError(f"{model.name!r} has two weights {variable.path!r}.")
     missing = [path for entry in entries for path in entry.ours if path not in by_path]
     if missing:
-        raise CheckpointError(f"{model.name!r} has no weight {_list(missing)}.")
+        raise CheckpointError(f"{model.name!r} has no weight {listed(missing)}.")
     return [Transfer(entry.theirs, tuple(by_path[path] for path in entry.ours), entry.layout) for entry in entries]
 
 
@@ -92,12 +92,10 @@ def check_transfers(
     """
     missing = [name for transfer in transfers for name in transfer.theirs if name not in tensors]
     if missing:
-        raise MissingTensorError(f"{source} has no tensor {_list(missing)}.")
-    filled = {id(variable) for transfer in transfers for variable in transfer.variables}
-    empty = [variable.path for variable in weights_of(model) if id(variable) not in filled]
-    empty = [path for path in empty if not any(re.search(pattern, path) for pattern in architecture.initialized)]
+        raise MissingTensorError(f"{source} has no tensor {listed(missing)}.")
+    empty = weights_without_tensor(transfers, model, architecture)
     if empty:
-        raise MissingTensorError(f"{source} has no tensor for the weight {_list(empty)}.")
+        raise MissingTensorError(f"{source} has no tensor for the weight {listed(empty)}.")
     for transfer in transfers:
         for name, shape in zip(transfer.theirs, transfer.layout.shapes(transfer.shapes), strict=True):
             if tensors[name].shape != tuple(shape):
@@ -107,9 +105,17 @@ def check_transfers(
     known = {name for transfer in transfers for name in transfer.theirs} | set(architecture.tied)
     extra = [name for name in tensors if name not in known]
     if extra:
-        raise UnexpectedTensorError(f"{source} has a tensor for which the model has no weight: {_list(extra)}.")
+        raise UnexpectedTensorError(f"{source} has a tensor for which the model has no weight: {listed(extra)}.")
 
 
-def _list(names: list[str]) -> str:
+def weights_without_tensor(transfers: list[Transfer], model: keras.Model, architecture: Architecture) -> list[str]:
+    """Returns the paths of the weights that no transfer names and that are not `architecture.initialized`."""
+    filled = {id(variable) for transfer in transfers for variable in transfer.variables}
+    paths = [variable.path for variable in weights_of(model) if id(variable) not in filled]
+    return [path for path in paths if not any(re.search(pattern, path) for pattern in architecture.initialized)]
+
+
+def listed(names: list[str]) -> str:
+    """Returns names as text for an error, the first three of many."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more

@@ -10,7 +10,7 @@ import keras
 from keras_transformer.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
 from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
-from keras_transformer.checkpoints.transfers import make_transfers
+from keras_transformer.checkpoints.transfers import listed, make_transfers, weights_without_tensor
 from keras_transformer.utils.atomic_write import replacing_folder
 from keras_transformer.utils.types import Path
 
@@ -22,6 +22,7 @@ def to_huggingface(
     folder: Path,
     *,
     like: Path | None = None,
+    omit_new: bool = False,
     max_shard_bytes: int = 5 * 10**9,
     verbose: int = 1,
 ) -> None:
@@ -35,11 +36,14 @@ def to_huggingface(
         folder: str or path of a folder that does not exist or is empty.
         like: str or path of a checkpoint of the same architecture and size, whose config is used; for a model without one,
             such as one from a `.keras` file. Defaults to the model's own.
+        omit_new: bool. Whether weights that the checkpoint does not have, such as those of a new head, are left out. By
+            default they are an error, because the folder would lack them.
         max_shard_bytes: int >= 1. A larger checkpoint is split into files of at most about this size.
         verbose: int. 1 for a progress bar, 0 for none.
 
     Raises:
-        CheckpointError: the folder is not empty, or the checkpoint of the model is unknown or another one.
+        CheckpointError: the folder is not empty; the checkpoint of the model is unknown or another one; or the model has
+            weights that the checkpoint does not have.
 
     Example:
 
@@ -49,18 +53,35 @@ def to_huggingface(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"{folder} is not empty.")
     checkpoint = checkpoint_of(model) if like is None else checkpoint_like(like)
-    tensors = TensorsOfModel(make_transfers(checkpoint.entries, model), checkpoint)
+    transfers = make_transfers(checkpoint.entries, model)
+    new = weights_without_tensor(transfers, model, checkpoint.architecture)
+    if new and not omit_new:
+        raise CheckpointError(
+            f"The config of the checkpoint describes no weight {listed(new)} of {model.name!r}. Pass omit_new=True to write "
+            "the others only, or save the whole model with model.save."
+        )
+    tensors = TensorsOfModel(transfers, checkpoint)
     with replacing_folder(folder.resolve()) as work:
         for name, content in checkpoint.files.items():
             (work / name).parent.mkdir(exist_ok=True)
             (work / name).write_bytes(content)
-        _write_shards(work, tensors, max_shard_bytes, verbose)
+        sizes = tensors.sizes()
+        # The tensors of other modules, such as "2_Dense/linear.weight", are in folders of their own.
+        inside = {name: pathlib.PurePosixPath(name).parent for name in sizes if "/" in name}
+        own = {name: size for name, size in sizes.items() if name not in inside}
+        _write_shards(work, tensors, own, max_shard_bytes, verbose)
+        for subfolder in sorted(set(inside.values())):
+            names = {name: sizes[name] for name, parent in inside.items() if parent == subfolder}
+            _write_shards(work / subfolder, tensors, names, sum(names.values()), verbose=0)
 
 
-def _write_shards(folder: pathlib.Path, tensors: TensorsOfModel, max_bytes: int, verbose: int) -> None:
+def _write_shards(
+    folder: pathlib.Path, tensors: TensorsOfModel, sizes: dict[str, int], max_bytes: int, verbose: int
+) -> None:
+    """Writes tensors, a dict of name to bytes, to one file or to several with an index."""
     from safetensors.numpy import save_file
 
-    shards = _shards(tensors.sizes(), max_bytes)
+    shards = _shards(sizes, max_bytes)
     progress = keras.utils.Progbar(sum(map(len, shards)), unit_name="tensor", verbose=verbose)
     files: dict[str, str] = {}
     total = 0

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
-class BatchStream:
+class BatchStream(keras.utils.PyDataset):
     """An infinite sequence of batches over epochs, each a pure function of its step.
 
     `model.fit(train.repeat(), steps_per_epoch=len(train), epochs=...)` trains on it, and a `TrainingCheckpoint` with this
-    stream resumes at the right batch. `epoch()` is one pass, for `validation_data`. Under a `tf.distribute` strategy each
+    stream resumes at the right batch. `model.evaluate(stream)`, `model.predict(stream)` and `validation_data=stream` take
+    one pass, the batches of epoch 0. `model.fit(stream)` repeats these in every epoch. `epoch()` is one pass as a
+    `tf.data.Dataset`, which loads ahead. Under a `tf.distribute` strategy each
     worker takes its rows of every batch, so that the workers together take the batches of a single one.
 
     Args:
@@ -54,6 +57,7 @@ class BatchStream:
         fingerprint: str = "",
         fixed_shapes: bool = False,
     ) -> None:
+        super().__init__()
         if steps_per_epoch < 1:
             raise ValueError(f"steps_per_epoch must be at least 1. Received: {steps_per_epoch}")
         self._make = make

@@ -10,6 +10,7 @@ from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
 from keras_transformer.feedforward.ista import ISTA
 from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.router import TopKRouter
+from keras_transformer.feedforward.shared_expert import SharedExpertMixture
 from keras_transformer.layers.ternary import TernaryPolicy, frozen_twin, ternary_twin
 
 FEEDFORWARDS: dict[str, type[keras.layers.Layer]] = {
@@ -27,6 +28,7 @@ __all__ = [
     "GatedFeedForward",
     "GatedLinearUnit",
     "MixtureOfExperts",
+    "SharedExpertMixture",
     "TernaryPolicy",
     "TopKRouter",
     "frozen_twin",

@@ -30,8 +30,8 @@ class Routing(NamedTuple):
 class TopKRouter(keras.layers.Layer):
     """Router to the k most probable experts of `softmax(x W)`, in float32 under every dtype policy.
 
-    With one expert per token, its weight is its probability (Switch); with more, the weights of the chosen experts are
-    normalized to sum to 1 (Mixtral). Padding is not routed, and has no influence on the losses.
+    With one expert per token, its weight is its probability (Switch); with more, the weights of the chosen experts are by
+    default normalized to sum to 1 (Mixtral). Padding is not routed, and has no influence on the losses.
 
     Args:
         num_experts: int >= 1. E.
@@ -45,6 +45,8 @@ class TopKRouter(keras.layers.Layer):
         z_weight: float >= 0. Weight of the loss `mean(logsumexp(x W)²)`, which keeps logits small. Defaults to 0.
         kernel_initializer: initializer of W.
         seed: int or None. Seed of the jitter.
+        normalize: bool. Whether the weights of several chosen experts sum to 1; otherwise they are their probabilities
+            (Qwen2-MoE). Defaults to True.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -79,6 +81,7 @@ class TopKRouter(keras.layers.Layer):
         z_weight: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
+        normalize: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -99,6 +102,7 @@ class TopKRouter(keras.layers.Layer):
         self.z_weight = z_weight
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
+        self.normalize = normalize
         self._seeds = keras.random.SeedGenerator(seed) if jitter else None
 
     def build(self, input_shape: Shape) -> None:
@@ -114,7 +118,7 @@ class TopKRouter(keras.layers.Layer):
         logits = ops.reshape(logits, (-1, ops.shape(inputs)[1], self.num_experts))
         probabilities = ops.softmax(logits, axis=-1)
         weights, experts = ops.top_k(probabilities, self.top_k)
-        if self.top_k > 1:
+        if self.top_k > 1 and self.normalize:
             weights = weights / ops.sum(weights, axis=-1, keepdims=True)
         experts = ops.cast(experts, "int32")
         if padding_mask is not None:
@@ -145,6 +149,7 @@ class TopKRouter(keras.layers.Layer):
             "z_weight": self.z_weight,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
+            "normalize": self.normalize,
         }
 
 

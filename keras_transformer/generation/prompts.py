@@ -195,8 +195,6 @@ def _text(number: int, prompt: Any) -> str:
         text.encode("utf-8")
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise GenerationError(f"Prompt {number} is not UTF-8 text: {error.reason} at {error.start}.") from None
-    if not text:
-        raise EmptyPromptError(f"Prompt {number} is empty.")
     return text
 
 

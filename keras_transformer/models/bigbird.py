@@ -24,6 +24,7 @@ def BigBird(
     dropout: float = 0.1,
     attention_dropout: float = 0.1,
     layer_norm_epsilon: float = 1e-12,
+    as_transformers: bool = False,
     name: str = "bigbird",
 ) -> keras.Model:
     """The encoder of BigBird: BERT's, with block-sparse attention: neighboring, global and random blocks.
@@ -39,6 +40,7 @@ def BigBird(
         dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
+        as_transformers: bool. Whether attention is that of transformers' `BigBirdModel`; see `BigBirdAttention`.
         name: str.
 
     Returns:
@@ -62,7 +64,7 @@ def BigBird(
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
-        attention=_attentions(size, block_size, num_random_blocks, attention_dropout),
+        attention=_attentions(size, block_size, num_random_blocks, attention_dropout, as_transformers),
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,
@@ -70,12 +72,18 @@ def BigBird(
     )
 
 
-def _attentions(size, block_size, num_random_blocks, dropout):
+def _attentions(size, block_size, num_random_blocks, dropout, as_transformers):
     """The attention of each block; every one draws blocks of its own."""
     if block_size is None:
         return make_attention(size, dropout=dropout)
     mechanisms = [
-        BigBirdAttention(block_size, num_random_blocks=num_random_blocks, dropout=dropout, random_seed=index)
+        BigBirdAttention(
+            block_size,
+            num_random_blocks=num_random_blocks,
+            dropout=dropout,
+            random_seed=index,
+            as_transformers=as_transformers,
+        )
         for index in range(size.num_layers)
     ]
     width = size.hidden_dim // size.num_heads

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 
-from keras_transformer.blocks import DecoderBlock, DeepNormResidual, Residual
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual, ParallelDecoderBlock, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
-    block_attention,
     final_norm,
     first_layer,
     make_attention,
     make_blocks,
     make_feed_forward,
     make_norm,
+    of_block,
     resolve_residual,
     split_position,
     token_model,
 )
+from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
 
 # Radford et al., Language Models are Unsupervised Multitask Learners (GPT-2), table 2.
@@ -27,6 +30,8 @@ SIZES = {
     "large": Size(36, 1280, 20, 5120),
     "xl": Size(48, 1600, 25, 6400),
 }
+# Whether a parallel block has one norm for both sublayers.
+_PARALLEL = {"two_norms": False, "one_norm": True}
 
 
 def Decoder(
@@ -40,12 +45,13 @@ def Decoder(
     embedding_scale: float | None = None,
     embedding_norm: bool = False,
     attention: AttentionLike = None,
-    feedforward: str | keras.layers.Layer = "dense",
+    feedforward: str | keras.layers.Layer | Sequence[str | keras.layers.Layer] = "dense",
     activation: Activation = "gelu_tanh",
     dropout: float = 0.0,
     embedding_dropout: float | None = None,
     packed: bool = False,
     num_block_groups: int | None = None,
+    parallel: str | None = None,
     name: str = "decoder",
 ) -> keras.Model:
     """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` adds a head.
@@ -61,7 +67,8 @@ def Decoder(
         embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
         attention: a name in `attention.MECHANISMS`; or a layer like `MultiHeadAttention` to copy for each block,
             with its own position; or a list of either, which repeats over the blocks.
-        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy; or a list of either, which repeats over
+            the blocks.
         activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         embedding_dropout: float in [0, 1), or None for `dropout`.
@@ -69,13 +76,16 @@ def Decoder(
             "segment_ids" and "positions", int32 `(B, T)`, too. Generation is the same as without.
         num_block_groups: int, or None. Number of blocks with weights of their own; consecutive layers share a block, and
             each layer has its own cache. ALBERT has 1. Default None: a block for each layer.
+        parallel: None; or "two_norms" or "one_norm" for attention and feed-forward in parallel, with a norm for each or one
+            for both: see `blocks.ParallelDecoderBlock`. Requires `residual="pre"`.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; `num_block_groups` above the number of layers.
+        ValueError: unknown name of a size or a part; `num_block_groups` above the number of layers; `parallel` with another
+            residual scheme.
 
     Example:
 
@@ -90,15 +100,17 @@ def Decoder(
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
 
+    shared_norm = None if parallel is None else choice(parallel, _PARALLEL, argument="parallel")
+    if parallel is not None and residual != "pre":
+        raise ValueError(f"Parallel blocks are pre-norm: residual must be 'pre'. Received: {residual!r}")
+
     def make_block(index):
-        return DecoderBlock(
-            make_attention(size, block_attention(attention, index), attention_position, dropout),
-            make_feed_forward(size.intermediate_dim, feedforward, activation),
-            residual=residual,
-            norm=norm,
-            dropout=dropout,
-            name=f"decoder_block_{index}",
-        )
+        mixer = make_attention(size, of_block(attention, index), attention_position, dropout)
+        fed = make_feed_forward(size.intermediate_dim, of_block(feedforward, index), activation)
+        options = {"norm": norm, "dropout": dropout, "name": f"decoder_block_{index}"}
+        if shared_norm is not None:
+            return ParallelDecoderBlock(mixer, fed, shared_norm, **options)
+        return DecoderBlock(mixer, fed, residual=residual, **options)
 
     blocks = make_blocks(make_block, size.num_layers, num_block_groups)
     return token_model(

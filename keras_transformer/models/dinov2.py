@@ -27,6 +27,7 @@ def DINOv2(
     num_channels: int = 3,
     grid_size: int | None = None,
     gated: bool | None = None,
+    num_register_tokens: int = 0,
     mask_token: bool = True,
     activation: Activation = "gelu",
     layer_scale: float = 1e-5,
@@ -48,6 +49,7 @@ def DINOv2(
         num_channels: int.
         grid_size: int or pair of ints: the patches that the position table is for; None for those of `image_size`.
         gated: bool: whether the feed-forward is SwiGLU; None for "g" alone.
+        num_register_tokens: int >= 0. Learned tokens without positions after the class token: see `vision.PatchEmbedding`.
         mask_token: bool. Whether the embedding has a vector for hidden patches: see `vision.PatchEmbedding`.
         activation: of a feed-forward that is not gated.
         layer_scale: float. What the scales of the blocks start as.
@@ -80,6 +82,7 @@ def DINOv2(
         image_size,
         num_channels=num_channels,
         grid_size=grid_size,
+        num_register_tokens=num_register_tokens,
         mask_token=mask_token,
         interpolation="bicubic",
         residual=LayerScaleResidual(layer_scale, norm, stochastic_depth),

@@ -8,13 +8,13 @@ from keras import ops
 from keras_transformer.blocks import DeepNormResidual, EncoderBlock, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
-    block_attention,
     final_norm,
     first_layer,
     make_attention,
     make_blocks,
     make_feed_forward,
     make_norm,
+    of_block,
     padding_input,
     resolve_residual,
     split_position,
@@ -104,7 +104,7 @@ def Encoder(
 
     def make_block(index):
         return EncoderBlock(
-            make_attention(size, block_attention(attention, index), attention_position, dropout),
+            make_attention(size, of_block(attention, index), attention_position, dropout),
             make_feed_forward(size.intermediate_dim, feedforward, activation),
             residual=residual,
             mixer_residual=first_residual if index == 0 else None,
@@ -129,7 +129,7 @@ def Encoder(
     x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)
     x = x if input_layer is None else input_layer(x)
     masks = {"padding_mask": inputs["padding_mask"]}
-    if any(getattr(block_attention(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
+    if any(getattr(of_block(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
         masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask")
     for block in blocks:
         x = block(x, **masks)

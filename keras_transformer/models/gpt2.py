@@ -21,6 +21,7 @@ def GPT2(
     attention_dropout: float = 0.1,
     layer_norm_epsilon: float = 1e-5,
     scoring: str | keras.layers.Layer = "scaled_dot",
+    packed: bool = False,
     name: str = "gpt2",
 ) -> keras.Model:
     """The decoder of GPT-2: pre-norm blocks over the sum of token and learned position. `tasks.LanguageModel` is its head.
@@ -35,6 +36,9 @@ def GPT2(
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
         scoring: a name in `attention.SCORINGS`, an instance, or a list of either, which repeats over the blocks.
+        packed: bool. Whether it takes "segment_ids" and "positions", int32 `(B, T)`, too: see `Decoder`. With padding on the
+            left, positions that begin at the first real token give the results of the text alone; without them positions
+            count the padding, as in transformers without `position_ids`.
         name: str.
 
     Returns:
@@ -66,5 +70,6 @@ def GPT2(
         activation=activation,
         dropout=dropout,
         embedding_dropout=embedding_dropout,
+        packed=packed,
         name=name,
     )

@@ -70,6 +70,7 @@ def Qwen2(
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
         position=position or Rotary(1e6, "halves"),
         window=window,
+        use_bias=True,
         use_output_bias=False,
         activation=activation,
         attention_dropout=attention_dropout,

@@ -10,13 +10,13 @@ from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBloc
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
-    block_attention,
     final_norm,
     first_layer,
     make_attention,
     make_cross_attention,
     make_feed_forward,
     make_norm,
+    of_block,
     resolve_residual,
     split_position,
 )
@@ -117,7 +117,7 @@ def Transformer(
 
     def parts(size: Size, index: int) -> tuple[keras.layers.Layer, keras.layers.Layer]:
         return (
-            make_attention(size, block_attention(attention, index), dropout=attention_dropout),
+            make_attention(size, of_block(attention, index), dropout=attention_dropout),
             make_feed_forward(size.intermediate_dim, feedforward, activation, dropout=hidden_dropout),
         )
 
@@ -128,9 +128,7 @@ def Transformer(
     decoder_blocks = [
         DecoderBlock(
             *parts(decoder_size, index),
-            cross_attention=make_cross_attention(
-                decoder_size, block_attention(attention, index), dropout=attention_dropout
-            ),
+            cross_attention=make_cross_attention(decoder_size, of_block(attention, index), dropout=attention_dropout),
             residual=decoder_residual,
             name=f"decoder_block_{index}",
             **options,

@@ -29,6 +29,7 @@ def ViT(
     num_channels: int = 3,
     grid_size: int | None = None,
     class_token: bool = True,
+    num_register_tokens: int = 0,
     mask_token: bool = False,
     interpolation: str = "bilinear",
     residual: str | Residual = "pre",
@@ -50,6 +51,7 @@ def ViT(
         grid_size: int or pair of ints: the patches that the position table is for, when the weights come from images of
             another size; None for those of `image_size`.
         class_token: bool. Whether a learned token comes first.
+        num_register_tokens: int >= 0. Learned tokens without positions after the class token: see `vision.PatchEmbedding`.
         mask_token: bool. Whether the embedding has a vector for hidden patches: see `vision.PatchEmbedding`.
         interpolation: "bilinear" or "bicubic": how the position table is resized.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
@@ -83,6 +85,7 @@ def ViT(
         patch_size,
         grid_size=grid_size,
         class_token=class_token,
+        num_register_tokens=num_register_tokens,
         mask_token=mask_token,
         dropout=dropout,
         interpolation=interpolation,

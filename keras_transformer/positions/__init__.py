@@ -7,11 +7,11 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.learned import Learned
+from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.relative_bias import RelativeBias
 from keras_transformer.positions.relative_grid_bias import RelativeGridBias
-from keras_transformer.positions.rotary import Rotary
+from keras_transformer.positions.rotary import ROTARY_SCALINGS, Rotary
 from keras_transformer.positions.rotary_scaling import (
-    ROTARY_SCALINGS,
     LinearScaling,
     Llama3Scaling,
     NTKScaling,
@@ -47,9 +47,11 @@ __all__ = [
     "AttentionPosition",
     "Axial",
     "BoxPosition",
+    "DynamicNTKScaling",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",
+    "LongRoPEScaling",
     "NTKScaling",
     "RelativeBias",
     "RelativeGridBias",

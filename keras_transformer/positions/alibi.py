@@ -24,6 +24,7 @@ class ALiBi(AttentionPosition):
     Args:
         symmetric: bool. Whether the bias is the same on both sides, as encoders need; causal attention does not depend on
             it. False is the signed distance of BLOOM, `m_n (j - i)`, which favors later keys.
+        scale: float. Factor of the slopes: `1 / √H` in Falcon, which scales scores after adding the biases. Default 1.
 
     Returns:
         A bias, float32 `(1 | B, N, T, S)`.
@@ -44,18 +45,19 @@ class ALiBi(AttentionPosition):
 
     needs = frozenset({"bias"})
 
-    def __init__(self, symmetric: bool = True, **kwargs: Any) -> None:
+    def __init__(self, symmetric: bool = True, scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.symmetric = symmetric
+        self.scale = float(scale)
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = ops.cast(distances(query_positions, key_positions), "float32")
         distance = -ops.abs(distance) if self.symmetric else distance
-        slopes = alibi_slopes(query.shape[2]).astype("float32").reshape(1, -1, 1, 1)
+        slopes = (self.scale * alibi_slopes(query.shape[2])).astype("float32").reshape(1, -1, 1, 1)
         return ops.expand_dims(distance, 1) * slopes
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "symmetric": self.symmetric}
+        return {**super().get_config(), "symmetric": self.symmetric, "scale": self.scale}
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:

@@ -72,7 +72,10 @@ class Learned(keras.layers.Layer):
 
     def _check_length(self, length):
         if length is not None and length > self.max_sequence_length:
-            raise ValueError(f"Sequence of {length} is longer than max_sequence_length={self.max_sequence_length}.")
+            raise ValueError(
+                f"A sequence has {length} tokens; the position table has {self.max_sequence_length} rows. Truncate longer "
+                f"texts: pass max_length={self.max_sequence_length} to the tokenizer."
+            )
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape

@@ -9,11 +9,28 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.rotary_scaling import ROTARY_SCALINGS, RotaryScaling, rotary_rates
+from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
+from keras_transformer.positions.rotary_scaling import (
+    LinearScaling,
+    Llama3Scaling,
+    NTKScaling,
+    RotaryScaling,
+    YaRNScaling,
+    rotary_rates,
+)
 from keras_transformer.utils.serialization import resolve, serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
 _LAYOUTS = ("pairs", "halves")
+
+ROTARY_SCALINGS: dict[str, type[RotaryScaling]] = {
+    "linear": LinearScaling,
+    "ntk": NTKScaling,
+    "dynamic_ntk": DynamicNTKScaling,
+    "yarn": YaRNScaling,
+    "llama3": Llama3Scaling,
+    "longrope": LongRoPEScaling,
+}
 
 
 @serializable
@@ -28,8 +45,8 @@ class Rotary(AttentionPosition):
         max_wavelength: float > 0. Defaults to 10000.
         layout: "pairs" or "halves".
         rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are rotated.
-        scaling: None, or "linear", "ntk", "yarn", "llama3", or an instance: scaling of the angles for sequences longer
-            than those of training.
+        scaling: None, an instance, or a name in `ROTARY_SCALINGS` ("linear", "ntk", "dynamic_ntk", "yarn", "llama3",
+            "longrope"): scaling of the angles for sequences longer than those of training.
         max_sequence_length: int, or None for no limit. The maximum length for generation; it does not change the
             computation.
 
@@ -92,12 +109,14 @@ class Rotary(AttentionPosition):
         return ops.concatenate([rotated, x[..., width:]], axis=-1)
 
     def _rotate_all(self, x, positions):
-        width, magnitude = x.shape[-1], 1.0
+        width, magnitude, stretch = x.shape[-1], 1.0, None
         if self.scaling is None:
             rates = rotary_rates(width, self.max_wavelength)
         else:
             rates, magnitude = self.scaling.rates(width, self.max_wavelength), self.scaling.magnitude
-        cos, sin = cos_and_sin(positions, rates, self.layout)
+            length = ops.max(ops.cast(positions, "int32"), axis=-1, keepdims=True) + 1
+            stretch = self.scaling.stretch(length, width)
+        cos, sin = cos_and_sin(positions, rates, self.layout, stretch)
         if magnitude != 1.0:
             cos, sin = cos * magnitude, sin * magnitude
         return rotate_pairs(x, cos, sin, self.layout)
@@ -122,15 +141,21 @@ def check_layout(layout: str) -> None:
         raise ValueError(f"layout must be one of {_LAYOUTS}. Received: {layout!r}")
 
 
-def cos_and_sin(positions: Tensor, rates: np.ndarray, layout: str) -> tuple[Tensor, Tensor]:
+def cos_and_sin(
+    positions: Tensor, rates: np.ndarray, layout: str, stretch: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Returns cosine and sine of the angle of each feature, float32 `(1 | B, T, 1, H)` each.
 
     Args:
         positions: int `(T,)` or `(B, T)`.
         rates: float64 array `(H / 2,)`: angle per position of each pair.
         layout: "pairs" or "halves".
+        stretch: float32 `(1, H / 2)` or `(B, 1, H / 2)`: factors of the rates; None for none.
     """
     angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * expand_pairs(rates, layout).astype("float32")
+    if stretch is not None:
+        repeated = ops.repeat(stretch, 2, axis=-1) if layout == "pairs" else ops.concatenate([stretch, stretch], -1)
+        angles = angles * repeated
     angles = ops.expand_dims(angles, 0) if len(angles.shape) == 2 else angles
     angles = ops.expand_dims(angles, 2)
     return ops.cos(angles), ops.sin(angles)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config
+from keras_transformer.utils.types import Config, Tensor
 
 
 class RotaryScaling:
@@ -39,6 +39,18 @@ class RotaryScaling:
     def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         """Returns the rates, float64 `(width / 2,)`, for `width` rotated features."""
         raise NotImplementedError
+
+    def stretch(self, length: Tensor, width: int) -> Tensor | None:
+        """Returns factors of the rates that depend on the length of each sequence; None for none.
+
+        Args:
+            length: int tensor: the number of tokens of each sequence, of any shape.
+            width: int. The number of rotated features.
+
+        Returns:
+            float32 `(*length.shape, width / 2)`, or None.
+        """
+        return None
 
     def get_config(self) -> Config:
         return {"factor": self.factor}
@@ -78,8 +90,8 @@ class LinearScaling(RotaryScaling):
 class NTKScaling(RotaryScaling):
     """NTK-aware scaling: `max_wavelength` grows by `factor^(H / (H - 2))`, so that fast pairs keep their rates.
 
-    The dynamic variant, with the factor `s L / L_0 - (s - 1)` for the current length L, is not supported: cached keys would
-    have other rates than new queries. Use the factor of the longest sequence.
+    `DynamicNTKScaling` takes the factor from the length of the sequence. Its cached keys have other rates than new
+    queries; the fixed factor of the longest sequence avoids that.
 
     Args:
         factor: float >= 1. Factor of the sequence length: the slowest pair rotates as with `LinearScaling`.
@@ -235,11 +247,3 @@ class Llama3Scaling(RotaryScaling):
 def rotary_rates(width: int, max_wavelength: float) -> np.ndarray:
     """Returns the rate `max_wavelength^(-2i / width)` of each pair i, float64 `(width / 2,)`."""
     return max_wavelength ** -(np.arange(0, width, 2) / width)
-
-
-ROTARY_SCALINGS: dict[str, type[RotaryScaling]] = {
-    "linear": LinearScaling,
-    "ntk": NTKScaling,
-    "yarn": YaRNScaling,
-    "llama3": Llama3Scaling,
-}

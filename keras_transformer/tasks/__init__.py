@@ -16,6 +16,7 @@ from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match
 from keras_transformer.tasks.tagger import Tagger
+from keras_transformer.tasks.text_model import TextModel
 
 TASKS = {
     "image_classification": ImageClassifier,
@@ -52,6 +53,7 @@ __all__ = [
     "SequenceClassifier",
     "SpanAnswerer",
     "Tagger",
+    "TextModel",
     "answer_f1",
     "best_spans",
     "exact_match",

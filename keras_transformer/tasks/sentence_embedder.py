@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.tasks.heads import check_tokens, input_named, make_pooling
@@ -12,9 +14,10 @@ def SentenceEmbedder(
     *,
     pooling: str | keras.layers.Layer = "mean",
     normalize: bool = True,
+    dense: Sequence[keras.layers.Dense] = (),
     name: str = "sentence_embedder",
 ) -> keras.Model:
-    """Sentence embedder: `v = pool(tokens)`, and `v / |v|` with `normalize`.
+    """Sentence embedder: `v = dense(pool(tokens))`, and `v / |v|` with `normalize`.
 
     `PairMatcher` trains a backbone for such vectors.
 
@@ -23,11 +26,12 @@ def SentenceEmbedder(
         pooling: "first", "mean", "max", "attention", a layer called with `(tokens, padding_mask=...)`, or a list of these,
             whose vectors are concatenated.
         normalize: bool. Whether every vector has length 1, so that a dot product is a cosine.
+        dense: `keras.layers.Dense` layers between pooling and norm, in this order; used, not copied. Default none.
         name: str.
 
     Returns:
         `keras.Model`: the backbone's inputs to "embedding", float32 `(B, D)`, under every dtype policy; `(B, n D)` with n
-        poolings.
+        poolings, or the width of the last of `dense`.
 
     Raises:
         ValueError: unknown pooling, an empty list, or a backbone whose output is not `(B, T, D)`.
@@ -50,5 +54,7 @@ def SentenceEmbedder(
     layers = [make_pooling(pooling, name) for pooling, name in zip(poolings, names, strict=True)]
     vectors = [layer(backbone.output, padding_mask=mask) for layer in layers]
     x = vectors[0] if len(vectors) == 1 else keras.layers.Concatenate(dtype="float32", name="poolings")(vectors)
+    for layer in dense:
+        x = layer(x)
     last = keras.layers.UnitNormalization if normalize else keras.layers.Identity
     return keras.Model(backbone.input, last(dtype="float32", name="embedding")(x), name=name)

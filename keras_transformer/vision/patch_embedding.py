@@ -28,6 +28,7 @@ class PatchEmbedding(keras.layers.Layer):
             the layer is built with.
         class_token: bool. Whether to prepend a learned token. Default True.
         distillation_token: bool. Whether to add a second one after it, as in DeiT. Default False.
+        num_register_tokens: int >= 0. Learned tokens without positions, after the class and distillation tokens. Default 0.
         mask_token: bool. Whether a learned vector can replace patches, for masked image modeling. Default False.
         use_bias: bool. Whether the projection of patches has a bias. Default True.
         norm: a name in `NORMS`, or a layer to copy, for a norm over the pixels of each patch and one over its embedding;
@@ -41,7 +42,7 @@ class PatchEmbedding(keras.layers.Layer):
         patch_mask: boolean `(B, patches)`, or None: True = the mask token replaces the patch. Requires `mask_token`.
 
     Returns:
-        `(B, tokens, D)`: the class and distillation tokens, if any, then `height/patch · width/patch` tokens.
+        `(B, tokens, D)`: the class, distillation and register tokens, if any, then `height/patch · width/patch` tokens.
 
     Raises:
         ValueError: images of unknown size, or not a multiple of the patch size; a `patch_mask` without a mask token.
@@ -53,14 +54,16 @@ class PatchEmbedding(keras.layers.Layer):
     (1, 7, 16)
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, equation 1; the resized table, section 3.2. The distillation token:
-    Touvron et al., DeiT, arXiv 2012.12877, section 4; the mask token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1;
-    the norms: Yu et al., CRATE, arXiv 2306.01129, as in its published code.
+    Touvron et al., DeiT, arXiv 2012.12877, section 4; registers: Darcet et al., arXiv 2309.16588, section 2.2; the mask
+    token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1; the norms: Yu et al., CRATE, arXiv 2306.01129, as in its
+    published code.
     """
 
     mask_embedding: keras.Variable
     position_embeddings: keras.Variable
     class_embedding: keras.Variable
     distillation_embedding: keras.Variable
+    register_embeddings: keras.Variable
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class PatchEmbedding(keras.layers.Layer):
         seed: int | None = None,
         *,
         distillation_token: bool = False,
+        num_register_tokens: int = 0,
         mask_token: bool = False,
         use_bias: bool = True,
         norm: LayerLike | None = None,
@@ -86,6 +90,7 @@ class PatchEmbedding(keras.layers.Layer):
         self.grid_size = None if grid_size is None else pair_of(grid_size)
         self.class_token = class_token
         self.distillation_token = distillation_token
+        self.num_register_tokens = num_register_tokens
         self.mask_token = mask_token
         self.use_bias = use_bias
         self.dropout = dropout
@@ -108,6 +113,11 @@ class PatchEmbedding(keras.layers.Layer):
     @property
     def num_prefix_tokens(self) -> int:
         """The number of tokens before those of the patches."""
+        return self._num_placed_tokens + self.num_register_tokens
+
+    @property
+    def _num_placed_tokens(self) -> int:
+        """The number of tokens before those of the patches that have a row of the position table."""
         return int(self.class_token) + int(self.distillation_token)
 
     def build(self, images_shape: Shape) -> None:
@@ -125,9 +135,12 @@ class PatchEmbedding(keras.layers.Layer):
             self.mask_embedding = self.add_weight(name="mask_embedding", shape=(self.hidden_dim,), initializer="zeros")
         self.position_embeddings = self.add_weight(
             name="position_embeddings",
-            shape=(grid[0] * grid[1] + self.num_prefix_tokens, self.hidden_dim),
+            shape=(grid[0] * grid[1] + self._num_placed_tokens, self.hidden_dim),
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         )
+        if self.num_register_tokens:
+            shape = (self.num_register_tokens, self.hidden_dim)
+            self.register_embeddings = self.add_weight(name="register_embeddings", shape=shape, initializer="zeros")
         self._table_grid = grid
 
     def call(self, images: Tensor, patch_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
@@ -142,6 +155,11 @@ class PatchEmbedding(keras.layers.Layer):
             one = ops.zeros_like(tokens[:, :1])  # Repeats the tokens for each example.
             tokens = ops.concatenate([*(one + ops.cast(token, tokens.dtype) for token in first), tokens], axis=1)
         tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
+        if self.num_register_tokens:
+            registers = ops.expand_dims(ops.cast(self.register_embeddings, tokens.dtype), 0)
+            registers = registers + ops.zeros_like(tokens[:, :1])
+            count = self._num_placed_tokens
+            tokens = ops.concatenate([tokens[:, :count], registers, tokens[:, count:]], axis=1)
         return self._dropout_layer(tokens, training=training)
 
     def _normalized(self, images, grid):
@@ -163,7 +181,7 @@ class PatchEmbedding(keras.layers.Layer):
         table = ops.convert_to_tensor(self.position_embeddings)
         if grid == self._table_grid:
             return ops.expand_dims(table, 0)
-        head, (rows, columns) = self.num_prefix_tokens, self._table_grid
+        head, (rows, columns) = self._num_placed_tokens, self._table_grid
         down, across = (
             ops.cast(resize_matrix(old, new, self.interpolation), table.dtype)
             for old, new in zip(self._table_grid, grid, strict=True)
@@ -194,6 +212,7 @@ class PatchEmbedding(keras.layers.Layer):
             "grid_size": self._table_grid if self.built else self.grid_size,
             "class_token": self.class_token,
             "distillation_token": self.distillation_token,
+            "num_register_tokens": self.num_register_tokens,
             "mask_token": self.mask_token,
             "use_bias": self.use_bias,
             "norm": serialize(self.norm),

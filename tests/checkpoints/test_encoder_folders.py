@@ -135,9 +135,9 @@ def test_a_module_outside_of_the_folder(copy):
 def test_a_module_that_is_not_built(copy):
     folder = copy("sentence-bert")
     modules = modules_of(folder)
-    modules[2]["type"] = "sentence_transformers.models.Dense"
+    modules[2]["type"] = "sentence_transformers.models.LSTM"
     (folder / "modules.json").write_text(json.dumps(modules))
-    assert "Dense" in refusal(folder, checkpoints.ConfigError)
+    assert "LSTM" in refusal(folder, checkpoints.ConfigError)
 
 
 @pytest.mark.parametrize("content", ['{"0": 1}', "[1, 2]", "[{}]"])
@@ -165,3 +165,21 @@ def test_a_pooling_without_settings(copy):
     folder = copy("sentence-bert")
     (folder / "1_Pooling" / "config.json").unlink()
     assert "1_Pooling" in refusal(folder, checkpoints.MissingFileError)
+
+
+def test_nomic_bert_as_its_first_configs_describe_it(copy):
+    folder = copy("nomic_bert-Model")
+    new = from_huggingface(folder, verbose=0)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    config |= {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_inner": 20, "layer_norm_epsilon": config["layer_norm_eps"]}
+    config |= {"rotary_emb_base": 100, "activation_function": "swiglu", "prenorm": False, "rotary_scaling_factor": None}
+    old = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "layer_norm_eps")
+    for name in (*old, "rope_parameters"):
+        config.pop(name)
+    file.write_text(json.dumps(config))
+    inputs = {"token_ids": np.arange(5, 17)[None].astype("int32"), "padding_mask": np.ones((1, 12), bool)}
+    inputs["segment_ids"] = inputs["token_ids"] % 2
+    np.testing.assert_array_equal(from_huggingface(folder, verbose=0)(inputs), new(inputs))
+    change(file, prenorm=True)
+    assert "'prenorm' is true; only false is supported" in refusal(folder, checkpoints.ConfigError)

@@ -161,7 +161,7 @@ def test_generation_ends_as_generation_config_says(tmp_path):
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
     assert from_huggingface(folder, verbose=0).end_id == (7, 9)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, -9]}))
-    assert "'eos_token_id' is '[7, -9]'" in refusal(folder, checkpoints.ConfigError)
+    assert "'eos_token_id' is [7, -9]; it must be" in refusal(folder, checkpoints.ConfigError)
 
 
 def test_a_size_that_fits_in_no_memory_is_refused_by_its_tensors(folder):

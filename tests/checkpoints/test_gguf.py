@@ -172,7 +172,7 @@ def test_blocks_are_scaled_integers(tmp_path):
         ({"llama.expert_count": 8}, checkpoints.ConfigError, "mixture of experts"),
         ({"split.count": 3}, checkpoints.ConfigError, "one of several files"),
         ({"llama.rope.scaling.type": "longrope"}, checkpoints.ConfigError, "'longrope' is not supported"),
-        ({"llama.block_count": "two"}, checkpoints.ConfigError, "'llama.block_count' is 'two', of the wrong type"),
+        ({"llama.block_count": "two"}, checkpoints.ConfigError, "'llama.block_count' is \"two\", of the wrong type"),
         (
             {"tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": ["a"]},
             InvalidTokenizerError,

@@ -1,11 +1,14 @@
 """Rotary positions of configs: those of version 5, and those before."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
-from keras_transformer.checkpoints import Config, ConfigError
+from keras_transformer.checkpoints import Config, ConfigError, from_huggingface
 from keras_transformer.checkpoints.rotary import rotary
-from keras_transformer.positions import LinearScaling, Llama3Scaling, YaRNScaling
+from keras_transformer.generation import PromptTooLongError
+from keras_transformer.positions import DynamicNTKScaling, LinearScaling, Llama3Scaling, LongRoPEScaling, YaRNScaling
 
 LLAMA3 = {
     "factor": 8.0,
@@ -14,6 +17,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 8192,
     "rope_type": "llama3",
 }
+DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
 LENGTH = {"max_position_embeddings": 4096}
 
 
@@ -57,15 +61,33 @@ def test_yarn():
     assert both.magnitude == pytest.approx((0.2 * np.log(4) + 1) / (0.1 * np.log(4) + 1))
 
 
-def test_dynamic_reaches_as_far_as_it_changes_nothing():
+def test_scalings_by_length_limit_generation_to_the_original_length():
     found = rotary(Config({"rope_scaling": {"type": "dynamic", "factor": 4.0}, **LENGTH}), 64)
-    assert (found.scaling, found.max_sequence_length) == (None, 4096)
+    assert isinstance(found.scaling, DynamicNTKScaling)
+    assert (found.scaling.factor, found.max_sequence_length) == (4.0, 4096)
+    factors = {"short_factor": [1.0, 1.5], "long_factor": [2, 4.0]}
+    settings = {"rope_type": "longrope", **factors, "original_max_position_embeddings": 1024}
+    found = rotary(Config({"rope_parameters": settings, **LENGTH}), 4)
+    assert isinstance(found.scaling, LongRoPEScaling)
+    assert (found.scaling.short_factor, found.scaling.long_factor) == ([1.0, 1.5], [2.0, 4.0])
+    assert found.max_sequence_length == 1024
+    assert found.scaling.magnitude == pytest.approx(np.sqrt(1 + np.log(4) / np.log(1024)))
+    named = rotary(Config({"rope_parameters": {**settings, "attention_factor": 1.5}, **LENGTH}), 4).scaling
+    assert named.magnitude == 1.5
 
 
 @pytest.mark.parametrize(
     "values, named",
     [
-        ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
+        ({"rope_parameters": {"rope_type": "longrope"}, **LENGTH}, "short_factor"),
+        (
+            {
+                "rope_parameters": {"rope_type": "longrope", "short_factor": [1, 2], "long_factor": [1]},
+                **LENGTH,
+            },
+            "'short_factor' is .* only .*32 numbers",
+        ),
+        ({"rope_parameters": {"rope_type": "spiral"}}, "spiral"),
         ({"rope_parameters": {"rope_type": "linear"}}, "factor"),
         ({"rope_parameters": {"rope_type": "linear", "factor": 0.5}}, "0.5"),
         ({"rope_parameters": [1]}, "section"),
@@ -76,3 +98,11 @@ def test_dynamic_reaches_as_far_as_it_changes_nothing():
 def test_settings_that_are_not_built(values, named):
     with pytest.raises(ConfigError, match=named):
         rotary(Config(values), 64)
+
+
+def test_generation_ends_where_longrope_changes_its_factors():
+    model = from_huggingface(DATA / "phi3-CausalLM", verbose=0)
+    assert model.max_length == 24
+    assert len(model.generate([5] * 20, max_new_tokens=4)) == 4
+    with pytest.raises(PromptTooLongError, match="24 that the model can hold"):
+        model.generate([5] * 20, max_new_tokens=5)

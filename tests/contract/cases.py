@@ -400,6 +400,7 @@ MECHANISMS = {
             "dropout": 0.5,
             "seed": 7,
             "random_seed": 1,
+            "as_transformers": True,
         },
         block_size=1,
         num_window_blocks=1,
@@ -464,7 +465,7 @@ ATTENTION_POSITIONS = {
         max_sequence_length=20,
     ),
     "xpos": _position(positions.XPos, max_wavelength=50.0, scale_base=9.0, center=3, layout="halves"),
-    "alibi": _position(positions.ALiBi, symmetric=False),
+    "alibi": _position(positions.ALiBi, symmetric=False, scale=0.5),
     "relative_bias": _position(
         positions.RelativeBias,
         # With many buckets, `max_distance` has no effect on short sequences.
@@ -757,6 +758,17 @@ LAYERS = {
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
     ),
+    "parallel_decoder_block": Case(
+        blocks.ParallelDecoderBlock,
+        lambda: {"mixer": attend(), "feedforward": feed_forward()},
+        arguments={"shared_norm": True, "norm": "rms_norm", "dropout": 0.5, "seed": 7, "recompute": True},
+        neutral=frozenset({"recompute"}),
+        with_arguments=_DROPOUT,
+    ),
+    "shared_expert_mixture": Case(
+        feedforward.SharedExpertMixture,
+        lambda: {"experts": feedforward.MixtureOfExperts(16, router=3), "shared": 12},
+    ),
     "top_k_router": Case(
         feedforward.TopKRouter,
         lambda: {"num_experts": 4},
@@ -768,6 +780,7 @@ LAYERS = {
             "z_weight": 0.1,
             "kernel_initializer": "ones",
             "seed": 7,
+            "normalize": False,
         },
         with_arguments={"seed": {"jitter": 0.3}, "jitter": {"seed": 7}},
         wrap=lambda router: feedforward.MixtureOfExperts(16, router=router),
@@ -966,6 +979,7 @@ LAYERS = {
             "interpolation": "bicubic",
             "seed": 7,
             "distillation_token": True,
+            "num_register_tokens": 2,
             "mask_token": True,
             "use_bias": False,
             "norm": "rms_norm",

@@ -79,7 +79,9 @@ def test_a_file_with_wrong_scales_is_refused_by_its_classes(tmp_path):
     report = export(model, tmp_path / "int8", ["onnx"], quantize="int8", progress=False)
     figures = report["onnx"].behavior
     assert 0 < figures["divergence"] < LIMITS["int8"].classes / 3
-    assert verify_bundle(tmp_path / "int8")["onnx"].behavior == pytest.approx(figures)
+    verified = verify_bundle(tmp_path / "int8")
+    assert verified["onnx"].behavior == pytest.approx(figures)
+    assert verified.tolerance == report.tolerance == LIMITS["int8"].change
 
     def smaller(arrays):
         (name,) = [each for each in arrays if "logits_of_classes" in each and each.endswith(".scale")]

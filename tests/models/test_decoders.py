@@ -122,3 +122,17 @@ def test_generation_ends_where_a_position_does():
     position = Rotary(layout="halves", max_sequence_length=12)
     model = tasks.LanguageModel(models.Llama(SMALL, 11, position=position))
     assert model.max_length == 12
+
+
+def test_gpt2_with_padding_on_the_left_and_positions_is_the_text_alone():
+    size = models.Size(num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=12)
+    model, packed = (models.GPT2(size, 20, max_sequence_length=9, packed=each) for each in (False, True))
+    packed.set_weights(model.get_weights())
+    tokens = np.array([[5, 6, 7, 8]], "int32")
+    alone = model({"token_ids": tokens, "padding_mask": tokens > 0})
+    tokens = np.pad(tokens, ((0, 0), (3, 0)))
+    inputs = {"token_ids": tokens, "padding_mask": tokens > 0, "segment_ids": (tokens > 0).astype("int32")}
+    inputs["positions"] = np.maximum(np.cumsum(tokens > 0, axis=1) - 1, 0).astype("int32")
+    np.testing.assert_allclose(packed(inputs)[:, 3:], alone, atol=1e-6)
+    counted = model({"token_ids": tokens, "padding_mask": tokens > 0})
+    assert np.abs(np.asarray(counted)[:, 3:] - np.asarray(alone)).max() > 1e-3

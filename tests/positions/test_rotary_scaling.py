@@ -6,8 +6,10 @@ import pytest
 
 from keras_transformer.positions import (
     ROTARY_SCALINGS,
+    DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,
+    LongRoPEScaling,
     NTKScaling,
     Rotary,
     YaRNScaling,
@@ -80,6 +82,32 @@ def test_every_argument_survives_config(name):
     assert restored.magnitude == scaling.magnitude
 
 
+@pytest.mark.parametrize("layout", ["pairs", "halves"])
+def test_scalings_by_length_take_the_length_of_each_row(layout):
+    scaling = DynamicNTKScaling(2.0, original_max_sequence_length=8)
+    x = np.random.default_rng(0).normal(size=(2, 3, 2, 8)).astype("float32")
+    positions = np.array([[0, 1, 2], [30, 31, 4]])
+    found = Rotary(layout=layout, scaling=scaling)(x, positions=positions)
+    # 32 tokens: the factor 2 * 32 / 8 - 1.
+    wanted = [
+        Rotary(layout=layout)(x[:1], positions[:1]),
+        Rotary(layout=layout, scaling=NTKScaling(7.0))(x[1:], positions[1:]),
+    ]
+    np.testing.assert_allclose(found, np.concatenate(wanted), atol=1e-5)
+
+
+def test_longrope_changes_its_factors_at_the_original_length():
+    scaling = LongRoPEScaling([1.0, 2.0], [4.0, 8.0], 4.0, 16, magnitude=1.5)
+    restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(scaling))
+    for each in (scaling, restored):
+        np.testing.assert_allclose(each.stretch(np.array([16, 17]), 4), [[1.0, 0.5], [0.25, 0.125]])
+        assert each.magnitude == 1.5
+    with pytest.raises(ValueError, match="short_factor must have a factor for each of 4 pairs. Received: 2"):
+        scaling.stretch(np.array([1]), 8)
+    with pytest.raises(ValueError, match="positive"):
+        LongRoPEScaling([0.0])
+
+
 def test_refused():
     with pytest.raises(ValueError, match="factor must be at least 1"):
         LinearScaling(0.5)
@@ -89,5 +117,5 @@ def test_refused():
         Llama3Scaling(low_freq_factor=4.0)
     with pytest.raises(ValueError, match="at least 4 rotated features"):
         NTKScaling().rates(2, 10000.0)
-    with pytest.raises(ValueError, match="linear, llama3, ntk, yarn"):
+    with pytest.raises(ValueError, match="dynamic_ntk, linear, llama3, longrope, ntk, yarn"):
         Rotary(scaling="no_such")

@@ -45,6 +45,10 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
         random_seed: int. Seed of the random blocks, which are constant. Use a different one for each layer.
+        as_transformers: bool. Whether to compute what `BigBirdModel` of transformers computes: sequences of up to
+            `num_window_blocks + num_first_blocks + num_last_blocks + 2 num_random_blocks` blocks have full attention; in
+            longer ones, outside of training, the first block takes the place of every random block, and counts as often;
+            the last blocks are those of the array, padding included, so that padding has an influence. Default False.
 
     Call arguments: see `Mechanism`. Bidirectional self-attention, all positions.
 
@@ -67,7 +71,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
 
     Reference: Zaheer et al., BigBird, arXiv 2007.14062, section 2 and appendix D: the ITC variant, whose global tokens are
     tokens of the sequence. Deviation: heads share the random blocks, and each is drawn from a separate range of the
-    remaining blocks, so that padding has no influence.
+    remaining blocks, so that padding has no influence; except with `as_transformers`.
     """
 
     supports = frozenset({"bidirectional", "bias", "query", "values"})
@@ -83,6 +87,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         dropout: float = 0.0,
         seed: int | None = None,
         random_seed: int = 0,
+        as_transformers: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
@@ -101,6 +106,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         self.num_first_blocks = num_first_blocks
         self.num_last_blocks = num_last_blocks
         self.random_seed = random_seed
+        self.as_transformers = as_transformers
         size = (_DRAWN_BLOCKS, num_random_blocks)
         self._drawn = np.random.default_rng(random_seed).integers(0, 1 << _DRAWN_BITS, size).astype("int32")
 
@@ -117,8 +123,9 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         options = {"position": position, "training": training}
         length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
         count = block_count(length, self.block_size)
-        present = self._present(visibility.key_mask, count)
-        table = BlockLayout(self.block_size, None, *self.table(count, present))
+        present = self._present(None if self.as_transformers else visibility.key_mask, count)
+        make_table = self._table_as_transformers if self.as_transformers and not training else self.table
+        table = BlockLayout(self.block_size, None, *make_table(count, present))
         context = table.attend(self.softmax, query, key, value, visibility, **options)
         if self.num_first_blocks + self.num_last_blocks:
             rows = self._global_blocks(count, present)
@@ -174,6 +181,32 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         """
         query_blocks = ops.reshape(ops.arange(count, dtype="int32"), (1, -1, 1))
         present = ops.expand_dims(present, 2)  # (1 | B, 1, 1)
+        columns, valid = self._window_and_global(query_blocks, present)
+        if self.num_random_blocks:
+            found, exists = self._random(query_blocks, *self._inner(present), self.num_window_blocks // 2)
+            columns.append(found)
+            valid.append(exists)
+        columns = ops.concatenate(columns, axis=2)
+        return ops.maximum(columns, 0), ops.concatenate(valid, axis=2)
+
+    def _table_as_transformers(self, count: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """As `table`: all blocks of short sequences; the first block in place of the random ones of longer sequences."""
+        num_random = self.num_random_blocks
+        most = self.num_window_blocks + self.num_first_blocks + self.num_last_blocks + 2 * num_random
+        query_blocks = ops.reshape(ops.arange(count, dtype="int32"), (1, -1, 1))
+        present = ops.expand_dims(present, 2)
+        columns, valid = self._window_and_global(query_blocks, present)
+        if num_random:
+            # As many columns as a short sequence needs; those beyond the random ones are invalid.
+            columns.append(query_blocks * 0 + _count(0, 2 * num_random, (1, 1, -1)) * 0)
+            valid.append(query_blocks * 0 + _count(0, 2 * num_random, (1, 1, -1)) < num_random)
+        columns, valid = ops.maximum(ops.concatenate(columns, axis=2), 0), ops.concatenate(valid, axis=2)
+        everything = query_blocks * 0 + _count(0, most, (1, 1, -1))
+        is_short = present <= most
+        return ops.where(is_short, everything, columns), ops.where(is_short, everything < present, valid)
+
+    def _window_and_global(self, query_blocks: Tensor, present: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Returns the columns of window and global blocks, and which entries count: a list of each."""
         reach = self.num_window_blocks // 2
         window = query_blocks + present * 0 + _count(-reach, reach + 1, (1, 1, -1))
         start, end = self._inner(present)
@@ -184,12 +217,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
             is_global = ops.logical_and(blocks >= 0, self._is_first_of_equals(blocks, present))
             columns.append(blocks + query_blocks * 0)
             valid.append(ops.logical_and(is_global, query_blocks >= 0))
-        if self.num_random_blocks:
-            found, exists = self._random(query_blocks, start, end, reach)
-            columns.append(found)
-            valid.append(exists)
-        columns = ops.concatenate(columns, axis=2)
-        return ops.maximum(columns, 0), ops.concatenate(valid, axis=2)
+        return columns, valid
 
     def _inner(self, present: Tensor):
         """Returns the first block that is not global, and the end of these blocks."""
@@ -247,6 +275,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
             "num_first_blocks": self.num_first_blocks,
             "num_last_blocks": self.num_last_blocks,
             "random_seed": self.random_seed,
+            "as_transformers": self.as_transformers,
         }
 
 

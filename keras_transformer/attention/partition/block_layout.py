@@ -27,7 +27,7 @@ class BlockLayout:
     Attributes:
         block_size: int >= 1. Tokens of a block.
         rows: int32 `(1 | B, R)`: the blocks of queries; None for all of them, in order.
-        columns: int32 `(1 | B, R, degree)`: the blocks of keys, each at most once in a row.
+        columns: int32 `(1 | B, R, degree)`: the blocks of keys; one that occurs twice in a row counts twice.
         valid: boolean, of the shape of `columns`: False for padding of the row.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.architectures.albert import Albert
 from keras_transformer.checkpoints.architectures.bart import Bart, MBart
@@ -11,12 +13,15 @@ from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
+from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
+from keras_transformer.checkpoints.architectures.falcon import Falcon
 from keras_transformer.checkpoints.architectures.gemma import Gemma
 from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
 from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
+from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -26,18 +31,25 @@ from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
 from keras_transformer.checkpoints.architectures.modernbert import ModernBert
 from keras_transformer.checkpoints.architectures.mpnet import Mpnet
+from keras_transformer.checkpoints.architectures.nomic_bert import NomicBert
+from keras_transformer.checkpoints.architectures.olmo2 import Olmo2
+from keras_transformer.checkpoints.architectures.opt import Opt
+from keras_transformer.checkpoints.architectures.phi3 import Phi3
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
+from keras_transformer.checkpoints.architectures.qwen2_moe import Qwen2Moe
 from keras_transformer.checkpoints.architectures.qwen3 import Qwen3
+from keras_transformer.checkpoints.architectures.qwen3_moe import Qwen3Moe
 from keras_transformer.checkpoints.architectures.reformer import ReformerArchitecture
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
+from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
 ARCHITECTURES: dict[str, type[Architecture]] = {
@@ -52,12 +64,15 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip_vision_model": ClipVision,
     "deit": Deit,
     "dinov2": Dinov2,
+    "dinov2_with_registers": Dinov2WithRegisters,
     "distilbert": DistilBert,
     "electra": Electra,
+    "falcon": Falcon,
     "gemma": Gemma,
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
     "gpt2": Gpt2,
+    "gpt_neox": GptNeoX,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,
@@ -69,13 +84,20 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "modernbert": ModernBert,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
+    "nomic_bert": NomicBert,
+    "olmo2": Olmo2,
+    "opt": Opt,
     "pegasus": Pegasus,
+    "phi3": Phi3,
     "qwen2": Qwen2,
+    "qwen2_moe": Qwen2Moe,
     "qwen3": Qwen3,
+    "qwen3_moe": Qwen3Moe,
     "reformer": ReformerArchitecture,
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
+    "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,
     "vit": Vit,
@@ -94,5 +116,10 @@ def find_architecture(config: Config) -> Architecture:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
-        raise UnknownArchitectureError(f"{config.source}: unknown model_type {str(name)[:80]!r}. Known: {known}")
+        nearest = difflib.get_close_matches(str(name), ARCHITECTURES, 1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise UnknownArchitectureError(
+            f"{config.source}: unknown model_type {shown(name)}.{hint} Known: {known}. Others are added as a subclass of "
+            "`checkpoints.Architecture` in `checkpoints.ARCHITECTURES`."
+        )
     return ARCHITECTURES[name]()

@@ -30,9 +30,8 @@ _MASKED = (
 class Bigbird(Architecture):
     """BigBird: Zaheer et al., arXiv 2007.14062. Its question-answering head is not supported.
 
-    For up to `(5 + 2 num_random_blocks) block_size` tokens, transformers uses full attention. Beyond that, and outside of
-    training, it repeats the first block instead of random ones; here they are random and distinct. Outputs agree for texts
-    that the pattern covers, and approximately for longer ones.
+    Attention is that of transformers, see `as_transformers` of `BigBirdAttention`. For the attention of the paper, with
+    random blocks in evaluation, add `"random_blocks_in_evaluation": true` to `config.json`.
     """
 
     base_prefix = "bert."
@@ -62,6 +61,7 @@ class Bigbird(Architecture):
             num_random_blocks=config.integer("num_random_blocks", 3, minimum=0),
             max_sequence_length=config.integer("max_position_embeddings"),
             num_segments=config.integer("type_vocab_size"),
+            as_transformers=not config.flag("random_blocks_in_evaluation", False),
             **encoder_options(config, "gelu_new"),
         )
 

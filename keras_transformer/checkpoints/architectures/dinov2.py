@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from keras_transformer import tasks
@@ -41,10 +43,15 @@ class Dinov2(Architecture):
             **image_options(config, patch_size=14),
             gated=gated,
             mask_token=False,
+            **self.options(config),
             layer_scale=config.number("layerscale_value", 1.0),
             stochastic_depth=config.number("drop_path_rate", 0.0),
             **vit_options(config, layer_norm_epsilon=1e-6),
         )
+
+    def options(self, config: Config) -> dict[str, Any]:
+        """Returns further arguments of `models.DINOv2`, for a kind that extends this one."""
+        return {}
 
     def entries(self, config: Config) -> list[Entry]:
         entries = image_embedding_entries()

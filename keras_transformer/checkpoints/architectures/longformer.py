@@ -8,7 +8,7 @@ import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.architectures.roberta import num_positions
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
@@ -74,7 +74,7 @@ def _windows(config: Config) -> list[int]:
     found = windows if isinstance(windows, list) else [windows]
     if len(found) not in (1, config.integer("num_hidden_layers")) or not all(map(_is_window, found)):
         raise ConfigError(
-            f"{config.source}: 'attention_window' is {str(windows)[:80]!r}; expected an even number, or one for each layer."
+            f"{config.source}: 'attention_window' is {shown(windows)}; it must be an even number, or one for each layer."
         )
     return found
 

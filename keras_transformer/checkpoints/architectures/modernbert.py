@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.mapping import Entry, embedding, fused_linear, linear, norm, same
 from keras_transformer.feedforward.activations import get_activation
@@ -107,7 +107,7 @@ def _is_local(config: Config) -> tuple[bool, ...]:
     if kinds is None:
         return tuple(bool(index % every) for index in range(num_layers))
     if not isinstance(kinds, list) or len(kinds) != num_layers:
-        raise ConfigError(f"{config.source}: 'layer_types' is {str(kinds)[:80]!r}; expected {num_layers} names.")
+        raise ConfigError(f"{config.source}: 'layer_types' is {shown(kinds)}; it must have {num_layers} names.")
     names = {"sliding_attention": True, "full_attention": False}
     return tuple(Config({"layer_types": kind}, config.source).choice("layer_types", names) for kind in kinds)
 

@@ -51,7 +51,7 @@ class Mpnet(Architecture):
         rows = config.integer("max_position_embeddings")
         if rows < _PADDING_ID + 2:
             raise ConfigError(
-                f"{config.source}: 'max_position_embeddings' is {rows}; expected {_PADDING_ID + 2} or more."
+                f"{config.source}: 'max_position_embeddings' is {rows}; it must be {_PADDING_ID + 2} or more."
             )
         return MPNet(model_size(config), max_sequence_length=rows - _PADDING_ID - 1, padding_id=_PADDING_ID, **options)
 

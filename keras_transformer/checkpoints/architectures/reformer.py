@@ -10,7 +10,7 @@ import keras
 from keras_transformer import tasks
 from keras_transformer.attention import ChunkedAttention, LSHAttention
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import classifier_dropout, span_answerer
 from keras_transformer.checkpoints.layouts import Expanded, Matrix
@@ -143,7 +143,7 @@ def _attention(theirs: str, ours: str, kind: str) -> list[Entry]:
 def _layers(config: Config) -> list[str]:
     layers = config.get("attn_layers")
     if not isinstance(layers, list) or not layers or not all(kind in _KINDS for kind in layers):
-        raise ConfigError(f"{config.source}: 'attn_layers' is {str(layers)[:80]!r}; expected a list of {_KINDS}.")
+        raise ConfigError(f"{config.source}: 'attn_layers' is {shown(layers)}; it must be a list of {_KINDS}.")
     config.check_depth("attn_layers", len(layers))
     return layers
 
@@ -152,7 +152,7 @@ def _pair(config: Config, name: str) -> tuple[int, int]:
     """Returns two positive integers."""
     pair = config.get(name)
     if not isinstance(pair, list) or len(pair) != 2 or not all(_is_count(number) for number in pair):
-        raise ConfigError(f"{config.source}: {name!r} is {str(pair)[:80]!r}; expected two positive integers.")
+        raise ConfigError(f"{config.source}: {name!r} is {shown(pair)}; it must be two positive integers.")
     return pair[0], pair[1]
 
 
@@ -182,7 +182,7 @@ def _num_buckets(config: Config) -> Any:
     if isinstance(found, list):
         if not found or not all(_is_count(factor) for factor in found) or sum(found) > _MOST_BUCKETS:
             raise ConfigError(
-                f"{config.source}: 'num_buckets' is {str(found)[:80]}; expected numbers up to {_MOST_BUCKETS}."
+                f"{config.source}: 'num_buckets' is {shown(found)}; it must be numbers up to {_MOST_BUCKETS}."
             )
         return found
     if found is not None:

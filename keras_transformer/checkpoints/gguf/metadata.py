@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.checkpoints.config import shown
 from keras_transformer.checkpoints.errors import ConfigError
 
 
@@ -72,5 +73,5 @@ class Metadata:
         if value is None:
             raise ConfigError(f"{self.source} has no {self.key(name)!r}.")
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ConfigError(f"{self.source}: {self.key(name)!r} is {str(value)[:80]!r}, of the wrong type.")
+            raise ConfigError(f"{self.source}: {self.key(name)!r} is {shown(value)}, of the wrong type.")
         return value

@@ -10,6 +10,7 @@ import keras
 from keras_transformer.attention import ScaledDot, SoftCappedDot
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.building.stack import of_block
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
@@ -22,6 +23,7 @@ def llama_decoder(
     norm: keras.layers.Layer,
     name: str,
     position: Rotary | None = None,
+    rotates: Sequence[bool] | None = None,
     local_position: Rotary | None = None,
     window: int | Sequence[int | None] | None = None,
     scoring: str | keras.layers.Layer = "scaled_dot",
@@ -30,8 +32,10 @@ def llama_decoder(
     use_output_bias: bool | None = None,
     query_key_norm: keras.layers.Layer | None = None,
     activation: Activation = "silu",
-    feedforward: keras.layers.Layer | None = None,
+    feedforward: keras.layers.Layer | Sequence[keras.layers.Layer] | None = None,
     residual: str = "pre",
+    dropout: float = 0.0,
+    embedding_dropout: float = 0.0,
     scale_embedding: bool = False,
 ) -> keras.Model:
     """Blocks of grouped-query attention with rotary positions, and gated feed-forwards.
@@ -42,6 +46,7 @@ def llama_decoder(
         norm: norm layer to copy.
         name: str.
         position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
+        rotates: sequence of bools that repeats over the blocks: whether a block has positions; None for all.
         local_position: `positions.Rotary` of the blocks with a window; None for `position`.
         window: int or None, or a sequence of these that repeats over the blocks: the sliding window; None for no window.
         scoring: a name in `attention.SCORINGS`, or an instance.
@@ -50,25 +55,30 @@ def llama_decoder(
         use_output_bias: bool or None. Overrides `use_bias` for the output projection.
         query_key_norm: norm layer for each query and key head, or None.
         activation: activation of the gate.
-        feedforward: layer to copy; None for a `GatedFeedForward` of `activation`.
+        feedforward: layer to copy, or a sequence of these that repeats over the blocks; None for a `GatedFeedForward` of
+            `activation`.
         residual: a name in `blocks.RESIDUALS`.
+        dropout: float in [0, 1). Of what attention and feed-forward give.
+        embedding_dropout: float in [0, 1).
         scale_embedding: bool. Whether the token embeddings are multiplied by `√D`.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
     """
-    biases = {"use_bias": use_bias} if use_output_bias is None else {"use_output_bias": use_output_bias}
 
-    def attention(window: int | None) -> keras.layers.Layer:
-        is_local = window is not None and local_position is not None
+    def attention(index: int) -> keras.layers.Layer:
+        window_of_block = of_block(window, index)
+        is_local = window_of_block is not None and local_position is not None
         return rotary_attention(
             grouped,
-            window=window,
-            position=local_position if is_local else position,
+            window=window_of_block,
+            position=(local_position if is_local else position) or Rotary(layout="halves"),
+            is_rotated=rotates is None or of_block(rotates, index),
             scoring=scoring,
             dropout=attention_dropout,
             query_key_norm=query_key_norm,
-            **biases,
+            use_bias=use_bias,
+            use_output_bias=use_output_bias,
         )
 
     size = grouped.size
@@ -79,8 +89,10 @@ def llama_decoder(
         residual=residual,
         norm=norm,
         embedding_scale=math.sqrt(size.hidden_dim) if scale_embedding else None,
-        attention=[attention(each) for each in window] if isinstance(window, Sequence) else attention(window),
+        attention=[attention(index) for index in range(size.num_layers)],
         feedforward=GatedFeedForward(size.intermediate_dim, activation) if feedforward is None else feedforward,
+        dropout=dropout,
+        embedding_dropout=embedding_dropout,
         name=name,
     )
 

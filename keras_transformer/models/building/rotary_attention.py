@@ -52,6 +52,7 @@ def rotary_attention(
     position: Rotary | None = None,
     scoring: str | keras.layers.Layer = "scaled_dot",
     dropout: float = 0.0,
+    is_rotated: bool = True,
     **options: Any,
 ) -> keras.layers.Layer | list[keras.layers.Layer]:
     """Attention layer as a template for the blocks of a stack.
@@ -63,9 +64,10 @@ def rotary_attention(
         position: `positions.Rotary`, or None for the default of Llama.
         scoring: a name in `attention.SCORINGS`, or an instance.
         dropout: float in [0, 1). Of the attention weights.
+        is_rotated: bool. Whether there is a position at all.
         **options: other arguments of `MultiHeadAttention`.
     """
-    shared = {"position": position, "scoring": scoring, "dropout": dropout, **options}
+    shared = {"position": position, "scoring": scoring, "dropout": dropout, "is_rotated": is_rotated, **options}
     if isinstance(window, (list, tuple)):
         return [rotary_attention(grouped, window=each, **shared) for each in window]
     return MultiHeadAttention(
@@ -73,7 +75,7 @@ def rotary_attention(
         grouped.key_dim,
         num_key_value_heads=grouped.num_key_value_heads,
         mechanism=_mechanism(window, scoring, dropout),
-        position=Rotary(layout="halves") if position is None else position,
+        position=(Rotary(layout="halves") if position is None else position) if is_rotated else None,
         **options,
     )
 

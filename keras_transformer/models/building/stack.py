@@ -14,7 +14,7 @@ from keras_transformer.feedforward import FEEDFORWARDS
 from keras_transformer.models.building.size import Size
 from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
 from keras_transformer.utils.serialization import choice, clone, resolve
-from keras_transformer.utils.types import Activation, AttentionLike, LayerLike, PositionLike
+from keras_transformer.utils.types import Activation, LayerLike, PositionLike
 
 
 def token_input(name: str = "token_ids") -> keras.KerasTensor:
@@ -71,9 +71,9 @@ def make_attention(
     )
 
 
-def block_attention(attention: AttentionLike, index: int) -> LayerLike | None:
-    """The attention of the block at `index`: the only one, or an item of a list that repeats."""
-    return attention[index % len(attention)] if isinstance(attention, (list, tuple)) else attention
+def of_block(templates: Any, index: int) -> Any:
+    """The template of the block at `index`: the only one, or an item of a list that repeats."""
+    return templates[index % len(templates)] if isinstance(templates, (list, tuple)) else templates
 
 
 def make_cross_attention(size: Size, template: LayerLike | None = None, dropout: float = 0.0) -> keras.layers.Layer:

@@ -31,6 +31,8 @@ ROLES = {
 }
 # A folder with one of these files contains a tokenizer.
 HUGGINGFACE_FILES = (FILE, "vocab.txt", "merges.txt", *SENTENCEPIECE_FILES)
+# Settings of the transformer of a folder of sentence-transformers.
+_SENTENCES = "sentence_bert_config.json"
 # Options of the `BertNormalizer`, and their keys in `tokenizer_config.json`.
 _BERT = {
     "lowercase": "do_lower_case",
@@ -98,7 +100,24 @@ def _config(folder: Path) -> dict[str, Any]:
         with errors_with_path(path):
             config["chat_template"] = read_text(path)
     config["added_tokens.json"] = _read_object(folder, "added_tokens.json")
+    config["max_length"] = _max_length(folder, config)
     return config
+
+
+def _max_length(folder: Path, config: dict[str, Any]) -> int | None:
+    """The length to which sentence-transformers truncates texts; None for other folders, or no limit."""
+    if not os.path.isfile(os.path.join(folder, _SENTENCES)):
+        return None
+    found = _read_object(folder, _SENTENCES).get("max_seq_length")
+    if found is None:  # The default of sentence-transformers: what both the tokenizer and the position table allow.
+        both = (config.get("model_max_length"), _read_object(folder, "config.json").get("max_position_embeddings"))
+        known = [each for each in both if isinstance(each, int)]
+        found = min(known) if len(known) == len(both) else None
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 1):
+        raise InvalidTokenizerError(
+            f"{os.path.join(folder, _SENTENCES)}: max_seq_length is {found!r:.80}; expected a positive integer or null."
+        )
+    return found
 
 
 def _tokenizer(
@@ -125,6 +144,7 @@ def _tokenizer(
         # Transformers does not clean up texts of BPE.
         clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")) and model != "BPE",
         chat_template=_chat_template(config.get("chat_template")),
+        max_length=config.get("max_length"),
     )
 
 

@@ -31,7 +31,7 @@ def as_wordpiece(content: dict[str, Any], tokenizer: Any) -> WordPiece | None:
         template = ((wordpiece.opening_id(),), (wordpiece.closing_id(),))
     except SpecialTokenError:
         return None
-    return wordpiece if (tokenizer._before, tokenizer._after) == template else None
+    return wordpiece if (tokenizer._template.before, tokenizer._template.after) == template else None
 
 
 def _is_bert(content: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_transformer.text.errors import InvalidTokenizerError
 
@@ -10,8 +10,24 @@ from keras_transformer.text.errors import InvalidTokenizerError
 _PROBES = ("a", "0", "the", "\u4e00", ".")
 
 
-def template_tokens(tokenizer: Any, processor: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the ids that the template adds before and after a single text.
+class Template(NamedTuple):
+    """The template of a single text.
+
+    Attributes:
+        before, after: tuples of the ids that it adds before and after the text.
+        before_segments, after_segments: tuples of the segment ids of these.
+        text_segment: int. The segment id of the text.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    before_segments: tuple[int, ...]
+    after_segments: tuple[int, ...]
+    text_segment: int
+
+
+def read_template(tokenizer: Any, processor: Any) -> Template:
+    """Returns the `Template` of a single text.
 
     Args:
         tokenizer: `tokenizers.Tokenizer` without a post-processor.
@@ -27,5 +43,8 @@ def template_tokens(tokenizer: Any, processor: Any) -> tuple[tuple[int, ...], tu
         processed = processor.process(encoding, None, True)
         inside = [index for index, number in enumerate(processed.sequence_ids) if number == 0]
         if len(inside) == len(encoding.ids) and inside[-1] - inside[0] + 1 == len(inside):
-            return tuple(processed.ids[: inside[0]]), tuple(processed.ids[inside[-1] + 1 :])
+            ids, segments, first, last = processed.ids, processed.type_ids, inside[0], inside[-1] + 1
+            return Template(
+                tuple(ids[:first]), tuple(ids[last:]), tuple(segments[:first]), tuple(segments[last:]), segments[first]
+            )
     raise InvalidTokenizerError("The template of this tokenizer.json does not contain the text exactly once.")

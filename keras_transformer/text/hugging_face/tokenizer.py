@@ -12,12 +12,12 @@ import numpy as np
 from keras_transformer.text.arguments import as_list, as_rows
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.text.corpus import check_unicode
-from keras_transformer.text.errors import SpecialTokenError, TextError
+from keras_transformer.text.errors import TextError
 from keras_transformer.text.hugging_face.decoding import Decoder
 from keras_transformer.text.hugging_face.formats import encode_batch, library
 from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed, without_special
 from keras_transformer.text.hugging_face.stream import HuggingFaceStream
-from keras_transformer.text.hugging_face.template import template_tokens
+from keras_transformer.text.hugging_face.template import read_template
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
@@ -41,6 +41,8 @@ class HuggingFaceTokenizer(Tokenizer):
         truncation_side: "right" or "left". The side on which `max_length` truncates.
         clean_up_spaces: bool. Whether decoding removes the spaces before punctuation.
         chat_template: str or None. The chat template, in Jinja; see `generation.ChatTemplate`. Default None.
+        max_length: int >= 1, or None for no limit. The length to which `template_options` truncates, such as the
+            "max_seq_length" of sentence-transformers; other calls do not truncate. Default None.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
@@ -76,6 +78,7 @@ class HuggingFaceTokenizer(Tokenizer):
         truncation_side: str = "right",
         clean_up_spaces: bool = False,
         chat_template: str | None = None,
+        max_length: int | None = None,
     ) -> None:
         for name, side in (("padding_side", padding_side), ("truncation_side", truncation_side)):
             if side not in SIDES:
@@ -84,6 +87,7 @@ class HuggingFaceTokenizer(Tokenizer):
         self.truncation_side = truncation_side
         self.clean_up_spaces = bool(clean_up_spaces)
         self.chat_template = chat_template
+        self.max_length = max_length
         # The original text: another version of the library may serialize it differently.
         self._json = tokenizer_json
         content = parsed(tokenizer_json)
@@ -105,7 +109,7 @@ class HuggingFaceTokenizer(Tokenizer):
         if special_tokens is None:
             special_tokens = well_known_roles([each["content"] for each in added_tokens(content) if each["special"]])
         super().__init__(special_tokens)
-        self._before, self._after = template_tokens(self._tokenizer, self._processor)
+        self._template = read_template(self._tokenizer, self._processor)
 
     @classmethod
     def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> HuggingFaceTokenizer:
@@ -136,9 +140,11 @@ class HuggingFaceTokenizer(Tokenizer):
         return False
 
     @property
-    def template_options(self) -> dict[str, bool]:
-        """Arguments "start" and "end" of `encode` that add the same special tokens as transformers by default."""
-        return {"start": bool(self._before), "end": bool(self._after)}
+    def template_options(self) -> dict[str, Any]:
+        """Arguments of `encode` with which texts are encoded as in training: "start" and "end", which add the special
+        tokens that transformers adds by default, and "max_length", if the tokenizer has one."""
+        options: dict[str, Any] = {"start": bool(self._template.before), "end": bool(self._template.after)}
+        return options if self.max_length is None else {**options, "max_length": self.max_length}
 
     def token_to_id(self, token: str) -> int | None:
         return self._tokenizer.token_to_id(token)
@@ -189,8 +195,8 @@ class HuggingFaceTokenizer(Tokenizer):
     def _post_processor(
         self, start: bool, end: bool, max_length: int | None, filler: Any = None
     ) -> Callable[[list], list]:
-        before = list(self._before or (self.opening_id(),)) if start else []
-        after = list(self._after or (self.closing_id(),)) if end else []
+        before = list(self._template.before or (self.opening_id(),)) if start else []
+        after = list(self._template.after or (self.closing_id(),)) if end else []
         if filler is not None:
             before, after = [filler] * len(before), [filler] * len(after)
         length = text_length(max_length, len(before) + len(after))
@@ -229,29 +235,20 @@ class HuggingFaceTokenizer(Tokenizer):
                 encoding.truncate(length, direction=self.truncation_side)
         return self._processor.process(one, two, True)
 
-    def __call__(
-        self,
-        texts: Any,
-        *,
-        padding: str | int = "longest",
-        max_length: int | None = None,
-        start: bool = False,
-        end: bool = False,
-        return_offsets: bool = False,
-    ) -> dict[str, np.ndarray]:
+    def _pad(self, rows: list, padding: str | int, offsets: list | None) -> dict[str, np.ndarray]:
         if self.padding_side == "right":
-            return super().__call__(
-                texts, padding=padding, max_length=max_length, start=start, end=end, return_offsets=return_offsets
-            )
-        if self.pad_id is None:
-            raise SpecialTokenError(f"This {type(self).__name__} has no pad token, which a batch needs.")
-        texts = [texts] if isinstance(texts, str) else texts
-        rows, offsets = self.encode(texts, start=start, end=end, max_length=max_length), None
-        if return_offsets:
-            rows, offsets = self.encode_with_offsets(texts, start=start, end=end, max_length=max_length)
-            offsets = [row[::-1] for row in offsets]
+            return super()._pad(rows, padding, offsets)
+        offsets = offsets and [row[::-1] for row in offsets]
         batch = pad_batch([row[::-1] for row in rows], self.pad_id, padding, offsets)
         return {name: array[:, ::-1].copy() for name, array in batch.items()}
+
+    def _segment_ids(self, padding_mask: np.ndarray, start: bool, end: bool) -> np.ndarray:
+        segment_ids = super()._segment_ids(padding_mask, start, end)
+        before, after = (self._template.before_segments if start else (), self._template.after_segments if end else ())
+        for row, mask in zip(segment_ids, padding_mask, strict=True):
+            text = (self._template.text_segment,) * (int(mask.sum()) - len(before) - len(after))
+            row[mask] = (*before, *text, *after)
+        return segment_ids
 
     # Ids to text.
 
@@ -280,11 +277,13 @@ class HuggingFaceTokenizer(Tokenizer):
     # Files.
 
     def _options(self) -> dict[str, Any]:
-        return {
+        options = {
             "padding_side": self.padding_side,
             "truncation_side": self.truncation_side,
             "clean_up_spaces": self.clean_up_spaces,
         }
+        # Left out by default, so that tokenizers saved before it existed keep their fingerprints.
+        return options if self.max_length is None else {**options, "max_length": self.max_length}
 
     def _files(self) -> dict[str, bytes]:
         files = {FILE: self._json.encode("utf-8")}

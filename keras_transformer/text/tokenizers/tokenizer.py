@@ -189,6 +189,7 @@ class Tokenizer(Vocabulary):
         start: bool = False,
         end: bool = False,
         return_offsets: bool = False,
+        return_segment_ids: bool = False,
     ) -> dict[str, np.ndarray]:
         """Encodes texts as padded arrays, the inputs of a model.
 
@@ -197,10 +198,12 @@ class Tokenizer(Vocabulary):
             padding: "longest", or the int length of all rows. Rows are padded on the right.
             max_length, start, end: as in `encode`.
             return_offsets: bool. Whether to return offsets as well.
+            return_segment_ids: bool. Whether to return segment ids as well, which BERT and others take.
 
         Returns:
             dict: "token_ids" int32 `(B, T)`; "padding_mask" bool `(B, T)`, True at tokens and False at padding; with
-            `return_offsets` also "offsets" int32 `(B, T, 2)`.
+            `return_offsets` also "offsets" int32 `(B, T, 2)`; with `return_segment_ids` also "segment_ids" int32
+            `(B, T)`: those of the template for a single text, usually zeros.
 
         Raises:
             TextError: as `encode`; a row is longer than the int `padding`.
@@ -209,11 +212,21 @@ class Tokenizer(Vocabulary):
         if self.pad_id is None:
             raise SpecialTokenError(f"This {type(self).__name__} has no pad token, which a batch needs.")
         texts = [texts] if isinstance(texts, str) else texts
-        if not return_offsets:
-            rows = self.encode(texts, start=start, end=end, max_length=max_length)
-            return pad_batch(rows, self.pad_id, padding)
-        rows, offsets = self.encode_with_offsets(texts, start=start, end=end, max_length=max_length)
+        frame: dict[str, Any] = {"start": start, "end": end, "max_length": max_length}
+        rows, offsets = (
+            self.encode_with_offsets(texts, **frame) if return_offsets else (self.encode(texts, **frame), None)
+        )
+        batch = self._pad(rows, padding, offsets)
+        if return_segment_ids:
+            batch["segment_ids"] = self._segment_ids(batch["padding_mask"], start, end)
+        return batch
+
+    def _pad(self, rows: list, padding: str | int, offsets: list | None) -> dict[str, np.ndarray]:
         return pad_batch(rows, self.pad_id, padding, offsets)
+
+    def _segment_ids(self, padding_mask: np.ndarray, start: bool, end: bool) -> np.ndarray:
+        """The segment ids, int32 `(B, T)`, of single texts with or without their start and end tokens."""
+        return np.zeros(padding_mask.shape, "int32")
 
     def _encode_checked(self, texts: Sequence[str], offsets: bool, allow_special_tokens: bool) -> tuple[list, list]:
         if allow_special_tokens and self._ids_of_special:

@@ -1,6 +1,6 @@
 """Makes the folders bigbird-*: python tests/data/checkpoints/make_bigbird.py (transformers 5.23, torch 2.13).
 
-Texts are as long as transformers reads with full attention: see `Bigbird` in checkpoints/architectures.
+Texts of "bigbird_long" are longer than those that transformers reads with full attention.
 """
 
 import transformers
@@ -35,6 +35,8 @@ def main():
         config = transformers.BigBirdConfig(**{**CONFIG, **full})
         name = f"bigbird-{ending.removeprefix('For')}"
         make(name, f"BigBird{ending}", config, outputs, segments=True, lengths=(10, 7, 1))
+    config = transformers.BigBirdConfig(**{**CONFIG, "num_random_blocks": 2, "max_position_embeddings": 24})
+    make("bigbird_long-Model", "BigBirdModel", config, POOLED, segments=True, lengths=(23, 13, 1))
 
 
 if __name__ == "__main__":

@@ -88,6 +88,55 @@ RWKV = {
     "rescale_every": 0,
     **SPECIAL,
 }
+NEOX = {
+    **SIZE,
+    "hidden_act": "silu",
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.67},
+}
+OPT = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "ffn_dim": 20,
+    "max_position_embeddings": 24,
+    "activation_function": "silu",
+    **SPECIAL,
+}
+FALCON = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "ffn_hidden_size": 20,
+    "activation": "silu",
+    "bias": True,
+    "max_position_embeddings": 32,
+    **THETA,
+    **SPECIAL,
+}
+SMOLLM3 = {
+    **LLAMA,
+    **THETA,
+    **UNTIED,
+    "attention_bias": True,
+    "mlp_bias": True,
+    "no_rope_layers": [0, 1],
+    "use_sliding_window": True,
+    "sliding_window": 4,
+    "layer_types": ["full_attention", "sliding_attention"],
+}
+QWEN_MOE = {
+    **LLAMA,
+    **THETA,
+    **TIED,
+    "num_hidden_layers": 3,
+    "use_sliding_window": True,
+    "sliding_window": 4,
+    "num_experts": 4,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 12,
+}
 ROPES = {
     "llama": {
         "rope_type": "llama3",
@@ -109,6 +158,14 @@ ROPES = {
         "mscale": 2.0,
         "mscale_all_dim": 0.5,
         "truncate": False,
+    },
+    "phi3": {
+        "rope_type": "longrope",
+        "rope_theta": 100.0,
+        "partial_rotary_factor": 0.67,
+        "short_factor": [1.5, 2.5],
+        "long_factor": [3.0, 6.0],
+        "attention_factor": 1.3,
     },
     "qwen2": {
         "rope_type": "yarn",
@@ -168,6 +225,72 @@ FAMILIES = {
     "bloom_untied": ("Bloom", "BloomConfig", {**BLOOM, **UNTIED}, ("CausalLM",)),
     "mixtral": ("Mixtral", "MixtralConfig", MIXTRAL, ("CausalLM", *ALL)),
     "mixtral_tied": ("Mixtral", "MixtralConfig", {**MIXTRAL, **TIED, "sliding_window": None}, ("CausalLM",)),
+    "falcon": ("Falcon", "FalconConfig", FALCON, ("CausalLM", *ALL[:1])),
+    "falcon_grouped": (
+        "Falcon",
+        "FalconConfig",
+        {**FALCON, **UNTIED, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": False},
+        ("CausalLM",),
+    ),
+    "falcon_sequential": (
+        "Falcon",
+        "FalconConfig",
+        {**FALCON, "alibi": True, "parallel_attn": False, "multi_query": False},
+        ("CausalLM",),
+    ),
+    "gpt_neox": ("GPTNeoX", "GPTNeoXConfig", NEOX, ("CausalLM", *ALL[:1])),
+    "gpt_neox_sequential": (
+        "GPTNeoX",
+        "GPTNeoXConfig",
+        {**NEOX, **TIED, "use_parallel_residual": False, "attention_bias": False},
+        ("CausalLM",),
+    ),
+    "llama_dynamic_long": (
+        "Llama",
+        "LlamaConfig",
+        {**LLAMA, "rope_parameters": ROPES["llama_dynamic"], "max_position_embeddings": 8},
+        ("TokenClassification",),
+    ),
+    "olmo2": ("Olmo2", "Olmo2Config", {**LLAMA, **THETA, **TIED, "attention_bias": True}, ("CausalLM", *ALL[:1])),
+    "opt": ("OPT", "OPTConfig", {**OPT, **UNTIED, "enable_bias": False}, ("CausalLM", *ALL[:1])),
+    "opt_post": ("OPT", "OPTConfig", {**OPT, "do_layer_norm_before": False}, ("CausalLM",)),
+    "phi3": (
+        "Phi3",
+        "Phi3Config",
+        {
+            **LLAMA,
+            **TIED,
+            "rope_parameters": ROPES["phi3"],
+            "original_max_position_embeddings": 24,
+            "sliding_window": 4,
+        },
+        ("CausalLM",),
+    ),
+    "phi3_long": (
+        "Phi3",
+        "Phi3Config",
+        {**LLAMA, "rope_parameters": ROPES["phi3"], "original_max_position_embeddings": 8},
+        ALL[:1],
+    ),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        "Qwen2MoeConfig",
+        {
+            **QWEN_MOE,
+            "qkv_bias": False,
+            "mlp_only_layers": [0],
+            "shared_expert_intermediate_size": 16,
+            "layer_types": ["full_attention", "full_attention", "sliding_attention"],
+        },
+        ("CausalLM", *ALL[:1]),
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        "Qwen3MoeConfig",
+        {**QWEN_MOE, "decoder_sparse_step": 2, "head_dim": 8, "attention_bias": True, "norm_topk_prob": True},
+        ("CausalLM", *ALL[:1]),
+    ),
+    "smollm3": ("SmolLM3", "SmolLM3Config", SMOLLM3, ("CausalLM", *ALL[:1])),
     "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
     "rwkv_tied": ("Rwkv", "RwkvConfig", {**RWKV, **TIED}, ("CausalLM",)),
 }

@@ -154,6 +154,10 @@ def vision_transformers():
     image_model("dinov2-Model", transformers.Dinov2Model, config, TOKENS)
     config = transformers.Dinov2Config(**DINOV2, num_labels=5, use_swiglu_ffn=True, use_mask_token=False)
     image_model("dinov2-ImageClassification", transformers.Dinov2ForImageClassification, config, LOGITS)
+    config = transformers.Dinov2WithRegistersConfig(**DINOV2, num_labels=5, num_register_tokens=3)
+    image_model("dinov2_with_registers-Model", transformers.Dinov2WithRegistersModel, config, TOKENS)
+    cls = transformers.Dinov2WithRegistersForImageClassification
+    image_model("dinov2_with_registers-ImageClassification", cls, config, LOGITS)
 
 
 def swins():
