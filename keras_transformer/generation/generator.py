@@ -12,7 +12,10 @@ import numpy as np
 
 from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.decoding_request import DecodingRequest
-from keras_transformer.generation.errors import ChatTemplateError, GenerationError, MissingTokenizerError
+from keras_transformer.generation.errors import ChatTemplateError, GenerationError, GrammarError, MissingTokenizerError
+from keras_transformer.generation.grammar.constraint import Constraint
+from keras_transformer.generation.grammar.grammar import Grammar, check_grammar
+from keras_transformer.generation.grammar.token_bytes import TokenBytes
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import Sampler, ScoredSearch
@@ -63,6 +66,7 @@ class Generator:
             steps.spec, **{name: value for name, value in given.items() if value is not None}
         )
         self._template: ChatTemplate | None = None
+        self._bytes: tuple[Any, TokenBytes] | None = None
 
     def generate(
         self,
@@ -74,6 +78,7 @@ class Generator:
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         batch_size: int | None = None,
+        grammar: Grammar | None = None,
         return_scores: bool = False,
     ) -> Any:
         """Generates continuations of prompts, or, with an encoder-decoder, outputs for sources.
@@ -90,6 +95,8 @@ class Generator:
             seed: int. The same seed gives the same results; None (default) for a random seed.
             repetition_penalty: float > 0. See `filters.penalize_repetition`. Default 1.0, for none.
             batch_size: int >= 1. Number of prompts in a batch; None (default) for all.
+            grammar: `JsonSchema`, `Regex` or `Lark`: a result is one of its texts, as far as `max_new_tokens` allows. Default
+                None.
             return_scores: bool. Whether to return scores as well, with a sampler such as beam search. Default False.
 
         Returns:
@@ -102,7 +109,7 @@ class Generator:
         """
         sampler = resolve_sampler(sampler)
         parsed = self._parse(prompts)
-        requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size)
+        requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size, grammar)
         if return_scores and not getattr(sampler, "has_scores", False):
             raise GenerationError(f"{type(sampler).__name__} has no scores.")
         self._check(sampler, requests)
@@ -118,7 +125,7 @@ class Generator:
             results.update(zip(rows, search.results(), strict=True))
             if return_scores and isinstance(search, ScoredSearch):
                 scores.update(zip(rows, search.scores(), strict=True))
-        stops = StopSequences(stop, self.tokenizer, self.spec.end_ids)
+        stops = self._stops(stop, grammar)
         texts = [self._finish(results[row], parsed, row, stops, sampler) for row in range(len(results))]
         found = texts[0] if parsed.is_single else texts
         if not return_scores:
@@ -135,6 +142,7 @@ class Generator:
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
+        grammar: Grammar | None = None,
     ) -> Iterator[Any]:
         """Generates the continuation of one prompt as a stream.
 
@@ -154,13 +162,13 @@ class Generator:
             raise GenerationError("One prompt at a time can be streamed.")
         if not getattr(sampler, "streams", True):
             raise GenerationError(f"{type(sampler).__name__} has results only in the end. Use generate.")
-        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None)
+        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None, grammar)
         self._check(sampler, requests)
         ((_, request),) = requests
         search = sampler.search(request)
         steps = decode(self.steps, request, search, request.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
-        return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.prefix(0))
+        return self._stops(stop, grammar).stream(tokens, prompts.is_text, prompts.prefix(0))
 
     def chat(
         self,
@@ -278,6 +286,7 @@ class Generator:
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
+        grammar: Grammar | None = None,
     ) -> tuple[Sampler, Prompts, list[DecodingRequest], StopSequences]:
         """Validates arguments as `generate` does, and returns one `DecodingRequest` for each prompt without running it.
 
@@ -291,10 +300,10 @@ class Generator:
         """
         sampler = resolve_sampler(sampler)
         parsed = self._parse(prompts)
-        pairs = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
+        pairs = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, 1, grammar)
         self._check(sampler, pairs)
         requests = [request for _, request in sorted(pairs, key=lambda pair: pair[0])]
-        return sampler, parsed, requests, StopSequences(stop, self.tokenizer, self.spec.end_ids)
+        return sampler, parsed, requests, self._stops(stop, grammar)
 
     def _parse(self, prompts: Any) -> Prompts:
         if isinstance(prompts, Prompts):
@@ -309,6 +318,7 @@ class Generator:
         seed: int | None,
         repetition_penalty: float,
         batch_size: int | None,
+        grammar: Grammar | None,
     ) -> list[tuple[list[int], DecodingRequest]]:
         """Validates the arguments and returns a pair of prompt indices and `DecodingRequest` for each batch."""
         if max_new_tokens is None:
@@ -319,8 +329,10 @@ class Generator:
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
+        if grammar is not None:
+            self._check_grammar(grammar, stop)
         prompts.check_lengths(self.spec, max_new_tokens)
-        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.spec.end_ids).ends
+        stops = self._stops(stop, grammar)
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
         # Batches of prompts of similar length need less padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
@@ -332,14 +344,34 @@ class Generator:
                 max_new_tokens,
                 [seeds[row] for row in rows],
                 end_ids=self.spec.end_ids,
-                ends=ends,
+                ends=None if stop is None else stops.ends,
                 repetition_penalty=repetition_penalty,
                 source=self._source(prompts, rows),
-                decode=self.tokenizer.decode if prompts.is_text else None,
+                decode=stops.tokenizer.decode if prompts.is_text else None,
                 cache_is_rewindable=self.spec.cache_is_rewindable,
+                constraint=None if grammar is None else Constraint(grammar, self._token_bytes()),
             )
             requests.append((rows, request))
         return requests
+
+    def _check_grammar(self, grammar: Grammar, stop: Any) -> None:
+        check_grammar(grammar)
+        if self.tokenizer is None:
+            raise MissingTokenizerError("A grammar needs the bytes of tokens. The model has no tokenizer.")
+        if stop is not None:
+            raise GrammarError("A grammar says itself where a text ends: stop is not supported with it.")
+
+    def _token_bytes(self) -> TokenBytes:
+        """Returns the bytes of the tokens of the tokenizer, for grammars."""
+        if self._bytes is None or self._bytes[0] is not self.tokenizer:
+            found = TokenBytes.of(self.tokenizer, self.spec.vocabulary_size, self.spec.end_ids)
+            self._bytes = self.tokenizer, found
+        return self._bytes[1]
+
+    def _stops(self, stop: Any, grammar: Grammar | None) -> StopSequences:
+        """Returns what truncates results, which with a grammar are the texts that it has accepted."""
+        tokenizer = self.tokenizer if grammar is None else self._token_bytes().text
+        return StopSequences(stop, tokenizer, self.spec.end_ids)
 
     def _check(self, sampler: Sampler, requests: list[tuple[list[int], DecodingRequest]]) -> None:
         """Calls the `check` of a sampler, if it has one."""
