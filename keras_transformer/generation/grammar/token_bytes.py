@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from keras_transformer.generation.grammar.library import library, limits, one_li
 # A character that no word begins with: the tokens after it do not depend on what a tokenizer adds before a text.
 _BEFORE = "\x02"
 _END = b"<|end of the grammar|>"
+_DEAD_END = "The grammar cannot be continued: no tokens write"
 
 
 class TokenBytes:
@@ -107,7 +109,10 @@ class TokenBytes:
         Raises:
             GrammarError: there are none, or the grammar exceeds the limits of the library.
         """
+        self._words.missing.text = None
         bits = np.frombuffer(matcher.compute_bitmask(), "uint8")
+        if self._words.missing.text is not None:
+            raise GrammarError(f"{_DEAD_END} {self._words.missing.text!r:.80}")
         if matcher.is_error():
             raise GrammarError(_failure(matcher.get_error()))
         mask = np.unpackbits(bits, count=self.size + 1, bitorder="little").view(bool)
@@ -130,12 +135,16 @@ class TokenBytes:
 
 def _failure(message: str) -> str:
     if message.startswith("NoExtensionBias"):
-        return "The grammar cannot be continued: no token of the tokenizer writes what has to come next."
+        return f"{_DEAD_END} what has to come next."
     return f"The grammar failed: {one_line(message)}"
 
 
 class _Words:
-    """A tokenizer as `LLTokenizer` calls it: the protocol of `llguidance.TokenizerWrapper`."""
+    """A tokenizer as `LLTokenizer` calls it: the protocol of `llguidance.TokenizerWrapper`.
+
+    Attributes:
+        missing: its "text" is what the last call of the thread could not write with tokens.
+    """
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -151,6 +160,7 @@ class _Words:
         self.tokens = tokens
         self.special_token_ids = special_ids
         self.eos_token_id = len(tokens) - 1
+        self.missing = threading.local()
         self._texts, self._ids, self._encode = texts, ids, encode
         self._longest = max(map(len, ids), default=1)
 
@@ -174,8 +184,9 @@ class _Words:
         while start < len(data):
             sizes = range(min(self._longest, len(data) - start), 0, -1)
             size = next((size for size in sizes if data[start : start + size] in self._ids), None)
-            if size is None:  # No token writes it; the library finds out with the mask.
-                break
+            if size is None:
+                self.missing.text = data[start:].decode("utf-8", "replace")
+                return []
             found.append(self._ids[data[start : start + size]])
             start += size
         return found

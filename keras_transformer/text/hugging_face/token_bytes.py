@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ from keras_transformer.text.hugging_face.json import added_tokens
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
 from keras_transformer.text.tokenizers.wordpiece_vocabulary import PREFIX
+
+# A token of byte fallback.
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def token_bytes(content: dict[str, Any], tokenizer: Any, size: int) -> list[bytes]:
@@ -67,9 +71,8 @@ def _spaced(token: str) -> bytes:
 
 
 def _with_fallback(token: str) -> bytes:
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-        return bytes([int(token[3:5], 16)])
-    return _spaced(token)
+    byte = _BYTE.fullmatch(token)
+    return bytes([int(byte[1], 16)]) if byte else _spaced(token)
 
 
 def _byte_level(suffix: str) -> Callable[[str], bytes]:
