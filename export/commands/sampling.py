@@ -87,7 +87,7 @@ def _grammar(arguments: argparse.Namespace) -> Any:
             return Regex(arguments.regex)
         return JsonSchema(_read(arguments.json_schema))
     except ImportError as error:
-        raise MissingLibraryError("--json-schema and --regex", "llguidance", "grammar") from error
+        raise MissingLibraryError("a grammar", "llguidance", "grammar") from error
 
 
 def _read(path: str) -> str:
