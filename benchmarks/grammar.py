@@ -219,7 +219,9 @@ def main():
         )
     table.note(f"{len(schemas)} random schemas; sampled at temperature 0.8, top-p 0.95; at most {options.new} tokens.")
     table.note("valid, finished: percent of all answers; the others are cut at the maximum number of tokens.")
-    table.note("model_ms: one step of the model. extra_ms: what the grammar adds to a token, and in percent of a token.")
+    table.note(
+        "model_ms: one step of the model. extra_ms: what the grammar adds to a token, and in percent of a token."
+    )
     table.note("first_use_ms: what is done once for each schema.")
     table.finish(options.json)
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.decoding_request import DecodingRequest
-from keras_transformer.generation.errors import ChatTemplateError, GenerationError, GrammarError, MissingTokenizerError
-from keras_transformer.generation.grammar.constraint import Constraint
-from keras_transformer.generation.grammar.grammar import Grammar, check_grammar
-from keras_transformer.generation.grammar.token_bytes import TokenBytes
+from keras_transformer.generation.errors import ChatTemplateError, GenerationError, MissingTokenizerError
+from keras_transformer.generation.grammar.grammar import Grammar
+from keras_transformer.generation.grammar.model_grammars import ModelGrammars
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import Sampler, ScoredSearch
@@ -66,7 +65,7 @@ class Generator:
             steps.spec, **{name: value for name, value in given.items() if value is not None}
         )
         self._template: ChatTemplate | None = None
-        self._bytes: tuple[Any, TokenBytes] | None = None
+        self._grammars = ModelGrammars(tokenizer, self.spec)
 
     def generate(
         self,
@@ -95,7 +94,7 @@ class Generator:
             seed: int. The same seed gives the same results; None (default) for a random seed.
             repetition_penalty: float > 0. See `filters.penalize_repetition`. Default 1.0, for none.
             batch_size: int >= 1. Number of prompts in a batch; None (default) for all.
-            grammar: `JsonSchema`, `Regex` or `Lark`: a result is one of its texts, as far as `max_new_tokens` allows. Default
+            grammar: `JsonSchema`, `Regex` or `Lark`: a result is one of its texts, if `max_new_tokens` are enough for it. Default
                 None.
             return_scores: bool. Whether to return scores as well, with a sampler such as beam search. Default False.
 
@@ -329,8 +328,7 @@ class Generator:
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
-        if grammar is not None:
-            self._check_grammar(grammar, stop)
+        self._grammars.check(grammar, stop)
         prompts.check_lengths(self.spec, max_new_tokens)
         stops = self._stops(stop, grammar)
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
@@ -349,29 +347,13 @@ class Generator:
                 source=self._source(prompts, rows),
                 decode=stops.tokenizer.decode if prompts.is_text else None,
                 cache_is_rewindable=self.spec.cache_is_rewindable,
-                constraint=None if grammar is None else Constraint(grammar, self._token_bytes()),
+                constraint=self._grammars.constraint(grammar),
             )
             requests.append((rows, request))
         return requests
 
-    def _check_grammar(self, grammar: Grammar, stop: Any) -> None:
-        check_grammar(grammar)
-        if self.tokenizer is None:
-            raise MissingTokenizerError("A grammar needs the bytes of tokens. The model has no tokenizer.")
-        if stop is not None:
-            raise GrammarError("A grammar says itself where a text ends: stop is not supported with it.")
-
-    def _token_bytes(self) -> TokenBytes:
-        """Returns the bytes of the tokens of the tokenizer, for grammars."""
-        if self._bytes is None or self._bytes[0] is not self.tokenizer:
-            found = TokenBytes.of(self.tokenizer, self.spec.vocabulary_size, self.spec.end_ids)
-            self._bytes = self.tokenizer, found
-        return self._bytes[1]
-
     def _stops(self, stop: Any, grammar: Grammar | None) -> StopSequences:
-        """Returns what truncates results, which with a grammar are the texts that it has accepted."""
-        tokenizer = self.tokenizer if grammar is None else self._token_bytes().text
-        return StopSequences(stop, tokenizer, self.spec.end_ids)
+        return StopSequences(stop, self._grammars.decoder(grammar), self.spec.end_ids)
 
     def _check(self, sampler: Sampler, requests: list[tuple[list[int], DecodingRequest]]) -> None:
         """Calls the `check` of a sampler, if it has one."""

@@ -5,7 +5,15 @@ import json
 import pytest
 import tokenizers
 
-from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer, SentencePiece, TextError, WordPiece
+from keras_transformer.text import (
+    BytePair,
+    Bytes,
+    Characters,
+    HuggingFaceTokenizer,
+    SentencePiece,
+    TextError,
+    WordPiece,
+)
 from keras_transformer.text.hugging_face.token_bytes import token_bytes
 
 TEXT = 'The cat "sat" {on: 12} naïve  żółć 😀 ok'

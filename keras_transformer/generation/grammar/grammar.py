@@ -25,9 +25,3 @@ class Grammar:
         if message and not message.startswith("WARNING"):
             raise GrammarError(f"{type(self).__name__}: {one_line(message)}")
         object.__setattr__(self, "source", source)
-
-
-def check_grammar(grammar: object) -> None:
-    """Raises `GrammarError` unless this is a grammar or None."""
-    if grammar is not None and not isinstance(grammar, Grammar):
-        raise GrammarError(f"grammar must be a JsonSchema, a Regex or a Lark. Received: {grammar!r:.80}")

@@ -11,7 +11,7 @@ from keras_transformer.generation.errors import GrammarError
 from keras_transformer.generation.grammar.grammar import Grammar
 from keras_transformer.generation.grammar.library import library
 
-# Between tokens of JSON: nothing, a space, or a line break with indentation. Without a limit a model may write blanks forever.
+# Between tokens of JSON: nothing, a space, or a line break with indentation. Without a limit a model may never end.
 _WHITESPACE = r"( |\n {0,32})?"
 
 

@@ -53,7 +53,7 @@ class TokenBytes:
         special = {*special_ids, *end_ids, self.size}
         # The library has one id for each sequence of bytes, and one for the end. The mask is copied to the other ids.
         first: dict[bytes, int] = {}
-        same = {index: self.size for index in sorted(self.end_ids)}
+        same = dict.fromkeys(sorted(self.end_ids), self.size)
         for index, token in enumerate(tokens):
             if token and index not in special and first.setdefault(token, index) != index:
                 same[index] = first[token]

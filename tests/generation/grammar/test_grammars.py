@@ -263,6 +263,14 @@ def test_the_end_token_comes_only_where_the_grammar_accepts(models):
     assert generator.generate("a", grammar=Regex("a{0,4}"), max_new_tokens=8) == ""
 
 
+def test_an_encoder_decoder_writes_the_grammar(models):
+    tokenizer = Characters("abcd")
+    steps = models.History(tokenizer.vocabulary_size, is_encoder_decoder=True)
+    generator = Generator(steps, tokenizer, start_id=tokenizer.start_id, end_id=tokenizer.end_id)
+    texts = generator.generate(["ab", "dcba"], grammar=Regex("[a-d]{3}(ab|cd)"), max_new_tokens=9)
+    assert all(re.fullmatch("[a-d]{3}(ab|cd)", text) for text in texts)
+
+
 def test_a_text_is_cut_at_the_maximum_number_of_tokens(model):
     assert len(model.generate([3, 4], grammar=Regex("[a-z]{9}"), max_new_tokens=5)) == 5
 
