@@ -13,6 +13,8 @@ from keras_transformer.generation.grammar.library import library
 
 # Between tokens of JSON: nothing, a space, or a line break with indentation. Without a limit a model may never end.
 _WHITESPACE = r"( |\n {0,32})?"
+# The "x-guidance" of a schema could ask for these.
+_STRICT = {"lenient": False, "coerce_one_of": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,8 @@ class JsonSchema(Grammar):
     source: str = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        options = {"whitespace_flexible": False} if self.compact else {"whitespace_pattern": _WHITESPACE}
+        whitespace = {"whitespace_flexible": False} if self.compact else {"whitespace_pattern": _WHITESPACE}
+        options = {**_STRICT, **whitespace}
         self._set_source(library().LLMatcher.grammar_from_json_schema(_text(self.schema), overrides=options))
 
 

@@ -316,6 +316,8 @@ def test_the_repetition_penalty_comes_on_top(model):
         (lambda: JsonSchema({"not": {"type": "string"}}), '"not"'),
         (lambda: JsonSchema({"type": "array", "uniqueItems": True}), '"uniqueItems"'),
         (lambda: JsonSchema({"type": "string", "pattern": "(?=x)"}), "look-around"),
+        (lambda: JsonSchema({"not": {}, "x-guidance": {"lenient": True}}), '"not"'),
+        (lambda: JsonSchema({"oneOf": [{"type": "integer"}, {"type": "number"}]}), "oneOf"),
         (lambda: JsonSchema({"enum": []}), "Unsatisfiable"),
         (lambda: JsonSchema("{"), "not JSON"),
         (lambda: JsonSchema([1]), "must be a dict"),
