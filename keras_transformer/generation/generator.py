@@ -94,7 +94,7 @@ class Generator:
             seed: int. The same seed gives the same results; None (default) for a random seed.
             repetition_penalty: float > 0. See `filters.penalize_repetition`. Default 1.0, for none.
             batch_size: int >= 1. Number of prompts in a batch; None (default) for all.
-            grammar: `JsonSchema`, `Regex` or `Lark`: a result is one of its texts, if `max_new_tokens` suffice. Default None.
+            grammar: `JsonSchema`, `Regex` or `Lark`: results are its texts, if `max_new_tokens` suffice. Default None.
             return_scores: bool. Whether to return scores as well, with a sampler such as beam search. Default False.
 
         Returns:

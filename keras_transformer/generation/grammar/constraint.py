@@ -32,7 +32,7 @@ class Constraint:
 
     >>> from keras_transformer.generation import Regex
     >>> from keras_transformer.generation.grammar.token_bytes import TokenBytes
-    >>> vocabulary = TokenBytes([b"a", b"b", b"</s>"], [2], [2], encode=lambda text: list(text.encode()))
+    >>> vocabulary = TokenBytes([b"a", b"b", b"</s>"], [2], [2], encode=lambda text: ["ab".index(each) for each in text])
     >>> Constraint(Regex("ab*"), vocabulary).apply(np.zeros((2, 3)), [[], [0]]).tolist()
     [[0.0, -inf, -inf], [-inf, 0.0, 0.0]]
     """

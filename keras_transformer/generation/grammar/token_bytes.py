@@ -35,7 +35,7 @@ class TokenBytes:
     Example:
 
     >>> from keras_transformer.generation import Regex
-    >>> vocabulary = TokenBytes([b"a", b"b", b"ab", b"</s>"], [3], [3], encode=lambda text: list(text.encode()))
+    >>> vocabulary = TokenBytes([b"a", b"b", b"ab", b"</s>"], [3], [3], encode=lambda text: ["ab".index(each) for each in text])
     >>> vocabulary.allowed(vocabulary.matcher(Regex("a*"))).tolist()
     [True, False, False, True]
     """
@@ -170,7 +170,7 @@ class _Words:
         for before in ("", _BEFORE):
             try:
                 tokens = [self._texts[index] for index in self._encode(before + text)]
-            except ValueError:  # Not every text has tokens.
+            except (ValueError, LookupError):  # Not every text has tokens.
                 break
             length = sum(map(len, tokens))
             while tokens and length > len(data):
