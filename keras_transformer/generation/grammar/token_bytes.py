@@ -35,7 +35,8 @@ class TokenBytes:
     Example:
 
     >>> from keras_transformer.generation import Regex
-    >>> vocabulary = TokenBytes([b"a", b"b", b"ab", b"</s>"], [3], [3], encode=lambda text: ["ab".index(each) for each in text])
+    >>> tokens = [b"a", b"b", b"ab", b"</s>"]
+    >>> vocabulary = TokenBytes(tokens, [3], [3], encode=lambda text: ["ab".index(each) for each in text])
     >>> vocabulary.allowed(vocabulary.matcher(Regex("a*"))).tolist()
     [True, False, False, True]
     """
