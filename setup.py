@@ -17,7 +17,7 @@ def constant(name):
 
 PLOTS = ["matplotlib>=3.8"]
 CHAT = ["jinja2>=3.1.6,<4"]
-GRAMMAR = ["llguidance>=1.3,<2"]
+GRAMMAR = ["llguidance>=1.8,<2"]
 GGUF = ["gguf>=0.17,<0.20"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 VISION = ["pillow>=10,<14"]
