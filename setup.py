@@ -17,6 +17,7 @@ def constant(name):
 
 PLOTS = ["matplotlib>=3.8"]
 CHAT = ["jinja2>=3.1.6,<4"]
+GRAMMAR = ["llguidance>=1.8,<2"]
 GGUF = ["gguf>=0.17,<0.20"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 VISION = ["pillow>=10,<14"]
@@ -78,6 +79,7 @@ setup(
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "jax": ["jax>=0.10"],
         "chat": CHAT,
+        "grammar": GRAMMAR,
         "gguf": GGUF,
         "genai": ["onnxruntime-genai>=0.18"],
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
@@ -85,6 +87,7 @@ setup(
             *DEMO,
             *METRICS,
             *CHAT,
+            *GRAMMAR,
             *GGUF,
             *HTTP,
             *VISION,
@@ -101,6 +104,7 @@ setup(
             "setuptools>=65",
             "kubernetes-validate>=1.37,<2",
             "pyyaml>=6,<7",
+            "jsonschema>=4.20,<5",
         ],
         "benchmark": [
             "keras-hub>=0.32",

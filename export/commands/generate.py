@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     'bundle "ROMEO:"',
     'bundle "Once upon a time" --sampler random --temperature 0.8 --top-p 0.95 --seed 1',
+    'bundle "A person as JSON: " --json-schema person.json',
     "bundle - --lines --sampler beam < sentences.en > sentences.de",
 ]
 

@@ -2,8 +2,11 @@
 
 import argparse
 import itertools
+import pathlib
 from collections.abc import Sequence
 from typing import Any
+
+from keras_transformer.export.errors import ExportError, MissingLibraryError
 
 # The options of each sampler, named after its constructor arguments.
 OPTIONS = {
@@ -39,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser, samplers: Sequence[str] = tup
     parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help=help)
     help = "end before this text; repeatable"
     parser.add_argument("--stop", action="append", metavar="TEXT", help=help)
+    grammars = parser.add_mutually_exclusive_group()
+    grammars.add_argument("--json-schema", metavar="FILE", help="the text is JSON of the schema in this file")
+    grammars.add_argument("--regex", metavar="PATTERN", help="the text matches this regular expression as a whole")
     parser.add_argument("--seed", type=int, metavar="N", help="random: seed of the samples")
 
 
@@ -55,7 +61,9 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `Generator.generate`.
 
     Raises:
-        GenerationError: the value of an option is out of range.
+        GenerationError: the value of an option is out of range, or a grammar is invalid.
+        ExportError: the file of a schema cannot be read.
+        MissingLibraryError: a grammar needs a library that is not installed.
     """
     from keras_transformer.generation import SAMPLERS, GenerationError
 
@@ -65,7 +73,28 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     except ValueError as error:
         raise GenerationError(str(error)) from None
     names = ("max_new_tokens", "stop", "seed", "repetition_penalty")
-    return {"sampler": sampler, **{name: getattr(arguments, name) for name in names}}
+    return {"sampler": sampler, "grammar": _grammar(arguments), **{name: getattr(arguments, name) for name in names}}
+
+
+def _grammar(arguments: argparse.Namespace) -> Any:
+    """The grammar of `--json-schema` or `--regex`, or None."""
+    from keras_transformer.generation import JsonSchema, Regex
+
+    if arguments.regex is None and arguments.json_schema is None:
+        return None
+    try:
+        if arguments.regex is not None:
+            return Regex(arguments.regex)
+        return JsonSchema(_read(arguments.json_schema))
+    except ImportError as error:
+        raise MissingLibraryError("a grammar", "llguidance", "grammar") from error
+
+
+def _read(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"'{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _names(samplers: Sequence[str]) -> list[str]:

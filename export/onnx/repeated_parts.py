@@ -110,7 +110,9 @@ def _part(function: Any, library: Any) -> TracedGraph:
 
     graph_def, results = opened(function, library)
     names = [each.name for each in function.signature.input_arg]
-    inputs, weights = (tuple(each for each in names if each.startswith(WEIGHT) is is_weight) for is_weight in (False, True))
+    inputs, weights = (
+        tuple(each for each in names if each.startswith(WEIGHT) is is_weight) for is_weight in (False, True)
+    )
     return TracedGraph(graph_def, graph_def, inputs, {each: f"{each}:0" for each in results}, weights)
 
 

@@ -53,7 +53,14 @@ def functional_spec(
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
-    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables), axis_limits=limits, layers=tuple(layers_in_order(model)))
+    return ExportSpec(
+        {SERVE: signature},
+        tolerance,
+        locate,
+        tuple(model.variables),
+        axis_limits=limits,
+        layers=tuple(layers_in_order(model)),
+    )
 
 
 def check_model(model: Any) -> Any:

@@ -70,7 +70,15 @@ def language_spec(model: Any, tolerance: float | None = None, options: Generatio
     most = model.max_length
     limits = {} if most is None else {"length": most, "cache_length": most}
     record = model.generation_spec.to_dict()
-    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record, axis_limits=limits, layers=tuple(layers_in_order(model)))
+    return ExportSpec(
+        signatures,
+        tolerance,
+        locate,
+        tuple(model.variables),
+        record,
+        axis_limits=limits,
+        layers=tuple(layers_in_order(model)),
+    )
 
 
 def _signatures(model: Any, options: GenerationOptions) -> dict[str, Signature]:

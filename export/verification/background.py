@@ -26,7 +26,9 @@ class RoundingInBackground:
         self.is_needed = spec.tolerance is None and spec.runs_floats
         self._stopped = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
-        self._future = self._pool.submit(measure_rounding, traced, spec, self._stopped.is_set) if self.is_needed else None
+        self._future = (
+            self._pool.submit(measure_rounding, traced, spec, self._stopped.is_set) if self.is_needed else None
+        )
 
     def wait(self) -> None:
         """Returns when every probe has its rounding; raises what the measurement raised."""

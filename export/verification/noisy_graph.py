@@ -148,7 +148,9 @@ class _Units:
     def nodes(self, is_in_function: bool) -> list[Any]:
         """Operations that read the resources, and give a width and a seed for each operation."""
         nodes, count = _Nodes(self._label, is_in_function), len(self.operations)
-        widths = nodes.add("widths", "ReadVariableOp", [self._handle(nodes, self._label, _FLOAT, [count])], dtype=_FLOAT)
+        widths = nodes.add(
+            "widths", "ReadVariableOp", [self._handle(nodes, self._label, _FLOAT, [count])], dtype=_FLOAT
+        )
         self._unpack(nodes, f"{self._label}/width", widths, _FLOAT)
         calls = self._handle(nodes, f"{self._label}_calls", _INT32, [])
         nodes.add("next", "AssignAddVariableOp", [calls, nodes.constant("one", np.int32(1))], dtype=_INT32)
@@ -186,7 +188,9 @@ class _Nodes:
         """Adds an operation with at most one result; returns the name of that."""
         node = _node(f"{self._scope}/{name}", op, inputs, **types)
         self.found.append(node)
-        return f"{node.name}:{result_part(op, node.attr, 0)}" if self._is_in_function and op not in _SILENT else node.name
+        return (
+            f"{node.name}:{result_part(op, node.attr, 0)}" if self._is_in_function and op not in _SILENT else node.name
+        )
 
     def constant(self, name: str, value: Any) -> str:
         """Adds a constant; returns its name."""

@@ -56,9 +56,7 @@ _RESIZES = "ResizeBicubic|ResizeBilinear"
 _ROUNDING = frozenset("|".join((_PRODUCTS, _SUMS, _BINARY, _UNARY, _ACTIVATIONS, _RESIZES)).split("|"))
 
 
-def measure_rounding(
-    traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False
-) -> None:
+def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Fills in the `rounding` of every probe: the largest movement of each block of each output.
 
     An integer that another rounding changes, such as a token chosen between two equal logits, has the movement 1.

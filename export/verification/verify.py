@@ -164,9 +164,7 @@ def _compared(
     if get_format(format).shares_loaded:
         found = _compared_at_once(compared, probes)
         for signature in probes if times is not None else ():
-            times[signature] = milliseconds(
-                opened(directory, manifest, format, signature), probes[signature][0].inputs
-            )
+            times[signature] = milliseconds(opened(directory, manifest, format, signature), probes[signature][0].inputs)
         return _worst(found)
     found = []
     for signature in probes:

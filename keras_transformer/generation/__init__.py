@@ -14,6 +14,7 @@ from keras_transformer.generation.errors import (
     EngineError,
     ForeignTokenizerError,
     GenerationError,
+    GrammarError,
     MissingTokenizerError,
     PromptTooLongError,
     QueueFullError,
@@ -21,6 +22,9 @@ from keras_transformer.generation.errors import (
 )
 from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.generation.generator import Generator
+from keras_transformer.generation.grammar.json_schema import JsonSchema
+from keras_transformer.generation.grammar.lark import Lark
+from keras_transformer.generation.grammar.regex import Regex
 from keras_transformer.generation.sampler_names import SAMPLERS
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
@@ -44,11 +48,15 @@ __all__ = [
     "GenerationError",
     "GenerationSpec",
     "Generator",
+    "GrammarError",
     "Greedy",
+    "JsonSchema",
+    "Lark",
     "MissingTokenizerError",
     "PromptTooLongError",
     "QueueFullError",
     "Random",
+    "Regex",
     "RequestCancelledError",
     "Speculative",
     "TreeSearch",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.generation.repetition import penalize_rows
+
 if TYPE_CHECKING:
+    from keras_transformer.generation.grammar.constraint import Constraint
     from keras_transformer.generation.protocols import Source
 
 
@@ -60,6 +63,7 @@ class DecodingRequest:
         source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
         decode: function of token ids that returns text, for text prompts; None for token prompts.
         cache_is_rewindable: bool. Whether the cache can go back to an earlier index.
+        constraint: `Constraint`, which excludes the tokens that a grammar does not allow; None without a grammar.
     """
 
     prompts: list[Any]
@@ -71,6 +75,7 @@ class DecodingRequest:
     source: Source | None = None
     decode: Callable[[list[int]], Any] | None = None
     cache_is_rewindable: bool = True
+    constraint: Constraint | None = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -79,14 +84,36 @@ class DecodingRequest:
 
     def is_finished(self, tokens: list[int]) -> bool:
         """Returns whether a sequence with these new tokens is complete."""
-        if tokens[-1] in self.end_ids or len(tokens) == self.max_new_tokens:
+        return len(tokens) == self.max_new_tokens or self.is_stopped(tokens)
+
+    def is_stopped(self, tokens: list[int]) -> bool:
+        """Returns whether a sequence has its end: an end token, a stop sequence, or the end of its grammar."""
+        if tokens[-1] in self.end_ids or (self.ends is not None and self.ends(tokens)):
             return True
-        return self.ends is not None and self.ends(tokens)
+        return self.constraint is not None and self.constraint.is_complete(tokens)
 
     @property
     def is_plain(self) -> bool:
-        """bool: whether the request has neither stop sequences nor a repetition penalty."""
-        return self.ends is None and self.repetition_penalty == 1.0
+        """bool: whether the request has neither stop sequences, nor a repetition penalty, nor a grammar."""
+        return self.ends is None and self.repetition_penalty == 1.0 and self.constraint is None
+
+    def process_logits(self, logits: Any, rows: Iterable[tuple[int, Sequence[int] | None]]) -> Any:
+        """Applies the repetition penalty and the grammar to logits.
+
+        Args:
+            logits: float `(R, V)`.
+            rows: for each of the R rows the index of its prompt and its new tokens; None for a row that is not used. The
+                iterable is not consumed if there is nothing to apply.
+
+        Returns:
+            Logits, float `(R, V)`.
+        """
+        if self.repetition_penalty == 1.0 and self.constraint is None:
+            return logits
+        rows = list(rows)
+        sequences = ([*self.prompts[prompt], *(tokens or ())] for prompt, tokens in rows)
+        logits = penalize_rows(logits, sequences, self.repetition_penalty)
+        return logits if self.constraint is None else self.constraint.apply(logits, [tokens for _, tokens in rows])
 
     def uniforms(self, count: int) -> np.ndarray:
         """Returns uniform random numbers for the first `count` tokens of each row, float32 `(B, count)` in [0, 1)."""

@@ -21,6 +21,10 @@ class ChatTemplateError(GenerationError):
     """A chat template is missing, invalid, or refuses the messages."""
 
 
+class GrammarError(GenerationError):
+    """A grammar is invalid or not supported, or its texts cannot be written with the tokens of the model."""
+
+
 class MissingTokenizerError(GenerationError):
     """Text was given or requested, but the model has no tokenizer."""
 

@@ -13,6 +13,8 @@ import numpy as np
 from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.decoding_request import DecodingRequest
 from keras_transformer.generation.errors import ChatTemplateError, GenerationError, MissingTokenizerError
+from keras_transformer.generation.grammar.grammar import Grammar
+from keras_transformer.generation.grammar.model_grammars import ModelGrammars
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import Sampler, ScoredSearch
@@ -63,6 +65,7 @@ class Generator:
             steps.spec, **{name: value for name, value in given.items() if value is not None}
         )
         self._template: ChatTemplate | None = None
+        self._grammars = ModelGrammars(tokenizer, self.spec)
 
     def generate(
         self,
@@ -74,6 +77,7 @@ class Generator:
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         batch_size: int | None = None,
+        grammar: Grammar | None = None,
         return_scores: bool = False,
     ) -> Any:
         """Generates continuations of prompts, or, with an encoder-decoder, outputs for sources.
@@ -90,6 +94,7 @@ class Generator:
             seed: int. The same seed gives the same results; None (default) for a random seed.
             repetition_penalty: float > 0. See `filters.penalize_repetition`. Default 1.0, for none.
             batch_size: int >= 1. Number of prompts in a batch; None (default) for all.
+            grammar: `JsonSchema`, `Regex` or `Lark`: results are its texts, if `max_new_tokens` suffice. Default None.
             return_scores: bool. Whether to return scores as well, with a sampler such as beam search. Default False.
 
         Returns:
@@ -102,7 +107,7 @@ class Generator:
         """
         sampler = resolve_sampler(sampler)
         parsed = self._parse(prompts)
-        requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size)
+        requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size, grammar)
         if return_scores and not getattr(sampler, "has_scores", False):
             raise GenerationError(f"{type(sampler).__name__} has no scores.")
         self._check(sampler, requests)
@@ -118,7 +123,7 @@ class Generator:
             results.update(zip(rows, search.results(), strict=True))
             if return_scores and isinstance(search, ScoredSearch):
                 scores.update(zip(rows, search.scores(), strict=True))
-        stops = StopSequences(stop, self.tokenizer, self.spec.end_ids)
+        stops = self._stops(stop, grammar)
         texts = [self._finish(results[row], parsed, row, stops, sampler) for row in range(len(results))]
         found = texts[0] if parsed.is_single else texts
         if not return_scores:
@@ -135,6 +140,7 @@ class Generator:
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
+        grammar: Grammar | None = None,
     ) -> Iterator[Any]:
         """Generates the continuation of one prompt as a stream.
 
@@ -154,13 +160,13 @@ class Generator:
             raise GenerationError("One prompt at a time can be streamed.")
         if not getattr(sampler, "streams", True):
             raise GenerationError(f"{type(sampler).__name__} has results only in the end. Use generate.")
-        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None)
+        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None, grammar)
         self._check(sampler, requests)
         ((_, request),) = requests
         search = sampler.search(request)
         steps = decode(self.steps, request, search, request.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
-        return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.prefix(0))
+        return self._stops(stop, grammar).stream(tokens, prompts.is_text, prompts.prefix(0))
 
     def chat(
         self,
@@ -278,6 +284,7 @@ class Generator:
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
+        grammar: Grammar | None = None,
     ) -> tuple[Sampler, Prompts, list[DecodingRequest], StopSequences]:
         """Validates arguments as `generate` does, and returns one `DecodingRequest` for each prompt without running it.
 
@@ -291,10 +298,10 @@ class Generator:
         """
         sampler = resolve_sampler(sampler)
         parsed = self._parse(prompts)
-        pairs = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
+        pairs = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, 1, grammar)
         self._check(sampler, pairs)
         requests = [request for _, request in sorted(pairs, key=lambda pair: pair[0])]
-        return sampler, parsed, requests, StopSequences(stop, self.tokenizer, self.spec.end_ids)
+        return sampler, parsed, requests, self._stops(stop, grammar)
 
     def _parse(self, prompts: Any) -> Prompts:
         if isinstance(prompts, Prompts):
@@ -309,6 +316,7 @@ class Generator:
         seed: int | None,
         repetition_penalty: float,
         batch_size: int | None,
+        grammar: Grammar | None,
     ) -> list[tuple[list[int], DecodingRequest]]:
         """Validates the arguments and returns a pair of prompt indices and `DecodingRequest` for each batch."""
         if max_new_tokens is None:
@@ -319,8 +327,9 @@ class Generator:
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
+        self._grammars.check(grammar, stop)
         prompts.check_lengths(self.spec, max_new_tokens)
-        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.spec.end_ids).ends
+        stops = self._stops(stop, grammar)
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
         # Batches of prompts of similar length need less padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
@@ -332,14 +341,18 @@ class Generator:
                 max_new_tokens,
                 [seeds[row] for row in rows],
                 end_ids=self.spec.end_ids,
-                ends=ends,
+                ends=None if stop is None else stops.ends,
                 repetition_penalty=repetition_penalty,
                 source=self._source(prompts, rows),
-                decode=self.tokenizer.decode if prompts.is_text else None,
+                decode=stops.tokenizer.decode if prompts.is_text else None,
                 cache_is_rewindable=self.spec.cache_is_rewindable,
+                constraint=self._grammars.constraint(grammar),
             )
             requests.append((rows, request))
         return requests
+
+    def _stops(self, stop: Any, grammar: Grammar | None) -> StopSequences:
+        return StopSequences(stop, self._grammars.decoder(grammar), self.spec.end_ids)
 
     def _check(self, sampler: Sampler, requests: list[tuple[list[int], DecodingRequest]]) -> None:
         """Calls the `check` of a sampler, if it has one."""

@@ -138,7 +138,8 @@ class LanguageModel(keras.Model):
             prompts: str or list of str, if the model has a tokenizer; token ids as a list of ints or a list of such lists;
                 an array of features, batched or not, for a model with "features", such as Whisper; `{"images": ...,
                 "token_ids": ...}` for a model with "images" and text, such as Kosmos, with prompts in any form above.
-            **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `return_scores`.
+            **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `grammar`,
+                `return_scores`.
 
         Returns:
             The generated text or tokens of each prompt.

@@ -62,6 +62,10 @@ COMMANDS = {
         ["backbones", "--only", "bert", "--formats", "onnx", "--ours-only"],
         {"backbone", "ours onnx"},
     ),
+    "grammar": (
+        ["grammar"],
+        {"grammar", "valid", "finished", "extra_ms", "extra_percent"},
+    ),
 }
 
 

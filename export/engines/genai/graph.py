@@ -53,7 +53,9 @@ def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
     fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    return ExportSpec({SIGNATURE: signature}, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model)))
+    return ExportSpec(
+        {SIGNATURE: signature}, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model))
+    )
 
 
 def _step(model: Any, cache: KeyValueCache) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -36,7 +36,6 @@ _NEUTRAL = {
     "metadata": ({},),
     "parallel_tool_calls": (True, False),
     "presence_penalty": (0,),
-    "response_format": ({"type": "text"},),
     "store": (False,),
     "tool_choice": ("auto",),
     "top_logprobs": (0,),

@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.engine.response_format import read_response_format
+from keras_transformer.generation.errors import GenerationError, GrammarError
 from keras_transformer.generation.samplers import Greedy, Random
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ SHARED: Parameters = {
     "min_p": (None, lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
     "repetition_penalty": (1.0, lambda value: _is_number(value) and value > 0, "a number above 0"),
     "n": (1, lambda value: _is_whole(value) and 1 <= value <= 128, "an integer from 1 to 128"),
+    "response_format": (None, lambda value: isinstance(value, dict), "an object"),
     "seed": (None, lambda value: _is_whole(value) and value >= 0, "an integer from 0"),
     "stop": (
         None,
@@ -143,10 +145,19 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def completion_of(values: Mapping[str, Any], prompts: list[Any]) -> Completion:
-    """The `Completion` of validated parameters."""
+    """The `Completion` of validated parameters.
+
+    Raises:
+        InvalidBodyError: an invalid or unsupported response format.
+    """
+    try:
+        grammar = read_response_format(values["response_format"])
+    except GrammarError as error:
+        raise InvalidBodyError(str(error), "response_format") from None
     options = {
         "max_new_tokens": values["max_tokens"],
         "sampler": _sampler(values),
+        "grammar": grammar,
         **{name: values[name] for name in ("stop", "seed", "repetition_penalty")},
     }
     with_usage = bool((values["stream_options"] or {}).get("include_usage"))

@@ -119,7 +119,7 @@ class Engine:
         Args:
             prompt: str, or list of int.
             wait: float. Seconds to wait while the queue is full; None for no limit. Default 0.
-            **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty` of `Generator.generate`.
+            **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `grammar` of `Generator.generate`.
 
         Returns:
             `Request`, with `stream()`, `result()` and `cancel()`.

@@ -61,6 +61,8 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
         curl localhost:8000/v1/completions -H "Content-Type: application/json" \\
             -d '{"prompt": "ROMEO:", "max_tokens": 64, "temperature": 0.8, "stream": true}'
 
+    `response_format` of the types "json_object" and "json_schema" makes an answer JSON, or JSON of a schema.
+
     Chats need a tokenizer with a chat template. Calls of tools are part of the text of an answer.
 
     Reference: the completions and chat completions endpoints of the OpenAI API, with the additional parameters `top_k`,
@@ -71,10 +73,11 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
     in_thread = functools.partial(anyio.to_thread.run_sync, limiter=limiter, abandon_on_cancel=True)
 
     async def completions(request: Request) -> Response:
-        return await answer(read_body(await _body(request)), CompletionResponse)
+        # In a thread: schemas and templates may take long.
+        return await answer(await in_thread(read_body, await _body(request)), CompletionResponse)
 
     async def chat(request: Request) -> Response:
-        completion = read_chat_body(await _body(request), engine.chat_prompt)
+        completion = await in_thread(read_chat_body, await _body(request), engine.chat_prompt)
         return await answer(completion, ChatResponse)
 
     async def answer(completion: Completion, form: type[CompletionResponse]) -> Response:

@@ -156,7 +156,4 @@ class Request:
         self._arrived.put(_END)
 
     def _is_stopped(self) -> bool:
-        new = self.new_tokens
-        return new[-1] in self.decoding_request.end_ids or (
-            self.decoding_request.ends is not None and self.decoding_request.ends(new)
-        )
+        return self.decoding_request.is_stopped(self.new_tokens)

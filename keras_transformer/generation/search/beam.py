@@ -10,7 +10,6 @@ import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
-from keras_transformer.generation.repetition import penalize_rows
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
@@ -111,7 +110,7 @@ class BatchBeams:
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `protocols.Search`."""
-        logits = penalize_rows(np.asarray(output.logits)[:, -1], self._sequences(), self.request.repetition_penalty)
+        logits = self.request.process_logits(np.asarray(output.logits)[:, -1], self._rows())
         log_probs = numpy_ops.log_softmax(logits)
         for first, beams in zip(range(0, len(log_probs), self._width), self._beams, strict=True):
             if not beams.is_done:
@@ -122,11 +121,12 @@ class BatchBeams:
         self._width = self.options.num_beams
         return model_input
 
-    def _sequences(self) -> Iterator[list[int]]:
-        """Yields the tokens of each row, prompt included. Rows without a live beam are ignored, so theirs are arbitrary."""
-        for prompt, beams in zip(self.request.prompts, self._beams, strict=True):
+    def _rows(self) -> Iterator[tuple[int, list[int] | None]]:
+        """Yields the prompt and the new tokens of each row. Rows without a live beam are not used."""
+        for prompt, beams in enumerate(self._beams):
+            live = [] if beams.is_done else [beam.tokens for beam in beams.live]
             for number in range(self._width):
-                yield [*prompt, *(beams.live[number].tokens if number < len(beams.live) else ())]
+                yield prompt, live[number] if number < len(live) else None
 
     def _model_input(self) -> ModelInput:
         rows, last, index = [], [], []

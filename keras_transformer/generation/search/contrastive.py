@@ -10,7 +10,6 @@ import numpy as np
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.errors import GenerationError
-from keras_transformer.generation.repetition import penalize_rows
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -133,7 +132,11 @@ class ContrastiveSearch:
         padding = np.arange(cosines.shape[-1]) >= lengths[:, None]
         penalties = np.where(padding[:, None], -np.inf, cosines).max(axis=-1)
         alpha = self.options.alpha
-        return np.argmax((1 - alpha) * self._probabilities - alpha * penalties, axis=1)
+        scores = (1 - alpha) * self._probabilities - alpha * penalties
+        if self.request.constraint is not None:
+            # Fewer tokens than candidates may be allowed.
+            scores = np.where(self._probabilities > 0, scores, -np.inf)
+        return np.argmax(scores, axis=1)
 
     def _append(self, chosen: np.ndarray, hidden_states: Tensor) -> None:
         self.emitted = [[] for _ in self.tokens]
@@ -147,8 +150,8 @@ class ContrastiveSearch:
 
     def _propose(self, logits: Tensor, rows: Any) -> ModelInput:
         """Returns the input of the candidates, each of which continues the cache row of its prompt."""
-        sequences = ([*prompt, *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
-        logits = penalize_rows(logits, sequences, self.request.repetition_penalty)
+        unfinished = ((row, None if over else self.tokens[row]) for row, over in enumerate(self._finished))
+        logits = self.request.process_logits(logits, unfinished)
         width = min(self.options.top_k, logits.shape[-1])
         self._probabilities, self._candidates = numpy_ops.top_k(numpy_ops.softmax(logits), width)
         # A finished row stays at the index after its last token; its output is ignored.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.loop import cache_length, pad
-from keras_transformer.generation.repetition import penalize_rows
 from keras_transformer.utils.types import Cache, Tensor
 
 if TYPE_CHECKING:
@@ -53,13 +53,18 @@ class DraftModel:
         for step in range(count):
             output, self._cache = self.steps.decode_step(token_ids, self._cache, index)
             logits = np.asarray(output.logits)[:, -1]
-            probabilities.append(distribution(logits, sequences, self.sampler, self.request.repetition_penalty))
+            probabilities.append(distribution(logits, self._rows(sequences), self.sampler, self.request))
             proposals.append(draw_from(probabilities[-1], uniforms[:, step]))
             for sequence, token in zip(sequences, proposals[-1].tolist(), strict=True):
                 sequence.append(token)
             # Near the maximum length of a row the index stays at the last slot; later proposals are ignored.
             token_ids, index = token_window(sequences, [len(each) - 1 for each in sequences], 1, self.request)
         return np.stack(proposals, axis=1), np.stack(probabilities, axis=1)
+
+    def _rows(self, sequences: Any) -> Iterator[tuple[int, list[int]]]:
+        """Yields the prompt and the new tokens of each row."""
+        for row, (sequence, length) in enumerate(zip(sequences, self.request.lengths.tolist(), strict=True)):
+            yield row, sequence[length:]
 
     def _read_prompts(self) -> None:
         token_ids = pad(self.request.prompts)
@@ -80,9 +85,9 @@ def token_window(sequences: Any, starts: Any, size: int, request: DecodingReques
     return pad([*rows, [0] * size])[:-1], index.astype("int32")
 
 
-def distribution(logits: Tensor, sequences: Any, sampler: TokenSampler, repetition_penalty: float) -> np.ndarray:
-    """Returns the distribution that the sampler draws from, float `(R, V)`; `sequences` are the tokens of the R rows."""
-    logits = penalize_rows(logits, sequences, repetition_penalty)
+def distribution(logits: Tensor, rows: Any, sampler: TokenSampler, request: DecodingRequest) -> np.ndarray:
+    """Returns the distribution that the sampler draws from, float `(R, V)`; `rows` as of `request.process_logits`."""
+    logits = request.process_logits(logits, rows)
     return numpy_ops.softmax(sampler.filter(numpy_ops, logits))
 
 

@@ -184,14 +184,13 @@ class SpeculativeSearch:
         """Returns the target distributions of each proposal and of the token after them, `(B, G + 1, V)`."""
         indices = self._offsets[:, None] + np.arange(self._proposals.shape[1] + 1)
         logits = np.take_along_axis(logits, np.minimum(indices, logits.shape[1] - 1)[:, :, None], axis=1)
-        sequences = (
-            [*sequence, *proposals[:count]]
-            for sequence, proposals in zip(self._sequences(), self._proposals, strict=True)
+        rows = (
+            (row, [*tokens, *proposals[:count]])
+            for row, (tokens, proposals) in enumerate(zip(self.tokens, self._proposals.tolist(), strict=True))
             for count in range(len(proposals) + 1)
         )
         flat = logits.reshape(-1, logits.shape[-1])
-        penalty = self.request.repetition_penalty
-        return distribution(flat, sequences, self._sampler, penalty).reshape(logits.shape)
+        return distribution(flat, rows, self._sampler, self.request).reshape(logits.shape)
 
     def _num_accepted(self, probabilities: np.ndarray) -> np.ndarray:
         """Returns the number of accepted proposals of each row, `(B,)`."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
-from keras_transformer.generation.repetition import penalize_rows
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
@@ -35,7 +33,8 @@ class TokenSearch:
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `protocols.Search`."""
-        logits = penalize_rows(output.logits[:, -1], self._sequences(), self.request.repetition_penalty)
+        rows = ((row, None if over else self.tokens[row]) for row, over in enumerate(self._finished))
+        logits = self.request.process_logits(output.logits[:, -1], rows)
         uniforms = np.array([generator.random(dtype="float32") for generator in self._generators])
         chosen = np.asarray(self.sampler(numpy_ops, logits, uniforms))
         self.emitted = [[] if over else [int(token)] for over, token in zip(self._finished, chosen, strict=True)]
@@ -49,10 +48,6 @@ class TokenSearch:
         index = self._lengths + np.array([len(tokens) - 1 for tokens in self.tokens], "int32")
         last = np.array([[tokens[-1]] for tokens in self.tokens], "int32")
         return ModelInput(last, index.astype("int32"))
-
-    def _sequences(self) -> Iterator[list[int]]:
-        """Yields the tokens of each row, prompt included."""
-        return ([*prompt, *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
 
     def results(self) -> list[list[list[int]]]:
         """Returns the new tokens of each prompt, as a list of one sequence."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.errors import GenerationError
-from keras_transformer.generation.repetition import penalize_rows
 from keras_transformer.generation.search.batch_rows import BatchRows
 from keras_transformer.generation.search.draft_model import draw_from
 from keras_transformer.generation.search.tree import Node, Tree
@@ -211,12 +210,13 @@ class BatchTrees:
         logits = self._penalized([prompt], [leaf.tokens], logits[None])
         width = min(self.options.top_k or logits.shape[1], logits.shape[1])
         best, choices = numpy_ops.top_k(logits, width)
+        allowed = np.isfinite(best[0])  # A grammar may allow fewer.
+        best, choices = best[:, allowed], choices[:, allowed]
         log_probs = np.take_along_axis(numpy_ops.log_softmax(logits), choices, axis=1)
         leaf.expand(choices[0], numpy_ops.softmax(best / self.options.temperature)[0], log_probs[0])
 
     def _penalized(self, prompts: Any, sequences: Any, logits: Tensor) -> Tensor:
-        whole = (self._sequence(prompt, tokens) for prompt, tokens in zip(prompts, sequences, strict=True))
-        return penalize_rows(logits, whole, self.request.repetition_penalty)
+        return self.request.process_logits(logits, zip(prompts, sequences, strict=True))
 
     def _scores(self, leaves: Any, sequences: Any, log_probabilities: Any) -> Any:
         """Returns the score of each sequence, float `(leaves,)`."""

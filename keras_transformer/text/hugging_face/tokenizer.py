@@ -18,6 +18,7 @@ from keras_transformer.text.hugging_face.formats import encode_batch, library
 from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed, without_special
 from keras_transformer.text.hugging_face.stream import HuggingFaceStream
 from keras_transformer.text.hugging_face.template import read_template
+from keras_transformer.text.hugging_face.token_bytes import token_bytes
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
@@ -260,6 +261,9 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _token_bytes(self, index: int) -> bytes:
         return self._decoder([index], False).encode("utf-8")
+
+    def token_bytes(self) -> list[bytes]:
+        return token_bytes(parsed(self._json), self._tokenizer, self._size)
 
     def stream(self, skip_special_tokens: bool = True) -> Any:
         return HuggingFaceStream(self, skip_special_tokens)

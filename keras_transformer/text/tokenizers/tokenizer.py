@@ -302,6 +302,20 @@ class Tokenizer(Vocabulary):
         skipped = self.special_ids if skip_special_tokens else ()
         return [b"" if index in skipped else self._token_bytes(index) for index in range(self.vocabulary_size)]
 
+    def token_bytes(self) -> list[bytes]:
+        """Returns the bytes that each token adds to a text, by id; of a special token its name, of an unused id none.
+
+        Raises:
+            TextError: the tokenizer does not decode tokens one by one.
+
+        Example:
+
+        >>> from keras_transformer.text import Bytes
+        >>> Bytes().token_bytes()[69]
+        b'A'
+        """
+        return self._token_table(skip_special_tokens=False)
+
     def stream(self, skip_special_tokens: bool = True) -> Any:
         """Creates an incremental decoder, which returns text as soon as it is complete.
 

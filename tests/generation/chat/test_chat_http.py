@@ -109,7 +109,7 @@ def test_stream_has_the_same_text(model, post):
         ({"messages": [{"role": "user"}]}, "messages", "Message 0"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "must be text"),
         ({"messages": MESSAGES, "prompt": "x"}, "prompt", "Unknown parameter"),
-        ({"messages": MESSAGES, "response_format": {"type": "json_object"}}, "response_format", "not supported"),
+        ({"messages": MESSAGES, "response_format": {"type": "xml"}}, "response_format", "json_object"),
         ({"messages": MESSAGES, "max_tokens": 0}, "max_tokens", "positive"),
     ],
 )

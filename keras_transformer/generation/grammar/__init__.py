@@ -1,0 +1,1 @@
+"""Grammars that generated texts obey: JSON schemas, regular expressions and Lark grammars."""
