@@ -17,8 +17,8 @@ from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewriters import only_needed
 from keras_transformer.export.onnx.repeated_parts import insert_parts, with_opaque_layers
+from keras_transformer.export.onnx.rewriters import only_needed
 from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS

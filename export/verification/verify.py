@@ -174,7 +174,7 @@ def _compared(
 
 
 def _compared_at_once(compared: Callable[[str, bool], list[Parity]], signatures: Iterable[str]) -> list[Parity]:
-    """Compares signatures of a file that is loaded once: the first call of each, which optimizes its graph, uses one core."""
+    """Compares signatures of a file that is loaded once: the first call of each optimizes its graph on one core."""
     with concurrent.futures.ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
         return [each for found in pool.map(lambda name: compared(name, False), signatures) for each in found]
 
