@@ -52,7 +52,7 @@ class TracedModule:
 
         def called(**tensors: Tensor) -> dict[str, Tensor]:
             weights = {label: each.read_value() for label, each in self.variables(graph).items()}
-            return graph.imported(tensors | weights)
+            return graph.imported(tensors | weights, is_outlined=True)
 
         called.__name__ = name
         return tf.function(called, autograph=False).get_concrete_function(**arguments_of(self._spec.signatures[name]))

@@ -49,17 +49,18 @@ class TracedGraph:
     captures: dict[str, Any] = dataclasses.field(default_factory=dict)
     variables: tuple[Any, ...] = ()
 
-    def imported(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def imported(self, tensors: Mapping[str, Any], is_outlined: bool = False) -> dict[str, Any]:
         """The outputs as tensors of the graph that is being traced.
 
         Args:
             tensors: dict of the name of a node to the tensor that takes its place: all inputs and weights.
+            is_outlined: bool. Whether repeated layers stay calls of functions.
         """
         graph: Any = tf.compat.v1.get_default_graph()
         for each in self.variables:
             graph.watch_variable(each)  # As a function does that reads it.
         given = {**tensors, **{node: graph.capture(outer) for node, outer in self.captures.items()}}
-        graph_def = with_own_functions(self.graph_def, str(next(_imports)))
+        graph_def = with_own_functions(self.outlined if is_outlined else self.graph_def, str(next(_imports)))
         kept = [node for node in graph_def.node if node.name not in given]
         del graph_def.node[:]
         graph_def.node.extend(kept)

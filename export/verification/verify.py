@@ -3,7 +3,7 @@
 import concurrent.futures
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -152,31 +152,31 @@ def _compared(
     manifest: dict[str, Any],
     times: dict[str, float] | None = None,
 ) -> list[Parity]:
-    def compared(signature: str, is_timed: bool) -> list[Parity]:
-        model = opened(directory, manifest, format, signature)
+    def compared(signature: str, model: RuntimeModel) -> list[Parity]:
         comparison = _Comparison(model, format, signature, limit)
         with full_precision():
-            found = [each for probe in probes[signature] for each in comparison.parities(probe)]
-        if times is not None and is_timed:
+            return [each for probe in probes[signature] for each in comparison.parities(probe)]
+
+    def add_time(signature: str, model: RuntimeModel) -> None:
+        if times is not None:
             times[signature] = milliseconds(model, probes[signature][0].inputs)
-        return found
 
+    found: list[Parity] = []
     if get_format(format).shares_loaded:
-        found = _compared_at_once(compared, probes)
-        for signature in probes if times is not None else ():
-            times[signature] = milliseconds(opened(directory, manifest, format, signature), probes[signature][0].inputs)
+        # The file is loaded once. The first call of each signature optimizes its graph on one core.
+        models = {signature: opened(directory, manifest, format, signature) for signature in probes}
+        with concurrent.futures.ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+            found += [each for part in pool.map(compared, *zip(*models.items(), strict=True)) for each in part]
+        for signature, model in models.items():
+            add_time(signature, model)
         return _worst(found)
-    found = []
     for signature in probes:
-        found += compared(signature, True)
-        give_back()  # The next runtime would hold the weights a second time.
+        model = opened(directory, manifest, format, signature)
+        found += compared(signature, model)
+        add_time(signature, model)
+        del model  # The next runtime would hold the weights a second time.
+        give_back()
     return _worst(found)
-
-
-def _compared_at_once(compared: Callable[[str, bool], list[Parity]], signatures: Iterable[str]) -> list[Parity]:
-    """Compares signatures of a file that is loaded once: the first call of each optimizes its graph on one core."""
-    with concurrent.futures.ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-        return [each for found in pool.map(lambda name: compared(name, False), signatures) for each in found]
 
 
 def _worst(found: Iterable[Parity]) -> list[Parity]:
