@@ -67,51 +67,46 @@ class _Inliner:
 
     def source(self, name: str) -> str:
         """What an input is called now."""
-        return self._sources.get(name, name)
+        while name in self._sources:  # A layer may return what another one has computed.
+            name = self._sources[name]
+        return name
 
     def add(self, nodes: Iterable[Any]) -> None:
-        """Copies the operations of a graph, in any order."""
+        """Copies the operations of a graph."""
         nodes = list(nodes)
+        calls = {node.name: _Body(self._functions, node, self._result) for node in nodes if is_repeated(node)}
+        for name, body in calls.items():
+            for number, result in enumerate(body.results):
+                names = (f"{name}:{number}", f"{name}:output:{number}", *([name] if not number else []))
+                self._sources.update(dict.fromkeys(names, result))
         for node in nodes:
-            if is_repeated(node):
-                self._name_results(node)
-        for node in nodes:
-            if is_repeated(node):
-                self._add_call(node)
+            if node.name in calls:
+                self.add_body(calls[node.name])
             else:
-                self._copy(node, node.name, self.source)
+                inputs = [each for each in node.input if not (each[0] == "^" and each[1:] in calls)]
+                self._copy(node, node.name, map(self.source, inputs))
 
-    def _copy(self, node: Any, name: str, source: Callable[[str], str]) -> None:
+    def add_body(self, body: _Body) -> None:
+        """Copies the operations of a repeated layer. It changes no state, so that none waits for another."""
+        for node in body.function.node_def:
+            inputs = [self.source(body.source(each)) for each in node.input if not each.startswith("^")]
+            self._copy(node, f"{body.scope}/{node.name}", inputs)
+
+    def _copy(self, node: Any, name: str, inputs: Iterable[str]) -> None:
         copy = self._nodes.add()
         copy.CopyFrom(node)
         copy.name = name
-        copy.input[:] = [each for each in map(source, node.input) if each]
-
-    def _name_results(self, call: Any) -> None:
-        body = _Body(self._functions[call.attr["f"].func.name], call, self._result)
-        for number, result in enumerate(body.results):
-            for name in (f"{call.name}:{number}", f"{call.name}:output:{number}", *([call.name] if not number else [])):
-                self._sources[name] = result
-
-    def _add_call(self, call: Any) -> None:
-        body = _Body(self._functions[call.attr["f"].func.name], call, self._result)
-        for node in body.function.node_def:
-            self._copy(node, f"{body.scope}/{node.name}", lambda name, body=body: self._inside(body, name))
-
-    def _inside(self, body: _Body, name: str) -> str:
-        """What an input of an operation of a repeated layer is called now; nothing for an order of execution."""
-        return "" if name.startswith("^") else self.source(body.source(name))
+        copy.input[:] = inputs
 
 
 class _Body:
     """The function of a repeated layer, as one of its calls."""
 
-    def __init__(self, function: Any, call: Any, result: Callable[[str, int, str], str]) -> None:
-        self.function, self._result = function, result
-        self.scope = call.name
-        names = [each.name for each in function.signature.input_arg]
+    def __init__(self, functions: Mapping[str, Any], call: Any, result: Callable[[str, int, str], str]) -> None:
+        self.function, self.scope, self._result = functions[call.attr["f"].func.name], call.name, result
+        names = [each.name for each in self.function.signature.input_arg]
         self._arguments = dict(zip(names, (each for each in call.input if not each.startswith("^")), strict=True))
-        self._nodes = {node.name: node for node in function.node_def}
+        self._nodes = {node.name: node for node in self.function.node_def}
 
     @property
     def results(self) -> list[str]:
@@ -150,10 +145,9 @@ def opened(function: Any, library: Iterable[Any]) -> tuple[Any, list[str]]:
         (shape,) = function.arg_attr[number].attr["_output_shapes"].list.shape
         placeholder.attr["shape"].shape.CopyFrom(shape)
         placeholder.attr["_output_shapes"].list.shape.add().CopyFrom(shape)
-    body = _Body(function, call, _main_results)
-    inliner = _Inliner(graph_def.node, {}, _main_results)
-    for node in function.node_def:
-        inliner._copy(node, f"{body.scope}/{node.name}", lambda name: "" if name.startswith("^") else body.source(name))
+    call.attr["f"].func.name = function.signature.name
+    body = _Body({function.signature.name: function}, call, _main_results)
+    _Inliner(graph_def.node, {}, _main_results).add_body(body)
     results = []
     for number, (source, output) in enumerate(zip(body.results, function.signature.output_arg, strict=True)):
         results.append(graph_def.node.add(name=f"result_{number}", op="Identity", input=[source]).name)
