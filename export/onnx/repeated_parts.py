@@ -155,12 +155,12 @@ def _renamed(node: onnx.NodeProto, scope: str, names: Mapping[str, str]) -> onnx
 
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
-    for each in (copy, *(inner for attribute in copy.attribute for inner in all_graphs(attribute.g))):
-        if isinstance(each, onnx.GraphProto):
-            for value in (*each.input, *each.output, *each.initializer, *each.value_info):
-                value.name = rename(value.name)
-        for inner in each.node if isinstance(each, onnx.GraphProto) else [each]:
-            inner.name = f"{scope}/{inner.name}"
-            inner.input[:] = map(rename, inner.input)
-            inner.output[:] = map(rename, inner.output)
+    graphs = [inner for attribute in copy.attribute for inner in all_graphs(attribute.g)]
+    for graph in graphs:
+        for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+            value.name = rename(value.name)
+    for each in (copy, *(inner for graph in graphs for inner in graph.node)):
+        each.name = f"{scope}/{each.name}"
+        each.input[:] = map(rename, each.input)
+        each.output[:] = map(rename, each.output)
     return copy

@@ -197,6 +197,7 @@ class _Function:
 
     def __init__(self, layer: Any, original: Any, call: _Call, weights: Sequence[Any], number: int) -> None:
         self._name = f"{MARK}_{number}"
+        self._outputs = _Call(None, [])
         self._read = list(range(len(weights)))
         self._function = self._traced(layer, original, call, weights)
         arguments = self._function.graph.inputs[len(call.tensors) : len(call.tensors) + len(weights)]

@@ -96,14 +96,14 @@ class _Movement:
         self._noisy = NoisyGraph(graph.outlined, (*graph.inputs, *weights), graph.outputs.values(), _rounds)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | self._weights
+        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | dict(self._weights)
         found: dict[str, np.ndarray] = {}
         with full_precision():
             units: dict[tuple[str, str], float] = {}
             results = self._execution(tensors, list(self._graph.outputs.values()), functools.partial(_add_unit, units))
             outputs = [each.numpy() for each in results]
             for _ in range(DRAWS):
-                results = self._noisy(list(tensors.values()), units)
+                results = list(self._noisy(list(tensors.values()), units))
                 for name, result, output in zip(self._graph.outputs, results, outputs, strict=True):
                     moved = _difference(result.numpy(), output)
                     moved = block_maximum(moved) if output.dtype.kind == "f" else moved

@@ -183,7 +183,8 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         present = ops.expand_dims(present, 2)  # (1 | B, 1, 1)
         columns, valid = self._window_and_global(query_blocks, present)
         if self.num_random_blocks:
-            found, exists = self._random(query_blocks, *self._inner(present), self.num_window_blocks // 2)
+            start, end = self._inner(present)
+            found, exists = self._random(query_blocks, start, end, self.num_window_blocks // 2)
             columns.append(found)
             valid.append(exists)
         columns = ops.concatenate(columns, axis=2)
