@@ -40,6 +40,11 @@ class RepeatedLayers:
     def __init__(self, layers: Sequence[keras.layers.Layer]) -> None:
         self._layers = self._repeated(layers)
 
+    @property
+    def has_any(self) -> bool:
+        """bool: whether there are layers that repeat."""
+        return bool(self._layers)
+
     @staticmethod
     def _repeated(layers: Sequence[keras.layers.Layer]) -> list[tuple[keras.layers.Layer, Any]]:
         """The outermost layers that repeat, and what they have in common with those that they repeat."""

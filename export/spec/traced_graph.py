@@ -110,6 +110,30 @@ def trace(
         InvalidModelError: it cannot be traced.
     """
 
+    try:
+        try:
+            function = _traced(name, signature, variables, repeated)
+        except (
+            Exception
+        ):  # Somebody keeps what the layers compute within, such as attention scores: it is of each call.
+            if not repeated.has_any:
+                raise
+            function = _traced(name, signature, variables, RepeatedLayers(()))
+    except Exception as error:
+        raise InvalidModelError(
+            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
+        ) from error
+    signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
+    graph = _graph_of(function)
+    del function
+    if len(graph.graph_def.node) > _LARGE:
+        gc.collect()  # A graph in memory is a circle of many small objects, and would stay until Python looks for it.
+    return graph
+
+
+def _traced(name: str, signature: Signature, variables: Sequence[keras.Variable], repeated: RepeatedLayers) -> Any:
+    """The concrete function of a signature, whose weights are further arguments."""
+
     def traced(**tensors: Tensor) -> dict[str, Tensor]:
         weights = [tensors.pop(label) for label in weight_labels(variables)]
         scope = keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True)))
@@ -122,18 +146,7 @@ def trace(
     arguments = arguments_of(signature)
     for label, variable in zip(weight_labels(variables), variables, strict=True):
         arguments[label] = tf.TensorSpec(variable.shape, variable.dtype, label)
-    try:
-        function = tf.function(traced, autograph=False, jit_compile=False).get_concrete_function(**arguments)
-    except Exception as error:
-        raise InvalidModelError(
-            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
-        ) from error
-    signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
-    graph = _graph_of(function)
-    del function
-    if len(graph.graph_def.node) > _LARGE:
-        gc.collect()  # A graph in memory is a circle of many small objects, and would stay until Python looks for it.
-    return graph
+    return tf.function(traced, autograph=False, jit_compile=False).get_concrete_function(**arguments)
 
 
 def _graph_of(function: Any) -> TracedGraph:

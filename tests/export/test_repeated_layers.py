@@ -207,6 +207,40 @@ def test_weights_that_a_layer_does_not_read_are_no_arguments():
     assert any(each.path.endswith("loads") for each in block.variables)
 
 
+@keras.saving.register_keras_serializable("tests")
+class Kept(Block):
+    """A block that keeps what it computes within."""
+
+    values = []
+
+    def call(self, x, mask=None):
+        Kept.values.append(2.0 * x)
+        return super().call(x, mask)
+
+
+class Collecting(keras.Model):
+    """A functional model that adds what its blocks keep to its output."""
+
+    def call(self, inputs, training=None, mask=None):
+        Kept.values.clear()
+        output = super().call(inputs, training=training, mask=mask)
+        return output + sum(Kept.values)
+
+
+def test_what_is_kept_of_every_call_is_found():
+    inputs = keras.Input((None, 8), name="x")
+    x = inputs
+    for number in range(3):
+        x = Kept(MultiHeadAttention(2, 4), name=f"block_{number}")(x)
+    model = Collecting(inputs, x)
+    spec = functional_spec(model)
+    graphs = traced(spec)
+    probe = spec.signatures["serve"].probes[0]
+    (output,) = probe.outputs.values()
+    assert not functions(graphs.graphs["serve"])
+    np.testing.assert_allclose(results(graphs, "serve", probe.inputs)[0], output, atol=1e-5)
+
+
 class TestOnnx:
     """What the converter sees, and what the file has."""
 
