@@ -225,7 +225,7 @@ class _BundleWriter:
         count = sum(len(each) for each in probes.values())
         if not self._spec.runs_floats:
             return Artifact(name, next(iter(files.values())), size, time.perf_counter() - start, [], count)
-        if self._rounding.is_needed and len(self.manifest["artifacts"]) == 1:
+        if self._rounding.is_pending:
             self._steps.begin("measuring the rounding of the model")
             self._rounding.wait()
         self._steps.begin(f"verifying {name}")

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-if TYPE_CHECKING:
-    from keras_transformer.export.spec.traced_graph import TracedGraph
-    from keras_transformer.utils.types import Tensor
+from keras_transformer.export.spec.traced_graph import LOWERED, TracedGraph
 
-# Attribute of loops and branches by which TensorFlow's optimizer may take them apart into jumps, which ONNX lacks.
-_LOWERED = "_lower_using_switch_merge"
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +68,7 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
     graph_def.CopyFrom(graph.graph_def)
     for part in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
         for node in part:
-            node.attr.pop(_LOWERED, None)
+            node.attr.pop(LOWERED, None)  # ONNX lacks jumps.
     weights = _without_memory(graph_def, graph.weights)
     with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
         tf.import_graph_def(graph_def, name="")

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import tensorflow as tf
 
 from keras_transformer.export.onnx.traversal import all_graphs
-from keras_transformer.export.spec.inlining import is_repeated, opened
+from keras_transformer.export.spec.inlining import is_repeated, opened, result_names
 from keras_transformer.export.spec.repeated_layers import MARK, WEIGHT
-
-if TYPE_CHECKING:
-    from keras_transformer.export.spec.traced_graph import TracedGraph
+from keras_transformer.export.spec.traced_graph import TracedGraph
 
 # An operation of TensorFlow with any inputs and outputs, which its optimizer leaves alone, and that ONNX does not have.
 OPAQUE = "PyFuncStateless"
@@ -37,13 +35,13 @@ def with_opaque_layers(graph: TracedGraph) -> tuple[TracedGraph, dict[str, Trace
     """
     functions = {each.signature.name: each for each in graph.outlined.library.function}
     graph_def = tf.compat.v1.GraphDef(versions=graph.outlined.versions)
-    names = _copy(graph.outlined.node, graph_def.node, "")
+    _copy(graph.outlined.node, graph_def.node, "")
     for each in graph.outlined.library.function:
         if MARK not in each.signature.name:
             copy = graph_def.library.function.add()
             copy.CopyFrom(each)
             del copy.node_def[:]
-            names |= _copy(each.node_def, copy.node_def, ":output:0")
+            names = _copy(each.node_def, copy.node_def, ":output:0")
             for key, source in each.ret.items():
                 copy.ret[key] = names.get(source, source)
     used = {node.attr[_NAME].s.decode() for nodes in _all_nodes(graph_def) for node in nodes if node.op == OPAQUE}
@@ -74,29 +72,27 @@ def _copy(nodes: Iterable[Any], copies: Any, output: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in nodes:
         for number in range(len(node.attr["Tout"].list.type) if is_repeated(node) else 0):
-            shown = f"{node.name}/result_{number}{output}"
-            names[f"{node.name}:output:{number}"] = names[f"{node.name}:{number}"] = shown
-            if number == 0:
-                names[node.name] = shown
+            names.update(dict.fromkeys(result_names(node.name, number), f"{node.name}/result_{number}{output}"))
     for node in nodes:
-        if is_repeated(node):
-            copies.extend(_opaque(node, bool(output)))
-        else:
-            copies.add().CopyFrom(node)
-    for each in copies:
-        if not each.name.rpartition("/")[2].startswith("result_") or each.op != _ENSURE:
-            each.input[:] = [names.get(source, source) for source in each.input]
+        copy = copies.add()
+        copy.CopyFrom(_opaque(node) if is_repeated(node) else node)
+        copy.input[:] = [names.get(source, source) for source in copy.input]
+        copies.extend(_ensured(node, bool(output)) if is_repeated(node) else ())
     return names
 
 
-def _opaque(call: Any, is_in_function: bool) -> Iterator[Any]:
-    """The opaque operation in place of a call, and one behind each of its results."""
+def _opaque(call: Any) -> Any:
+    """The opaque operation in place of a call."""
     node = tf.compat.v1.NodeDef(name=call.name, op=OPAQUE)
     node.input[:] = [each for each in call.input if not each.startswith("^")]
     node.attr["Tin"].CopyFrom(call.attr["Tin"])
     node.attr["Tout"].CopyFrom(call.attr["Tout"])
     node.attr[_NAME].s = call.attr["f"].func.name.encode()
-    yield node
+    return node
+
+
+def _ensured(call: Any, is_in_function: bool) -> Iterator[Any]:
+    """An operation behind each result of a call, which ensures its shape."""
     for number, dtype in enumerate(call.attr["Tout"].list.type):
         shown = tf.compat.v1.NodeDef(name=f"{call.name}/result_{number}", op=_ENSURE)
         shown.input.append(f"{call.name}:output:{number}" if is_in_function else f"{call.name}:{number}")
@@ -106,8 +102,6 @@ def _opaque(call: Any, is_in_function: bool) -> Iterator[Any]:
 
 
 def _part(function: Any, library: Any) -> TracedGraph:
-    from keras_transformer.export.spec.traced_graph import TracedGraph
-
     graph_def, results = opened(function, library)
     names = [each.name for each in function.signature.input_arg]
     inputs, weights = (

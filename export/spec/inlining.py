@@ -10,12 +10,18 @@ import tensorflow as tf
 from keras_transformer.export.spec.operation_results import result_offsets
 from keras_transformer.export.spec.repeated_layers import MARK
 
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+# Operations that call a function.
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 def is_repeated(node: Any) -> bool:
     """Whether a `NodeDef` is a call of a repeated layer."""
-    return node.op in _CALLS and MARK in node.attr["f"].func.name
+    return node.op in CALLS and MARK in node.attr["f"].func.name
+
+
+def result_names(call: str, number: int) -> tuple[str, ...]:
+    """The names by which graphs and functions read one result of a call."""
+    return (f"{call}:{number}", f"{call}:output:{number}", *([call] if not number else []))
 
 
 def inlined(graph_def: Any) -> Any:
@@ -77,8 +83,7 @@ class _Inliner:
         calls = {node.name: _Body(self._functions, node, self._result) for node in nodes if is_repeated(node)}
         for name, body in calls.items():
             for number, result in enumerate(body.results):
-                names = (f"{name}:{number}", f"{name}:output:{number}", *([name] if not number else []))
-                self._sources.update(dict.fromkeys(names, result))
+                self._sources.update(dict.fromkeys(result_names(name, number), result))
         for node in nodes:
             if node.name in calls:
                 self.add_body(calls[node.name])

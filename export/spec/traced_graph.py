@@ -21,6 +21,8 @@ from keras_transformer.utils.types import Tensor
 _PREFIX = "keras_variable_"
 # Attribute that names a Python function.
 _GRADIENT = "_gradient_op_type"
+# Attribute of loops and branches by which TensorFlow may take them apart into jumps.
+LOWERED = "_lower_using_switch_merge"
 _imports = itertools.count()
 # Nodes of a graph whose memory is worth the time of looking through all objects.
 _LARGE = 2000

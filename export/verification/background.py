@@ -23,17 +23,22 @@ class RoundingInBackground:
     """
 
     def __init__(self, traced: TracedModule, spec: ExportSpec) -> None:
-        self.is_needed = spec.tolerance is None and spec.runs_floats
         self._stopped = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
-        self._future = (
-            self._pool.submit(measure_rounding, traced, spec, self._stopped.is_set) if self.is_needed else None
-        )
+        self._future: concurrent.futures.Future[None] | None = None
+        if spec.tolerance is None and spec.runs_floats:
+            self._future = self._pool.submit(measure_rounding, traced, spec, self._stopped.is_set)
+
+    @property
+    def is_pending(self) -> bool:
+        """bool: whether the rounding is needed, and was not waited for."""
+        return self._future is not None
 
     def wait(self) -> None:
         """Returns when every probe has its rounding; raises what the measurement raised."""
         if self._future is not None:
             self._future.result()
+            self._future = None
 
     def __enter__(self) -> RoundingInBackground:
         return self

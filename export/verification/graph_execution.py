@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
+from keras_transformer.export.spec.inlining import CALLS
 from keras_transformer.export.spec.operation_results import result_offsets
 
-Change = Callable[["Operation", Sequence[Any], Any], Any]
+Observe = Callable[["Operation", Sequence[Any], Any], Any]
 
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _LOOPS, _BRANCHES, _CASES = ("While", "StatelessWhile"), ("If", "StatelessIf"), ("Case", "StatelessCase")
 _WITHOUT_RESULT = ("Assert", "NoOp")
 
@@ -30,17 +30,17 @@ class GraphExecution:
         self._functions = {each.signature.name: each for each in graph_def.library.function}
         self._bodies: dict[str, _Body] = {}
         self._nodes = {node.name: Operation(node, _main_source, "") for node in graph_def.node}
-        self._change: Change | None = None
+        self._observe: Observe | None = None
         self._plans: dict[tuple[str, ...], list[Operation]] = {}
 
-    def __call__(self, tensors: Mapping[str, Any], fetches: Sequence[str], change: Change | None = None) -> list[Any]:
+    def __call__(self, tensors: Mapping[str, Any], fetches: Sequence[str], observe: Observe | None = None) -> list[Any]:
         """Computes tensors.
 
         Args:
             tensors: dict of the name of a node to its only result: all placeholders that the fetches depend on. A name
                 `"node:index"` gives one result of another node, which is then not run.
             fetches: names of tensors, `"node:index"`.
-            change: called with each operation, its inputs and its first result, which what it returns replaces; or None.
+            observe: called with each operation, its inputs and its first result; or None.
 
         Returns:
             List of tensors.
@@ -53,7 +53,7 @@ class GraphExecution:
             given.setdefault(node, {})[index] = tensor
         if key not in self._plans:
             self._plans[key] = _ordered(self._nodes, [node for node, *_ in wanted], given)
-        self._change = change
+        self._observe = observe
         return self._run(self._plans[key], given, wanted)
 
     def _run(self, nodes: Sequence[Operation], found: dict[str, Any], wanted: Sequence[_Source]) -> list[Any]:
@@ -74,7 +74,7 @@ class GraphExecution:
     def _results(self, node: Operation, inputs: list[Any]) -> list[Any]:
         if node.kind in self._functions:
             return self._call(node.kind, inputs)
-        if node.kind in _CALLS:
+        if node.kind in CALLS:
             return self._call(node.functions["f"][0], inputs)
         if node.kind in _LOOPS:
             while bool(self._call(node.functions["cond"][0], inputs)[0]):
@@ -87,8 +87,8 @@ class GraphExecution:
             branches, index = node.functions["branches"], int(inputs[0])
             return self._call(branches[index if 0 <= index < len(branches) else -1], inputs[1:])
         results = [] if node.kind in _WITHOUT_RESULT else node.run(inputs)
-        if self._change is not None and results:
-            results[0] = self._change(node, inputs, results[0])
+        if self._observe is not None and results:
+            self._observe(node, inputs, results[0])
         return results
 
     def _call(self, name: str, inputs: list[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from tensorflow.python.eager import context
 
 from keras_transformer.export.spec.graph_function import GraphFunction
 from keras_transformer.export.spec.operation_results import result_part
-from keras_transformer.export.spec.traced_graph import with_own_functions
+from keras_transformer.export.spec.traced_graph import LOWERED, with_own_functions
 
 _FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 _SEED = 2026
@@ -30,8 +30,6 @@ _STATEFUL = {
     "StatelessIf": "If",
     "StatelessWhile": "While",
 }
-# Attribute by which loops and branches are taken apart into jumps, which needs TensorFlow's optimizer.
-_LOWERED = "_lower_using_switch_merge"
 _numbers = itertools.count()
 
 
@@ -90,7 +88,7 @@ class NoisyGraph:
                 names[source] = f"{moved}:output:0" if function else moved
         for node in nodes:
             node.op = _STATEFUL.get(node.op, node.op)
-            node.attr.pop(_LOWERED, None)
+            node.attr.pop(LOWERED, None)  # Jumps need TensorFlow's optimizer.
             if "config_proto" in node.attr:
                 node.attr["config_proto"].s = _as_it_is()
             node.input[:] = [names.get(source, source) for source in node.input]
@@ -127,7 +125,7 @@ def _as_it_is() -> bytes:
 class _Units:
     """What the operations of one function read: the half width of the noise of each, and a seed, another one in each call.
 
-    Both are resources, which every function can reach. Random operations with a state of their own would begin anew in each
+    Both are resources, which every function can reach. Random operations with a state of their own would begin again in each
     layer that repeats, and all blocks would round alike.
     """
 

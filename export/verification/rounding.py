@@ -119,13 +119,12 @@ def _rounds(operation: Any) -> bool:
     return operation.op in _ROUNDING and result_type(operation.op, operation.attr) == _FLOAT32
 
 
-def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> Any:
+def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> None:
     """Adds the half width of the noise of an operation, the largest of those of its calls."""
     if operation.kind in _ROUNDING:
         key = operation.function, operation.name
         unit = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, result) / 8))
         units[key] = max(unit, units.get(key, 0.0))
-    return result
 
 
 def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:

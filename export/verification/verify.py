@@ -166,7 +166,7 @@ def _compared(
         # The file is loaded once. The first call of each signature optimizes its graph on one core.
         models = {signature: opened(directory, manifest, format, signature) for signature in probes}
         with concurrent.futures.ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-            found += [each for part in pool.map(compared, *zip(*models.items(), strict=True)) for each in part]
+            found += [each for part in pool.map(compared, models, models.values()) for each in part]
         for signature, model in models.items():
             add_time(signature, model)
         return _worst(found)

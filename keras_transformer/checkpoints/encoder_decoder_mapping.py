@@ -15,18 +15,21 @@ def block_entries(
     entries = []
     for side in sides:
         for index in range(config.integer(f"{side}_layers")):
-            entries += _block(side, index, key_bias)
+            theirs, ours = f"{side}.layers.{index}", f"{side}_block_{index}"
+            entries += block(theirs, ours, has_cross_attention=side == "decoder", key_bias=key_bias)
         entries += norm(f"{side}.layer_norm", f"{side}_final_norm") if has_final_norm else []
     return entries
 
 
-def _block(side: str, index: int, key_bias: bool | None) -> list[Entry]:
-    theirs, ours = f"{side}.layers.{index}", f"{side}_block_{index}"
+def block(
+    theirs: str, ours: str, *, has_cross_attention: bool = False, bias: bool = True, key_bias: bool | None = None
+) -> list[Entry]:
+    """Returns the mapping of one block."""
     attentions = {"self_attn": ("self_attention", "mixer")}
-    attentions |= {"encoder_attn": ("cross_attention", "cross_attention")} if side == "decoder" else {}
+    attentions |= {"encoder_attn": ("cross_attention", "cross_attention")} if has_cross_attention else {}
     entries = [
-        *linear(f"{theirs}.fc1", f"{ours}/feedforward/hidden"),
-        *linear(f"{theirs}.fc2", f"{ours}/feedforward/output"),
+        *linear(f"{theirs}.fc1", f"{ours}/feedforward/hidden", bias=bias),
+        *linear(f"{theirs}.fc2", f"{ours}/feedforward/output", bias=bias),
         *norm(f"{theirs}.final_layer_norm", f"{ours}/feedforward_residual/norm"),
     ]
     for name, (layer, residual) in attentions.items():
@@ -37,6 +40,7 @@ def _block(side: str, index: int, key_bias: bool | None) -> list[Entry]:
                 key=f"{theirs}.{name}.k_proj",
                 value=f"{theirs}.{name}.v_proj",
                 output=f"{theirs}.{name}.out_proj",
+                bias=bias,
                 key_bias=key_bias,
             ),
             *norm(f"{theirs}.{name}_layer_norm", f"{ours}/{residual}_residual/norm"),

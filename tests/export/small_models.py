@@ -4,6 +4,27 @@ import keras
 from keras import layers, ops
 
 
+def talking_model(template, spread=0.8):
+    """A language model of random weights, whose tokenizer has a chat template."""
+    import numpy as np
+
+    from keras_transformer import models, tasks
+    from keras_transformer.text import BytePair, HuggingFaceTokenizer
+
+    source = BytePair.train(["the cat sat on the mat and the dog sat on the cat"], 290)
+    content = source._files()["tokenizer.json"].decode()
+    tokenizer = HuggingFaceTokenizer(content, source.special_tokens, chat_template=template)
+    size = models.Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
+    backbone = models.Decoder(size, tokenizer.vocabulary_size, position="rotary")
+    model, random = (
+        tasks.LanguageModel(backbone, tokenizer=tokenizer, end_id=tokenizer.end_id),
+        np.random.default_rng(0),
+    )
+    for weight in model.weights:
+        weight.assign(random.normal(0, spread, weight.shape))
+    return model
+
+
 @keras.saving.register_keras_serializable(package="export_tests")
 class Erf(layers.Layer):
     def call(self, inputs):

@@ -5,15 +5,13 @@ import subprocess
 import sys
 
 import jsonschema
-import numpy as np
 import pytest
+from small_models import talking_model
 
-from keras_transformer import models, tasks
 from keras_transformer.export import export, load
 from keras_transformer.export.commands import main as cli
 from keras_transformer.generation import BeamSearch, Contrastive, JsonSchema, Random, Regex
 from keras_transformer.generation.grammar import library
-from keras_transformer.text import BytePair, HuggingFaceTokenizer
 
 SCHEMA = {
     "type": "object",
@@ -29,16 +27,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def model():
-    source = BytePair.train(["the cat sat on the mat and the dog sat on the cat"], 290)
-    content = source._files()["tokenizer.json"].decode()
-    tokenizer = HuggingFaceTokenizer(content, source.special_tokens, chat_template=TEMPLATE)
-    size = models.Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
-    backbone = models.Decoder(size, tokenizer.vocabulary_size, position="rotary")
-    model = tasks.LanguageModel(backbone, tokenizer=tokenizer, end_id=tokenizer.end_id)
+    model = talking_model(TEMPLATE, spread=0.6)
     model.compile(jit_compile=False)
-    random = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(random.normal(0, 0.6, weight.shape))
     return model
 
 

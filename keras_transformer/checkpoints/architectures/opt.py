@@ -7,8 +7,9 @@ import keras
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.encoder_decoder_mapping import block
 from keras_transformer.checkpoints.heads import decoder_heads
-from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm
+from keras_transformer.checkpoints.mapping import Entry, embedding, norm
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.models import Decoder, Size
 from keras_transformer.positions import Learned
@@ -60,19 +61,5 @@ class Opt(Architecture):
         if config.flag("do_layer_norm_before", True):
             entries += norm("final_layer_norm", "final_norm")
         for index in range(config.integer("num_hidden_layers")):
-            theirs, ours = f"layers.{index}", f"decoder_block_{index}"
-            entries += [
-                *attention(
-                    f"{ours}/self_attention",
-                    query=f"{theirs}.self_attn.q_proj",
-                    key=f"{theirs}.self_attn.k_proj",
-                    value=f"{theirs}.self_attn.v_proj",
-                    output=f"{theirs}.self_attn.out_proj",
-                    bias=bias,
-                ),
-                *norm(f"{theirs}.self_attn_layer_norm", f"{ours}/mixer_residual/norm"),
-                *linear(f"{theirs}.fc1", f"{ours}/feedforward/hidden", bias=bias),
-                *linear(f"{theirs}.fc2", f"{ours}/feedforward/output", bias=bias),
-                *norm(f"{theirs}.final_layer_norm", f"{ours}/feedforward_residual/norm"),
-            ]
+            entries += block(f"layers.{index}", f"decoder_block_{index}", bias=bias)
         return entries

@@ -5,16 +5,15 @@ import json
 import socket
 import threading
 
-import numpy as np
 import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
-from keras_transformer import models, tasks  # noqa: E402
+from small_models import talking_model  # noqa: E402
+
 from keras_transformer.generation import Engine  # noqa: E402
 from keras_transformer.generation.engine.http import application  # noqa: E402
-from keras_transformer.text import BytePair, HuggingFaceTokenizer  # noqa: E402
 
 TEMPLATE = (
     "{% if tools %}{{ tools[0].function.name }}{% endif %}"
@@ -25,18 +24,7 @@ MESSAGES = [{"role": "system", "content": "sat"}, {"role": "user", "content": "t
 
 @pytest.fixture(scope="module")
 def model():
-    source = BytePair.train(["the cat sat on the mat and the dog sat on the cat"], 290)
-    content = source._files()["tokenizer.json"].decode()
-    tokenizer = HuggingFaceTokenizer(content, source.special_tokens, chat_template=TEMPLATE)
-    size = models.Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
-    backbone = models.Decoder(size, tokenizer.vocabulary_size, position="rotary")
-    model, random = (
-        tasks.LanguageModel(backbone, tokenizer=tokenizer, end_id=tokenizer.end_id),
-        np.random.default_rng(0),
-    )
-    for weight in model.weights:
-        weight.assign(random.normal(0, 0.8, weight.shape))
-    return model
+    return talking_model(TEMPLATE)
 
 
 @pytest.fixture(scope="module")
