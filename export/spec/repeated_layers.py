@@ -38,12 +38,12 @@ class RepeatedLayers:
     """
 
     def __init__(self, layers: Sequence[keras.layers.Layer]) -> None:
-        self._layers = self._repeated(layers)
+        self._repeating = self._repeated(layers)
 
     @property
     def has_any(self) -> bool:
         """bool: whether there are layers that repeat."""
-        return bool(self._layers)
+        return bool(self._repeating)
 
     @staticmethod
     def _repeated(layers: Sequence[keras.layers.Layer]) -> list[tuple[keras.layers.Layer, Any]]:
@@ -66,12 +66,12 @@ class RepeatedLayers:
             scope: the `StatelessScope` with the tensors of all weights.
         """
         trace = _Trace(scope)
-        for layer, key in self._layers:
+        for layer, key in self._repeating:
             vars(layer)["call"] = trace.sharing(layer, key)
         try:
             yield
         finally:
-            for layer, _ in self._layers:
+            for layer, _ in self._repeating:
                 del vars(layer)["call"]
 
 

@@ -165,7 +165,8 @@ def test_padding_leaves_the_state():
     fresh = steps.init_cache(1, 1) | steps.encode(source, source > 0)
     _, padded = steps(TARGET[1:], fresh, cache_index=0, lengths=np.array([3], "int32"))
     _, plain = steps(TARGET[1:, :3], fresh, cache_index=0)
-    np.testing.assert_array_equal(padded["decoder_state"], plain["decoder_state"])
+    # Matrix products of another number of rows are summed in another order on some processors.
+    np.testing.assert_allclose(padded["decoder_state"], plain["decoder_state"], atol=1e-6)
     wider = steps.init_cache(1, 1) | steps.encode(np.array([[3, 1, 4, 7, 7]], "int32"), np.arange(5)[None] < 3)
     _, wider = steps(TARGET[1:, :3], wider, cache_index=0)
     np.testing.assert_allclose(wider["decoder_state"], plain["decoder_state"], atol=1e-6)
