@@ -19,6 +19,7 @@ from keras_transformer.export.tflite.products import complete_products
 from keras_transformer.export.tflite.rewrites import rewritten
 from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec
@@ -98,7 +99,9 @@ def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
     """The object tree of a converted SavedModel."""
     with captured() as log, rewritten(saved) as source:
         try:
-            return read(convert_saved_model(str(source), names))
+            content = convert_saved_model(str(source), names)
+            give_back()
+            return read(content)
         except Exception as error:
             raise _typed(str(error), spec.locate, log()) from error
 
