@@ -50,6 +50,10 @@ COMMANDS = {
         ["large_model", "--formats", "onnx", "--precisions", "int8"],
         {"format", "precision", "seconds", "peak GB", "file GB", "perplexity"},
     ),
+    "real_llm": (
+        ["real_llm", *TURNS],
+        {"task", "engine", "ms", "tokens/s", "same_tokens", "ratio", "GB"},
+    ),
     "gate_power": (
         ["gate_power", "--formats", "onnx"],
         {"faults", "caught", "by weights", "by outputs", "sound", "refused"},
