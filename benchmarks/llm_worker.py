@@ -46,13 +46,36 @@ class KerasTransformerTFLite(KerasTransformer):
         super().__init__(path, threads, length, "tflite")
 
 
+class KerasTransformerSavedModel(KerasTransformer):
+    """The same in TensorFlow."""
+
+    def __init__(self, path, threads, length):
+        super().__init__(path, threads, length, "saved_model")
+
+
+class KerasModel:
+    """A checkpoint's folder as a Keras model, with the decoding of the library."""
+
+    package = None
+
+    def __init__(self, path, threads, length):
+        from keras_transformer import checkpoints
+
+        self._model = checkpoints.from_huggingface(path, verbose=0)
+
+    def whole(self, prompt, new):
+        return self._model.generate([prompt], max_new_tokens=new)[0]
+
+
 class LlamaCpp:
     """llama.cpp by its C functions, from the folder of libraries in npm's `@node-llama-cpp/linux-x64`."""
 
     package = None
     # Structs of parameters are passed through unseen, but for these places, counted in 32 bits.
     _LENGTH, _BATCH, _THREADS = 0, 1, (7, 8)
-    _DEFAULTS = {0: 512, 1: 2048, 7: 4, 8: 4}
+    _CACHE_TYPES = (26, 27)  # 0 is float32, 1 float16.
+    _DEFAULTS = {0: 512, 1: 2048, 7: 4, 8: 4, 26: 1, 27: 1}
+    cache_type = 1
 
     class _Parameters(ctypes.Structure):
         _fields_ = [("words", ctypes.c_int32 * 128)]
@@ -69,6 +92,8 @@ class LlamaCpp:
         parameters.words[self._LENGTH] = length
         for place in self._THREADS:
             parameters.words[place] = threads
+        for place in self._CACHE_TYPES:
+            parameters.words[place] = self.cache_type
         self._context = self._library.llama_init_from_model(model, parameters)
         self._memory = self._library.llama_get_memory(self._context)
         self._words = self._library.llama_vocab_n_tokens(self._library.llama_model_get_vocab(model))
@@ -112,6 +137,12 @@ class LlamaCpp:
                 raise RuntimeError("llama_decode failed")
         logits = self._library.llama_get_logits_ith(self._context, -1)
         return int(np.ctypeslib.as_array(logits, (self._words,)).argmax())
+
+
+class LlamaCppFloat32(LlamaCpp):
+    """The same with a cache in float32."""
+
+    cache_type = 0
 
 
 class Genai:
@@ -179,7 +210,10 @@ class CTranslate2:
 ENGINES = {
     "onnx": KerasTransformer,
     "tflite": KerasTransformerTFLite,
+    "saved_model": KerasTransformerSavedModel,
+    "keras": KerasModel,
     "llama.cpp": LlamaCpp,
+    "llama.cpp-float32": LlamaCppFloat32,
     "genai": Genai,
     "openvino": OpenVino,
     "ctranslate2": CTranslate2,

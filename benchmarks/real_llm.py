@@ -1,14 +1,15 @@
 """A real language model in the engines that run it: decoding, reading, a kept conversation, loading, memory.
 
-    python benchmarks/real_llm.py --text FILE --tokenizer BUNDLE \\
+    python benchmarks/real_llm.py [--agreement 20] --text FILE --tokenizer BUNDLE \\
         --engine "ours, 4 bits=onnx:BUNDLE" --engine "llama.cpp, Q4_1=llama.cpp:FILE.gguf" [--libraries FOLDER]
         [--engine "genai, int4=genai:FOLDER"] [--engine "OpenVINO, Q4_1=openvino:FILE.gguf"]
         [--engine "CTranslate2, int8=ctranslate2:FOLDER"] [--python VENV/bin/python]
 
-The kinds of engines are those of `llm_worker.py`; `onnx` and `tflite` are bundles of this project. Every engine has a
-process of its own, which loads its model once; the processes take turns, and all are greedy. The first engine of the list is
-compared with each other one. The peers may live in another environment: `--python`. llama.cpp runs from the libraries in
-npm's package `@node-llama-cpp/linux-x64`, in its folder `bins/linux-x64`.
+The kinds of engines are those of `llm_worker.py`; `onnx`, `tflite` and `saved_model` are bundles of this project, `keras` a
+folder of a checkpoint. Every engine has a process of its own, which loads its model once; the processes take turns, and all
+are greedy. The first engine of the list is compared with each other one. With `--agreement`, 200 tokens after so many
+prompts are compared, and nothing is timed. The peers may live in another environment: `--python`. llama.cpp runs from the
+libraries in npm's package `@node-llama-cpp/linux-x64`, in its folder `bins/linux-x64`.
 """
 
 import os
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from measure import Table, Turn, arguments, ratio, ratio_note, take_turns, versions
 
-OWN = ("onnx", "tflite")
+OWN, TINY = ("onnx", "tflite", "saved_model", "keras"), ("onnx", "tflite")
 WORKER = pathlib.Path(__file__).with_name("llm_worker.py")
 
 
@@ -57,7 +58,7 @@ class Engine:
     def __init__(self, kind, path, length, options):
         python = sys.executable if kind in OWN else options.python
         words = [python, str(WORKER), kind, path, str(options.threads), str(length)]
-        words += [options.libraries] if kind == "llama.cpp" else []
+        words += [options.libraries] if kind.startswith("llama.cpp") else []
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         ready = json.loads(self._process.stdout.readline() or '{"error": "does not start"}')
         if "error" in ready:
@@ -122,6 +123,20 @@ def measure(table, engines, tasks, rounds):
         table.add(task="peak memory", engine=name, GB=round(each.memory, 3))
 
 
+def compare(table, engines, tokens, prompts):
+    """A row for each engine: how much of its texts the first engine writes too."""
+    expected, new = [], 200
+    for name, engine in engines.items():
+        starts = np.linspace(0, len(tokens) - Sizes().prompt, prompts).astype(int)
+        tasks = [{"prompt": tokens[at : at + 16].tolist(), "new": new} for at in starts]
+        texts = [engine.run(task)[0] for task in tasks]
+        expected = expected or texts
+        equal = [_agreement(*pair) for pair in zip(expected, texts, strict=True)]
+        table.add(
+            engine=name, equal_texts=f"{equal.count(new)} of {prompts}", equal_tokens=sum(equal), of=new * prompts
+        )
+
+
 def _count(task):
     return task["new"] if task.get("new", 1) > 1 else len(task["prompt"])
 
@@ -150,6 +165,7 @@ def parse():
     parser.add_argument("--tokenizer", metavar="DIR", help="a bundle with the tokenizer of the model")
     parser.add_argument("--libraries", metavar="DIR", help="folder of llama.cpp's libraries")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the peers")
+    parser.add_argument("--agreement", type=int, default=0, metavar="PROMPTS", help="compare texts, time nothing")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     if not options.tiny and not (options.engine and options.text and options.tokenizer):
@@ -162,7 +178,7 @@ def tiny(folder):
     from quantized_language import tiny as small_bundle
 
     small_bundle(folder)
-    return [f"{kind}={kind}:{folder}" for kind in OWN], np.random.default_rng(0).integers(0, 64, 200)
+    return [f"{kind}={kind}:{folder}" for kind in TINY], np.random.default_rng(0).integers(0, 64, 200)
 
 
 def main():
@@ -178,11 +194,15 @@ def main():
             engines[name] = Engine(kind, path, sizes.longest, options)
             if engines[name].version:
                 table.versions[kind] = engines[name].version
-        measure(table, engines, tasks_of(tokens, sizes), options.rounds)
+        if options.agreement:
+            compare(table, engines, tokens, options.agreement)
+        else:
+            measure(table, engines, tasks_of(tokens, sizes), options.rounds)
         for each in engines.values():
             each.close()
-    table.note(ratio_note(options.rounds))
-    table.note("same_tokens: equal to the first engine's from the start on, of one text")
+    if not options.agreement:
+        table.note(ratio_note(options.rounds))
+        table.note("same_tokens: equal to the first engine's from the start on, of one text")
     table.finish(options.json)
 
 
