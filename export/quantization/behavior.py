@@ -60,6 +60,36 @@ LIMITS: dict[str, Limits] = {
 }
 
 
+# The largest change of a row on random tokens where predictions on text decide. Unrelated rows are 1.4 apart.
+_RELATED = 1.0
+
+
+def change_limit(mode: str, tolerance: float | None = None, *, is_judged_on_text: bool = False) -> float:
+    """The largest change of an output on random probes.
+
+    Args:
+        mode: the mode of quantization.
+        tolerance: the limit that was asked for; None, or that of the mode, for the default.
+        is_judged_on_text: bool. Whether the file is a language model's, judged by what it predicts on text. Random tokens,
+            and those at the end of an empty cache, then only show whether an output is related to that of the float model.
+
+    Returns:
+        float: see `verification.quantized.row_change`.
+
+    Raises:
+        QuantizationError: an unknown mode.
+
+    Example:
+
+    >>> change_limit("int8"), change_limit("int8", is_judged_on_text=True), change_limit("int8", 0.2, is_judged_on_text=True)
+    (0.3, 1.0, 0.2)
+    """
+    default = limits_of(mode).change
+    if tolerance is not None and tolerance != default:
+        return tolerance
+    return max(default, _RELATED) if is_judged_on_text else default
+
+
 def limits_of(mode: str) -> Limits:
     """The limits of a mode of quantization. They are constants: a bundle cannot state what it is held to.
 

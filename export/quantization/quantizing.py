@@ -14,7 +14,7 @@ from keras_transformer.export.bundle.manifest import FILE as MANIFEST
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.quantization.behavior import limits_of
+from keras_transformer.export.quantization.behavior import change_limit, limits_of
 from keras_transformer.export.quantization.class_behavior import check_classes
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
@@ -101,17 +101,19 @@ class QuantizedCopies:
         before = self._float_measurement(name) if _has_data(evaluation) else None
         probes = {key: spec.signatures[key].probes for key in spec.names(name)}
         predictions = self._float_predictions(name)
+        judged = predictions is not None
+        limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
         others_size = writing.bytes_in(folder) - artifact.size
         record = manifest["artifacts"][name]
         get_format(name).quantize(spec, folder, record["signatures"])
         record |= {"bytes": writing.bytes_in(folder) - others_size, "float_bytes": artifact.size}
-        record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance, "milliseconds": {}}
+        record |= {"quantization": quantization.mode, "tolerance": limit, "milliseconds": {}}
         record.pop("weights", None)  # That of the float files.
         weights = check_quantized_weights(name, self._source, folder, record["signatures"])
         record |= {} if weights is None else {"weights": weights}
         record |= {} if spec.runs_floats else {"float_files": NOT_RUN}
         times = record["milliseconds"]
-        parity, classes = verify_quantized(folder, name, probes, quantization.tolerance, manifest, times)
+        parity, classes = verify_quantized(folder, name, probes, limit, manifest, times)
         record["parity"] = [vars(each) for each in parity]
         if predictions:
             record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.tflite.byte_scatters import without_byte_scatters
 from keras_transformer.export.tflite.constants import FLOAT, INT32, INTEGERS, add_constant
 from keras_transformer.export.tflite.new_axes import without_new_axes
 from keras_transformer.export.tflite.rolls import without_rolls
@@ -217,6 +218,7 @@ _REWRITES = (
     _with_joined_factors,
     _without_lost_activations,
     without_rolls,
+    without_byte_scatters,
 )
 
 

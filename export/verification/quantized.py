@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.quantization.behavior import limits_of
+from keras_transformer.export.quantization.behavior import change_limit, limits_of
 from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
 from keras_transformer.export.reporting.report import Parity
 from keras_transformer.export.runtime.precision import full_precision
@@ -48,10 +48,12 @@ def verify_quantized_artifact(
     from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
 
     mode = str(manifest["artifacts"][format]["quantization"])
-    limits = limits_of(mode)
-    parity, classes = verify_quantized(directory, format, probes, limits.change, manifest)
-    if manifest.get("generation") is None or not {"prefill", "decode"} <= set(probes):
-        if classes is not None and manifest.get("generation") is None:
+    limits, is_language = limits_of(mode), manifest.get("generation") is not None
+    is_judged = is_language and {"prefill", "decode"} <= set(probes)
+    limit = change_limit(mode, is_judged_on_text=is_judged)
+    parity, classes = verify_quantized(directory, format, probes, limit, manifest)
+    if not is_judged:
+        if classes is not None and not is_language:
             check_classes(f"{format}, {mode}", classes, limits)
         return parity, classes
     return parity, checked_behavior(FloatPredictions.read(directory), directory, manifest, format, mode)

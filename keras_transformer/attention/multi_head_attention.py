@@ -299,7 +299,12 @@ class MultiHeadAttention(CachedLayer):
         return axes
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
-        """Returns the mechanism's empty cache for `max_length` tokens."""
+        """Returns the mechanism's empty cache for `max_length` tokens; dtype "int8" for one of rounded keys and values."""
+        if dtype == "int8" and type(self.mechanism).init_cache is not Mechanism.init_cache:
+            raise ValueError(
+                f"{self.path or self.name}: the cache of {type(self.mechanism).__name__} is not one of keys and values, "
+                "which int8 is for."
+            )
         measures = (self._num_key_value_heads, self._key_dim, self._value_dim)
         return self.mechanism.init_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
+from keras_transformer.attention.cache.quantized import check_scales
 from keras_transformer.attention.scoring.base import soft_cap
 from keras_transformer.backend import keras_private
 from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
@@ -42,6 +43,9 @@ class LanguageModel(keras.Model):
         head_scale: float. Factor of the backbone's output before the head; T5 1.0 uses `1 / √D`. Default 1.
         head_bias: bool. Whether the logits have a learned bias, as in BART and Marian.
         logit_soft_cap: float > 0, or None. c of the soft cap `c · tanh(x / c)` of the logits, as in Gemma 2.
+        cache_dtype: "int8", or None for the dtype of the computation. In int8 the cache of keys and values takes a quarter
+            of the memory of float32, in Keras and in exported files; each key and value is rounded to its own scale. It can
+            be set later: `model.cache_dtype = "int8"`.
         name: str.
 
     Call arguments:
@@ -79,6 +83,7 @@ class LanguageModel(keras.Model):
         head_scale: float = 1.0,
         head_bias: bool = False,
         logit_soft_cap: float | None = None,
+        cache_dtype: str | None = None,
         name: str = "language_model",
         **kwargs: Any,
     ) -> None:
@@ -119,6 +124,9 @@ class LanguageModel(keras.Model):
         self.end_id = tuple(end_id) if isinstance(end_id, (list, tuple)) else end_id
         self._stepwise: Stepwise | None = None
         self._generator: Generator | None = None
+        self._cache_dtype: str | None = None
+        if cache_dtype is not None:
+            self.cache_dtype = cache_dtype
 
     def _to_logits(self, x):
         x = x if self._head_scale is None else self._head_scale(x)
@@ -172,6 +180,19 @@ class LanguageModel(keras.Model):
         return self._generator
 
     @property
+    def cache_dtype(self) -> str | None:
+        """str or None: `"int8"`, or None for the dtype of the computation."""
+        return self._cache_dtype
+
+    @cache_dtype.setter
+    def cache_dtype(self, dtype: str | None) -> None:
+        if dtype not in (None, "int8"):
+            raise ValueError(f"cache_dtype must be 'int8' or None. Received: {dtype!r}")
+        if dtype is not None:
+            check_scales(self.stepwise.init_cache(1, 2, dtype))
+        self._cache_dtype, self._generator = dtype, None
+
+    @property
     def stepwise(self) -> Stepwise:
         """The backbone as `models.Stepwise`."""
         if self._stepwise is None:
@@ -195,7 +216,7 @@ class LanguageModel(keras.Model):
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """Returns an empty cache for `max_length` tokens: dict of named tensors, batch first."""
-        return self.stepwise.init_cache(batch_size, max_length, dtype)
+        return self.stepwise.init_cache(batch_size, max_length, dtype or self.cache_dtype)
 
     def encode(self, *source: Tensor) -> Cache:
         """Returns the encoded source, to merge with the cache of the decoder: see `models.Stepwise.encode`."""
@@ -267,6 +288,7 @@ class LanguageModel(keras.Model):
             "head_scale": self.head_scale,
             "head_bias": self.head_bias,
             "logit_soft_cap": self.logit_soft_cap,
+            "cache_dtype": self.cache_dtype,
             "name": self.name,
             "trainable": self.trainable,
         }

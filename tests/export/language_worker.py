@@ -76,6 +76,13 @@ def mistral():
     return LanguageModel(backbone)
 
 
+def rounded():
+    """Grouped heads with a cache in int8."""
+    attention = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2, position="rotary")
+    backbone = Decoder(SIZE, TOKENIZER.vocabulary_size, position=None, norm="rms_norm", attention=attention)
+    return LanguageModel(backbone, cache_dtype="int8")
+
+
 def yoco():
     """YOCO: shared keys and values, and a window of four tokens; prefill runs half of the layers."""
     size = Size(2, SIZE.hidden_dim, SIZE.num_heads, SIZE.intermediate_dim)
@@ -141,6 +148,7 @@ CASES = {
     "translator": lambda out: _export(translator, out / "translator"),
     "llama": _llama,
     "mistral": lambda out: _export(mistral, out / "mistral", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "rounded": lambda out: _export(rounded, out / "rounded", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "yoco": lambda out: _export(yoco, out / "yoco", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "transformer_xl": lambda out: _export(transformer_xl, out / "transformer_xl"),
     "recurrent_memory": lambda out: _export(

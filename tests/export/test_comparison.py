@@ -92,6 +92,19 @@ def test_integers_may_differ_only_where_rounding_changes_them():
     assert not compare(np.array([3, 9, 5]), expected).is_accepted
 
 
+def test_values_rounded_to_int8_move_by_one_step_in_few_places():
+    expected, rounding = np.zeros(100, "int8"), np.zeros(100)
+    rounding[:2] = 1  # 6 x 2 + 4 places are allowed.
+    got = np.zeros(100, "int8")
+    got[50:66] = 1
+    assert compare(got, expected, rounding).share == 1.0
+    got[66] = -1
+    assert not compare(got, expected, rounding).is_accepted
+    assert not compare(got, expected).is_accepted
+    assert not compare(np.int8([0, 2, 0]), np.int8([0, 0, 0]), np.ones(3)).is_accepted
+    assert compare(np.int8([0, 9, 0]), np.int8([0, 0, 0]), limit=Limit(is_quantized=True)).is_accepted
+
+
 def test_small_rows_are_one_block():
     # Rows of 3 and of 2 · 3 have fewer than 16 elements; three axes together have 24.
     array = np.arange(48.0).reshape(2, 4, 2, 3)

@@ -118,6 +118,21 @@ def test_a_cache_of_fixed_size_gives_what_keras_gives(models, name, backend, sea
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_a_cache_in_int8_gives_what_keras_gives(models, backend, search):
+    runtime = models.runtime("rounded", backend)
+    cache = runtime.steps.init_cache(1, 4)
+    dtypes = {name: str(np.asarray(runtime.steps.as_numpy(array)).dtype) for name, array in cache.items()}
+    assert {name.removeprefix("decoder_block_0_"): dtype for name, dtype in dtypes.items()} == {
+        "key": "int8",
+        "value": "int8",
+        "key_scale": "float32",
+        "value_scale": "float32",
+    }
+    assert runtime.generate(PROMPTS, **options(search)) == models.expected("rounded", search)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("search", [name for name in SEARCHES if name != "contrastive"])
 def test_a_prompt_that_is_read_half_way_gives_what_keras_gives(models, backend, search):
     runtime = models.runtime("yoco", backend)

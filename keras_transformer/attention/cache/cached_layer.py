@@ -11,7 +11,7 @@ from keras_transformer.attention.cache.dense import cache_spec
 from keras_transformer.backend import keras_private
 
 # The dtypes that `init_cache` makes. Keras casts others, such as float64 from numpy, as usual.
-_CACHE_DTYPES = ("float32", "float16", "bfloat16")
+_CACHE_DTYPES = ("float32", "float16", "bfloat16", "int8")
 
 
 class CachedLayer(keras_private.InputConversion, keras.layers.Layer):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
+from keras_transformer.attention.cache.quantized import SCALE, dequantize_rows, quantize_rows
 from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.utils.types import Cache, Tensor
 
@@ -23,16 +24,19 @@ def init_dense_cache(
         num_heads: int. The number of key/value heads K.
         key_dim: int. Width of a key head.
         value_dim: int. Width of a value head.
-        dtype: str. The dtype of the tensors.
+        dtype: str. The dtype of the tensors. "int8" for keys and values that are rounded, each to its own scale.
 
     Returns:
-        dict with "key" `(B, K, L, key_dim)` and "value" `(B, K, L, value_dim)`, all zeros.
+        dict with "key" `(B, K, L, key_dim)` and "value" `(B, K, L, value_dim)`, all zeros; in int8 also with "key_scale" and
+        "value_scale", float32 `(B, K, L, 1)`.
     """
     shape = (batch_size, num_heads, max_length)
-    return {
+    cache = {
         "key": ops.zeros((*shape, key_dim), dtype=dtype),
         "value": ops.zeros((*shape, value_dim), dtype=dtype),
     }
+    scales = [f"{name}{SCALE}" for name in cache] if dtype == "int8" else []
+    return cache | {name: ops.zeros((*shape, 1), dtype="float32") for name in scales}
 
 
 def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor) -> Cache:
@@ -55,10 +59,12 @@ def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Te
     # The batch size comes from the index if possible, so that all layers of a model share the indices.
     batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else key)[0]
     indices = _slot_indices(slots, batch_size, key.shape[2])
-    return {
-        "key": _write(cache["key"], indices, key),
-        "value": _write(cache["value"], indices, value),
-    }
+    new = {"key": key, "value": value}
+    if f"key{SCALE}" in cache:
+        rounded = {name: quantize_rows(tensor) for name, tensor in new.items()}
+        new = {name: levels for name, (levels, _) in rounded.items()}
+        new |= {f"{name}{SCALE}": scale for name, (_, scale) in rounded.items()}
+    return {name: _write(cache[name], indices, tensor) for name, tensor in new.items()}
 
 
 def fill_dense_cache(key: Tensor, value: Tensor) -> Cache:
@@ -68,7 +74,11 @@ def fill_dense_cache(key: Tensor, value: Tensor) -> Cache:
 
 def read_dense_cache(cache: Cache, dtype: str | None = None) -> tuple[Tensor, Tensor]:
     """Returns keys `(B, L, K, key_dim)` and values `(B, L, K, value_dim)`, as mechanisms take them, cast to `dtype`."""
-    return tuple(_swap(ops.cast(cache[name], dtype or cache[name].dtype)) for name in ("key", "value"))
+    if f"key{SCALE}" in cache:
+        tensors = [dequantize_rows(cache[name], cache[f"{name}{SCALE}"]) for name in ("key", "value")]
+    else:
+        tensors = [cache["key"], cache["value"]]
+    return tuple(_swap(ops.cast(tensor, dtype or tensor.dtype)) for tensor in tensors)
 
 
 def cache_length(cache: Cache) -> int | None:

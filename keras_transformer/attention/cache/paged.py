@@ -8,12 +8,11 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_transformer.attention.cache.layout import bits, split_cache
+from keras_transformer.attention.cache.quantized import SCALE, dequantize_rows, quantize_rows
 from keras_transformer.utils.types import Cache, Tensor
 
 # Padding is written to this block. It belongs to no sequence, and no query sees it.
 SCRATCH_BLOCK = 0
-_SCALE = "_scale"
-_LARGEST = 127.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +83,7 @@ class PagedCache:
             shape = (self.num_blocks * heads, self.block_size)
             pools[name] = ops.zeros((*shape, width), "int8" if self._is_quantized(name) else dtype)
             if self._is_quantized(name):
-                pools[name + _SCALE] = ops.zeros((*shape, 1), "float32")
+                pools[name + SCALE] = ops.zeros((*shape, 1), "float32")
         return pools
 
     def read(self, pools: Cache, table: Tensor, take: Callable[..., Tensor] | None = None) -> Cache:
@@ -163,7 +162,7 @@ class PagedCache:
             rows, indices = (
                 ops.reshape(_pool_rows(ops.expand_dims(each, 1), heads), (-1, 1)) for each in (sources, targets)
             )
-            for part in (name, name + _SCALE) if self._is_quantized(name) else (name,):
+            for part in (name, name + SCALE) if self._is_quantized(name) else (name,):
                 pools[part] = scatter(pools[part], indices, gather(pools[part], ops.reshape(rows, (-1,))))
         return pools
 
@@ -177,23 +176,20 @@ class PagedCache:
         return size
 
     def _is_quantized(self, name):
-        return self.quantize and "float" in self.tensors[name][2]
+        return self.quantize and "float" in self.tensors[name][2] and not name.endswith(SCALE)
 
     def _blocks(self, pools, name, take):
         """Returns the blocks of one tensor, float `(B, K, M, block_size, W)`."""
         blocks = take(pools[name])
         if not self._is_quantized(name):
             return blocks
-        return ops.cast(blocks, "float32") * take(pools[name + _SCALE])
+        return dequantize_rows(blocks, take(pools[name + SCALE]))
 
     def _stored(self, name, new):
         """Returns what is stored for new slots `(n, W)`: a dict from pool names to tensors."""
         if not self._is_quantized(name):
             return {name: new}
-        new = ops.cast(new, "float32")
-        scale = ops.max(ops.abs(new), axis=-1, keepdims=True) / _LARGEST
-        levels = ops.round(new / ops.maximum(scale, 1e-12))
-        return {name: ops.cast(levels, "int8"), name + _SCALE: scale}
+        return dict(zip((name, name + SCALE), quantize_rows(new), strict=True))
 
     def _indices(self, slots, blocks, heads, length):
         """Returns, for each head of each new token, its row in the flattened cache `(n,)` and its pool index `(n, 2)`."""

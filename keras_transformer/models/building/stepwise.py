@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
+from keras_transformer.attention.cache.quantized import SCALE
 from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
 from keras_transformer.models.building.prefill_exit import PrefillExit
@@ -189,7 +190,9 @@ class Stepwise:
                 seen[layer.name] = seen.get(layer.name, 0) + 1
                 # A layer that is called several times has a cache for each call.
                 prefix = layer.name if seen[layer.name] == 1 else f"{layer.name}_again_{seen[layer.name]}"
-                caches[id(node)] = (prefix, layer, (*layer.init_cache(1, 1), *getattr(layer, "memory_names", CROSS)))
+                names = tuple(layer.init_cache(1, 1))
+                names += tuple(f"{name}{SCALE}" for name in names)
+                caches[id(node)] = (prefix, layer, (*names, *getattr(layer, "memory_names", CROSS)))
         if not caches:
             raise ValueError(f"{self.backbone.name!r} has no layer with a cache.")
         return caches
