@@ -12,7 +12,7 @@ from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle_writer import export_precisions, export_spec
 from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
-from keras_transformer.export.quantization import ternary
+from keras_transformer.export.quantization import from_file, ternary
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.large_models import runs_float_files
 from keras_transformer.export.quantization.options import Quantization, precisions_of
@@ -118,11 +118,12 @@ def export(
             of the signature for these shapes, `serve_1x128`, which `load` uses by itself and phones' GPUs need. Those of a
             `LanguageModel` are set by `generation`.
         onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
-        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32, with
-            ternary weights packed in 2 bits. The float files are verified first, then replaced; those of a model of more
-            than 2 GB are compared with its weights, but not run, if SavedModel is not asked for. A list of several, with
-            "float32" for the float files, writes a bundle for each from one conversion, in folders of `directory` that are
-            named after them: `directory/int8`, `directory/weight_int4`.
+        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf" for the integers and scales of the file
+            that `from_gguf` read (ONNX and TFLite), or a `Quantization`; None for float32, with ternary weights packed in 2
+            bits. The float files are verified first, then replaced; those of a model of more than 2 GB are compared with its
+            weights, but not run, if SavedModel is not asked for. A list of several, with "float32" for the float files,
+            writes a bundle for each from one conversion, in folders of `directory` that are named after them:
+            `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
@@ -156,7 +157,7 @@ def export(
     names = check_formats(formats)
     several: list[Quantization | None] | None = None
     if isinstance(quantize, (list, tuple)):
-        several = precisions_of(quantize)
+        several = [from_file.with_file(each, model) for each in precisions_of(quantize)]
         quantize = None
     target = writing.check_target(directory, of_precisions=several is not None)
     writing.check_metadata(metadata)
@@ -164,6 +165,7 @@ def export(
     _check_model_type(model)
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
+    of_files = from_file.of_files(several or [quantization], names)
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer_options is None and not hasattr(model, "generation_spec"):
         tokenizer_options = getattr(tokenizer, "template_options", None)
@@ -183,6 +185,8 @@ def export(
         return export_elsewhere(merged_twin(model), target, names, progress, **options)
     runs_floats = ternary.has_ternary_layers(model) or runs_float_files(model, names, several or [quantization])
     model = _twin(model, streams=not runs_floats)
+    for each in of_files:
+        from_file.check_model(each, model)
     spec = _spec(model, generation, tolerance, **shapes)
     spec = dataclasses.replace(
         spec, onnx=onnx, quantization=quantization, evaluation=evaluation, runs_floats=runs_floats
@@ -217,7 +221,7 @@ def _quantization(
     """The `Quantization` of an export, and its tolerance."""
     if tolerance is not None and (not isinstance(tolerance, (int, float)) or not 0 < tolerance < float("inf")):
         raise ExportError(f"tolerance must be a positive number. Received: {tolerance!r}")
-    quantization = Quantization.of(quantize)
+    quantization = from_file.with_file(Quantization.of(quantize), model)
     if ternary.has_ternary_layers(model):
         quantization = quantization or Quantization("ternary")
         tolerance = max(tolerance or 0.0, ternary.TOLERANCE)
