@@ -63,6 +63,18 @@ class Dequantized:
         """The numbers plus offsets, which do not change the step."""
         return dataclasses.replace(self, values=self.values + offset)
 
+    def added_halves(self) -> Dequantized:
+        """Two digits `(N, 2 * K)` as numbers `(N, K)`; the second ones have the smaller step.
+
+        Example:
+
+        >>> Dequantized(np.array([[16.0, 3.0]]), np.array([[16.0, 1.0]])).added_halves().values.tolist()
+        [[19.0]]
+        """
+        left, right = np.split(self.values, 2, axis=-1)
+        step = None if self.step is None else np.split(np.broadcast_to(self.step, self.values.shape), 2, axis=-1)[1]
+        return Dequantized(left + right, step, self.is_half)
+
 
 @dataclasses.dataclass
 class WeightPair:
