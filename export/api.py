@@ -186,7 +186,7 @@ def export(
     runs_floats = ternary.has_ternary_layers(model) or runs_float_files(model, names, several or [quantization])
     model = _twin(model, streams=not runs_floats)
     for each in of_files:
-        from_file.check_model(each, model)
+        from_file.check_model(each, model, names)
     spec = _spec(model, generation, tolerance, **shapes)
     spec = dataclasses.replace(
         spec, onnx=onnx, quantization=quantization, evaluation=evaluation, runs_floats=runs_floats

@@ -69,18 +69,19 @@ def file_of(quantization: Quantization) -> str:
     return str(quantization.file)
 
 
-def check_model(quantization: Quantization, model: Any) -> None:
+def check_model(quantization: Quantization, model: Any, formats: Iterable[str]) -> None:
     """Refuses a model that is not the one of a GGUF file, before anything is converted.
 
     Args:
         quantization: `Quantization` of the mode "gguf", with its file.
         model: `keras.Model` as it is exported, in float32.
+        formats: names of the formats of the export.
 
     Raises:
-        QuantizationError: a large weight is not in the file with these values and is not in `keep_float`, or no weight is
-            in blocks.
+        QuantizationError: a large weight is not in the file with these values and is not in `keep_float`, no weight is in
+            blocks, or a format does not have blocks of this type.
     """
-    from keras_transformer.checkpoints.gguf.blocks import DECODED
+    from keras_transformer.checkpoints.gguf.blocks import DECODED, WITH_HALVES
     from keras_transformer.export.quantization.file_blocks import FileBlocks
 
     weights = {each.path: each for each in model.variables if len(each.shape) > 1 and math.prod(each.shape) >= _SMALL}
@@ -95,6 +96,12 @@ def check_model(quantization: Quantization, model: Any) -> None:
         )
     if not set(found.values()) & {*DECODED}:
         raise QuantizationError(f"{blocks.path} has no weight of the model in blocks of {', '.join(DECODED)}")
+    larger = [path for path, kind in found.items() if kind in {*DECODED} - {*WITH_HALVES}]
+    if larger and "tflite" in formats:
+        raise QuantizationError(
+            f"tflite: {_listed(larger)}: blocks of {found[larger[0]]}, whose scales need more than the half "
+            "precision of the kernels: formats=['onnx'] keeps them"
+        )
 
 
 def _kind(blocks: FileBlocks, array: np.ndarray) -> str | None:

@@ -2,8 +2,8 @@
 
 Kernels have blocks of 32 numbers in 4 bits, with scales in half precision, as Q4_0 has them. Codes of 8 bits are two digits:
 `code = 16 * high + low + 8`. Both are columns of one matrix, `high` with 16 times the scale, which reads every activation
-twice. The 8, and minima, are offsets of the blocks, which are products of their own. Kernels have positive scales only: where
-a scale is negative, `scale * code = -scale * ~code - scale`, with the complement of the code. Where it is 0, so are the codes.
+twice. The 8, and minima, are offsets of the blocks, which are products of their own. Kernels have positive scales only: for
+a negative one, `scale * code = -scale * ~code - scale`, with the complement of the code. Where it is 0, so are the codes.
 """
 
 from __future__ import annotations
