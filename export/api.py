@@ -157,15 +157,17 @@ def export(
     names = check_formats(formats)
     several: list[Quantization | None] | None = None
     if isinstance(quantize, (list, tuple)):
-        several = [from_file.with_file(each, model) for each in precisions_of(quantize)]
+        several = precisions_of(quantize)
         quantize = None
     target = writing.check_target(directory, of_precisions=several is not None)
     writing.check_metadata(metadata)
     tokenizers.check_options(tokenizer_options)
     _check_model_type(model)
+    several = several and [from_file.with_file(each, model) for each in several]
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
-    of_files = from_file.of_files(several or [quantization], names)
+    precisions = several or [quantization]
+    from_file.of_files(precisions, names)
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer_options is None and not hasattr(model, "generation_spec"):
         tokenizer_options = getattr(tokenizer, "template_options", None)
@@ -183,10 +185,9 @@ def export(
             **text,
         }
         return export_elsewhere(merged_twin(model), target, names, progress, **options)
-    runs_floats = ternary.has_ternary_layers(model) or runs_float_files(model, names, several or [quantization])
+    runs_floats = ternary.has_ternary_layers(model) or runs_float_files(model, names, precisions)
     model = _twin(model, streams=not runs_floats)
-    for each in of_files:
-        from_file.check_model(each, model, names)
+    from_file.check_models(precisions, model, names)
     spec = _spec(model, generation, tolerance, **shapes)
     spec = dataclasses.replace(
         spec, onnx=onnx, quantization=quantization, evaluation=evaluation, runs_floats=runs_floats

@@ -69,11 +69,11 @@ def file_of(quantization: Quantization) -> str:
     return str(quantization.file)
 
 
-def check_model(quantization: Quantization, model: Any, formats: Iterable[str]) -> None:
+def check_models(quantizations: Sequence[Quantization | None], model: Any, formats: Sequence[str]) -> None:
     """Refuses a model that is not the one of a GGUF file, before anything is converted.
 
     Args:
-        quantization: `Quantization` of the mode "gguf", with its file.
+        quantizations: sequence of `Quantization` or None; others than those of the mode "gguf" are passed over.
         model: `keras.Model` as it is exported, in float32.
         formats: names of the formats of the export.
 
@@ -81,6 +81,11 @@ def check_model(quantization: Quantization, model: Any, formats: Iterable[str]) 
         QuantizationError: a large weight is not in the file with these values and is not in `keep_float`, no weight is in
             blocks, or a format does not have blocks of this type.
     """
+    for each in of_files(quantizations, formats):
+        _check(each, model, formats)
+
+
+def _check(quantization: Quantization, model: Any, formats: Sequence[str]) -> None:
     from keras_transformer.checkpoints.gguf.blocks import DECODED, WITH_HALVES
     from keras_transformer.export.quantization.file_blocks import FileBlocks
 

@@ -138,6 +138,7 @@ def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantizati
     kept = KeptBlocks(model, FileBlocks(file_of(quantization)))
     for weight in weights:
         kept.keep(weight)
+    separate_outliers(model)
 
 
 def _quantize(model: Any, weight: Weight, quantization: Quantization, offsets: Offsets) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,13 @@ def tree_pairs(before: Any, after: Any) -> Iterator[WeightPair]:
         yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()
 
 
+class _Product(NamedTuple):
+    """A `FULLY_CONNECTED`: the activations, which it may read in two parts, and its inputs."""
+
+    source: int
+    inputs: list[int]
+
+
 class _Pairs:
     """The pairs of one graph: float, and quantized."""
 
@@ -74,41 +81,53 @@ class _Pairs:
         if kind == _PRODUCT:
             yield from self._pair(index, inputs[position] if position < len(inputs) else -1)
             return
-        both = self._both(inputs, source) if kind == "ADD" else None
-        if both is not None:
+        both = self._whole(result)
+        if both is not None and both.source == source:
             # Each part adds half of the bias.
-            yield from self._pair(index, both[position], factor=2 if position == 2 else 1)
+            yield from self._pair(index, both.inputs[position], factor=2 if position == 2 else 1)
             return
-        parts = [self._after.producer(each) for each in inputs] if kind == "ADD" else []
-        if len(parts) != 2 or any(part != _PRODUCT for part, _ in parts):
+        scaled, shifted = self._addends(inputs, source) if kind == "ADD" else (None, None)
+        if scaled is None or shifted is None:
             yield from self._pair(index, -1)
-            return
-        scaled, shifted = parts[0][1], parts[1][1]
-        if position == 2:
-            yield from self._pair(index, shifted[2])
+        elif position == 2:
+            yield from self._pair(index, shifted.inputs[2])
         else:
-            yield from self._pair(index, scaled[1], self._offsets(scaled, shifted), digits=self._times(scaled[0]))
+            offsets = self._offsets(source, shifted)
+            yield from self._pair(index, scaled.inputs[1], offsets, digits=self._times(scaled.source))
 
-    def _both(self, addends: list[int], source: int) -> list[int] | None:
-        """The inputs of the product of which two tensors are halves, if it reads an activation in two parts."""
-        halves = [self._after.producer(each) for each in addends]
-        if halves[0] != halves[1] or halves[0][0] != "SPLIT" or addends[0] == addends[1]:
+    def _addends(self, inputs: list[int], source: int) -> tuple[_Product | None, _Product | None]:
+        """The product of an activation with codes, and that of the sums of its blocks with offsets."""
+        scaled, shifted = (self._whole(each) for each in inputs)
+        if scaled is None or self._once(scaled.source) != source:
+            return None, None
+        return scaled, shifted
+
+    def _whole(self, result: int) -> _Product | None:
+        """The product that a tensor is the result of, or whose result it adds the halves of: activations in two parts."""
+        kind, inputs = self._after.producer(result)
+        if kind == _PRODUCT:
+            return _Product(inputs[0], inputs)
+        halves = [self._after.producer(each) for each in inputs] if kind == "ADD" else []
+        if len(halves) != 2 or halves[0] != halves[1] or halves[0][0] != "SPLIT" or inputs[0] == inputs[1]:
             return None
         kind, inputs = self._after.producer(halves[0][1][1])
         joined, parts = self._after.producer(inputs[0]) if kind == _PRODUCT else ("", [])
-        is_whole = joined == "CONCATENATION" and self._after.producer(parts[1]) == ("SUB", [source, parts[0]])
-        return inputs if is_whole else None
+        rest, operands = self._after.producer(parts[1]) if joined == "CONCATENATION" else ("", [])
+        return _Product(operands[0], inputs) if rest == "SUB" and operands[1] == parts[0] else None
 
-    def _offsets(self, scaled: list[int], shifted: list[int]) -> tuple[int, int] | None:
+    def _offsets(self, source: int, shifted: _Product) -> tuple[int, int] | None:
         """The tensors of the offsets and of the blocks' ones, if both products read the same activations."""
-        kind, sums = self._after.producer(shifted[0])
-        source = self._after.producer(scaled[0])[1][0] if self._times(scaled[0]) == 2 else scaled[0]
-        return (shifted[1], sums[1]) if kind == _PRODUCT and sums[0] == source else None
+        kind, sums = self._after.producer(shifted.source)
+        return (shifted.inputs[1], sums[1]) if kind == _PRODUCT and sums[0] == source else None
 
     def _times(self, source: int) -> int:
         """How often activations are beside themselves, for weights of so many digits."""
         kind, inputs = self._after.producer(source)
         return len(inputs) if kind == "CONCATENATION" and len(inputs) == 2 and inputs[0] == inputs[1] else 1
+
+    def _once(self, source: int) -> int:
+        """The activations that may be beside themselves."""
+        return self._after.producer(source)[1][0] if self._times(source) == 2 else source
 
     def _table(self, index: int, result: int) -> Iterator[WeightPair]:
         """The table of a lookup of which a tensor is the result, which may have digits, and offsets of blocks."""
