@@ -85,7 +85,7 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.block_size:
         options["block_size"] = arguments.block_size
     names = [name.strip() for name in arguments.quantize.split(",")]
-    files = {GGUF: {"file": getattr(arguments, "gguf", None)}}
+    files: dict[str, dict[str, Any]] = {GGUF: {"file": getattr(arguments, "gguf", None)}}
     modes = [
         FLOAT if name == FLOAT and len(names) > 1 else Quantization(name, **options, **files.get(name, {}))
         for name in names

@@ -56,7 +56,7 @@ class QuantizedWeights:
         arrays: dict[str, AnyArray],
         quantization: Quantization,
         in_8_bits: Collection[str],
-        done: dict[str, Any],
+        done: dict[Any, Any],
         keep: Callable[[np.ndarray], AnyArray],
     ) -> None:
         self.arrays, self._block_size = arrays, quantization.block_size
