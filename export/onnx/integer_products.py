@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from keras_transformer.export.onnx.integer_tables import dequantized_rows, once
+from keras_transformer.export.onnx.integer_tables import as_float, dequantized_rows, offsets, once
 from keras_transformer.export.onnx.node_maker import NodeMaker
 from keras_transformer.export.onnx.options import CONTRIB
 from keras_transformer.export.onnx.quantized_weights import Blocks, QuantizedWeights
@@ -109,16 +109,15 @@ class Products:
     def _by_blocks(self, make: NodeMaker, x: str, blocks: Blocks, result: str) -> str:
         (count, width), number = blocks.shape, self._weights.arrays[blocks.codes].shape[1]
         shape = {"K": width, "N": count, "bits": blocks.bits, "block_size": blocks.block}
-        scale = self._as_float(blocks.scale)
+        scale = as_float(self._top, self._weights, blocks.scale)
         if self._weights.arrays[blocks.scale].shape[1] < number:
             scale = self._once("Expand", scale, np.array([count, number]))
-        product = result if blocks.offset is None else f"{result}/scaled"
+        offset = offsets(self._top, self._weights, blocks)
+        product = result if offset is None else f"{result}/scaled"
         make.into(product, "MatMulNBits", x, blocks.codes, scale, domain=CONTRIB, accuracy_level=_INT8_COMPUTE, **shape)
-        if blocks.offset is None:
+        if offset is None:
             return result
-        return make.into(
-            result, "Add", product, make("MatMul", self._sums(make, x, blocks), self._as_float(blocks.offset))
-        )
+        return make.into(result, "Add", product, make("MatMul", self._sums(make, x, blocks), offset))
 
     def _sums(self, make: NodeMaker, x: str, blocks: Blocks) -> str:
         """The sum of the activations of each block, which the offset of the block multiplies."""
@@ -138,12 +137,6 @@ class Products:
 
     def _flat_scale(self, blocks: Blocks) -> str:
         return self._once("Reshape", blocks.scale, np.array([-1]))
-
-    def _as_float(self, name: str) -> str:
-        """An array as float32: the runtime casts it once, when it loads."""
-        return (
-            self._once("Cast", name, to=TensorProto.FLOAT) if self._weights.arrays[name].dtype == np.float16 else name
-        )
 
     def _once(self, op: str, name: str, *arguments: np.ndarray, **attributes: Any) -> str:
         """The result of an operator on weights, computed once at the top of the model."""

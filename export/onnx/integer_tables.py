@@ -32,6 +32,27 @@ def once(top: list[Any], weights: QuantizedWeights, op: str, name: str, *argumen
     return result
 
 
+def offsets(top: list[Any], weights: QuantizedWeights, blocks: Blocks) -> str | None:
+    """What is added to the codes of blocks around their middle: float32 `(blocks, N)`, or None.
+
+    Minima are added to the codes from 0: the middle times the scale is the difference.
+    """
+    if blocks.minimum is None:
+        return None if blocks.offset is None else as_float(top, weights, blocks.offset)
+    scale = once(top, weights, "Transpose", as_float(top, weights, blocks.scale), perm=[1, 0])
+    shift = once(top, weights, "Mul", scale, np.float32(blocks.middle))
+    name = f"{blocks.minimum}/offset"
+    if name not in {node.output[0] for node in top}:
+        top.append(helper.make_node("Add", [as_float(top, weights, blocks.minimum), shift], [name], name))
+    return name
+
+
+def as_float(top: list[Any], weights: QuantizedWeights, name: str) -> str:
+    """An array as float32: the runtime casts it once, when it loads."""
+    is_half = weights.arrays[name].dtype == np.float16
+    return once(top, weights, "Cast", name, to=TensorProto.FLOAT) if is_half else name
+
+
 def look_up(
     make: NodeMaker, blocks: Blocks, indices: str, result: str, top: list[Any], weights: QuantizedWeights
 ) -> str:
@@ -51,13 +72,6 @@ def dequantized_rows(
     def take(table: str) -> str:
         return table if indices is None else make("Gather", table, indices)
 
-    def spread(name: str) -> str:
-        """One number for each block, as `(n, blocks, 1)` floats."""
-        numbers = make("Unsqueeze", take(name), make.constant(np.array([-1]), "last"))
-        return (
-            make("Cast", numbers, to=TensorProto.FLOAT) if weights.arrays[blocks.scale].dtype == np.float16 else numbers
-        )
-
     # Blocks as whole rows are the same bytes under another shape.
     codes = take(once(top, weights, "Reshape", blocks.codes, np.array([count, -1])))
     if blocks.bits == 4:
@@ -67,9 +81,13 @@ def dequantized_rows(
         codes = make("Concat", make("Unsqueeze", low, last), make("Unsqueeze", high, last), axis=-1)
     codes = make("Reshape", codes, make.constant(np.array([-1, number, blocks.block]), "blocks"))
     middle = make.constant(np.float32(1 << blocks.bits - 1), "middle")
-    numbers = make("Mul", make("Sub", make("Cast", codes, to=TensorProto.FLOAT), middle), spread(blocks.scale))
-    if blocks.offset is not None:
-        numbers = make("Add", numbers, spread(once(top, weights, "Transpose", blocks.offset, perm=[1, 0])))
+    scale = make("Unsqueeze", take(blocks.scale), make.constant(np.array([-1]), "last"))
+    scale = make("Cast", scale, to=TensorProto.FLOAT) if weights.arrays[blocks.scale].dtype == np.float16 else scale
+    numbers = make("Mul", make("Sub", make("Cast", codes, to=TensorProto.FLOAT), middle), scale)
+    offset = offsets(top, weights, blocks)
+    if offset is not None:
+        by_row = take(once(top, weights, "Transpose", offset, perm=[1, 0]))
+        numbers = make("Add", numbers, make("Unsqueeze", by_row, make.constant(np.array([-1]), "last")))
     rows = make("Reshape", numbers, make.constant(np.array([-1, number * blocks.block]), "rows"))
     if number * blocks.block == width:
         return rows

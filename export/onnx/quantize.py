@@ -7,8 +7,9 @@ The graphs of a bundle share their weights, so a weight is quantized in the same
 
 from __future__ import annotations
 
+import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.options import matches
+from keras_transformer.export.quantization.options import GGUF, matches
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
@@ -86,13 +87,25 @@ def quantize_files(
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
     steps = _steps(files)
     has_steps = bool(steps) or any(_has_loops(model) for model, _ in loaded.values())
+    make_weights = _weights_of(quantization)
     results = GraphFiles(directory, len(loaded))
     done: dict[Any, Any] = {}
     for path, (model, arrays) in loaded.items():
         groups, is_step = (kept, tied), (path in steps, has_steps)
-        weights = QuantizedWeights(arrays, quantization, tables, done, results.stored)
+        weights = make_weights(arrays, quantization, tables, done, results.stored)
         _Quantizer(model, weights, quantization, groups, is_step, contrib_ops, ranges).run()
     results.save(loaded)
+
+
+def _weights_of(quantization: Quantization) -> Callable[..., QuantizedWeights]:
+    """What makes the `QuantizedWeights` of a graph."""
+    if quantization.mode != GGUF:
+        return QuantizedWeights
+    from keras_transformer.export.onnx.file_weights import FileWeights
+    from keras_transformer.export.quantization.file_blocks import FileBlocks
+    from keras_transformer.export.quantization.from_file import file_of
+
+    return functools.partial(FileWeights, FileBlocks(file_of(quantization)))
 
 
 def _steps(files: dict[str, str]) -> set[str]:
@@ -170,7 +183,8 @@ class _Quantizer:
             for number, graph in reversed(list(enumerate(all_graphs(self.model.graph)))):
                 self.products.enter_graph(self.is_step or number > 0)
                 self._rewrite(graph)
-            self._store_the_rest_in_8_bits()
+            if self.quantization.mode != GGUF:
+                self._store_the_rest_in_8_bits()
         nodes = [*self.top, *self.model.graph.node]
         del self.model.graph.node[:]
         self.model.graph.node.extend(nodes)
@@ -224,7 +238,9 @@ class _Quantizer:
         by_rows = (name != node.input[1]) != bool(options.get("transB"))
         bias = node.input[2] if len(node.input) == 3 else None
         result = node.output[0] if bias is None else f"{node.output[0]}/product"
-        by_block = self.quantization.mode.startswith("weight") or name in self.tied
+        if not self.weights.has(name, by_rows):
+            return False
+        by_block = self.quantization.mode.startswith(("weight", GGUF)) or name in self.tied
         self.products.multiply(make, node.input[0], (name, by_rows), result, by_block)
         if bias is not None:
             make.into(node.output[0], "Add", result, bias)
@@ -235,6 +251,8 @@ class _Quantizer:
         if node.op_type != "Gather" or node.input[0] not in self.candidates or self.arrays[node.input[0]].ndim != 2:
             return False
         if any(each.name == "axis" and each.i != 0 for each in node.attribute):
+            return False
+        if not self.weights.has(node.input[0], True):
             return False
         blocks = self.weights.by_block(node.input[0], True)
         look_up(make, blocks, node.input[1], node.output[0], self.top, self.weights)

@@ -22,10 +22,12 @@ class Blocks(NamedTuple):
     Args:
         codes: name of the codes, `(N, blocks, bytes)`.
         scale: name of the scales, `(N, blocks)`.
-        offset: name of the offsets, `(blocks, N)`, or None.
+        offset: name of the offsets, `(blocks, N)`, or None: what is added to the codes around their middle.
         bits: 4 or 8.
         block: numbers of a block.
         shape: `(N, K)`.
+        minimum: name of the minima, `(blocks, N)`, or None: what is added to the codes from 0, instead of an offset.
+        middle: the code, from 0, that is stored as the middle of the bits; of blocks with minima.
     """
 
     codes: str
@@ -34,6 +36,8 @@ class Blocks(NamedTuple):
     bits: int
     block: int
     shape: tuple[int, int]
+    minimum: str | None = None
+    middle: int = 0
 
 
 class QuantizedWeights:
@@ -52,12 +56,16 @@ class QuantizedWeights:
         arrays: dict[str, AnyArray],
         quantization: Quantization,
         in_8_bits: Collection[str],
-        done: dict[str, Any],
+        done: dict[Any, Any],
         keep: Callable[[np.ndarray], AnyArray],
     ) -> None:
         self.arrays, self._block_size = arrays, quantization.block_size
         self._bits = 4 if quantization.mode == "weight_int4" else 8
         self._in_8_bits, self._done, self._keep = in_8_bits, done, keep
+
+    def has(self, name: str, by_rows: bool) -> bool:
+        """Whether a weight has a quantized form, for products with its rows or its columns."""
+        return True
 
     def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
@@ -112,7 +120,9 @@ class QuantizedWeights:
         first, second = self.arrays[name].shape
         return (first, second) if by_rows else (second, first)
 
-    def _quantized(self, label: str, name: str, by_rows: bool, compute: Callable[..., Any]) -> list[str]:
+    def _quantized(
+        self, label: str, name: str, by_rows: bool, compute: Callable[..., Any], third: str = ".offset"
+    ) -> list[str]:
         """Names of the codes, scales and offsets of a weight, shared with other graphs of the same weight.
 
         Args:
@@ -120,13 +130,14 @@ class QuantizedWeights:
             name: name of the weight.
             by_rows: bool. Whether its rows are the channels that come out.
             compute: function of these rows `(N, K)`.
+            third: ending of the name of its third result.
         """
         source, made = self._done.get(label, (None, None))
-        if source is None or not _is_same(source, self.arrays[name]):
+        if source is None or not is_same(source, self.arrays[name]):
             rows = np.asarray(self.arrays[name])
             made = [self._stored(each) for each in compute(rows if by_rows else rows.T)]
             self._done[label] = self.arrays[name], made
-        names = [f"{label}{suffix}" for suffix in ("", ".scale", ".offset")[: len(made)]]
+        names = [f"{label}{suffix}" for suffix in ("", ".scale", third)[: len(made)]]
         for key, array in zip(names, made, strict=True):
             self.arrays.setdefault(key, array)
         return names
@@ -141,7 +152,8 @@ class QuantizedWeights:
         return self._keep(np.ascontiguousarray(array).reshape(np.shape(array)))
 
 
-def _is_same(array: AnyArray, other: AnyArray) -> bool:
+def is_same(array: AnyArray, other: AnyArray) -> bool:
+    """Whether two arrays have the same values."""
     if isinstance(array, LazyArray) and isinstance(other, LazyArray) and array.key == other.key:
         return True
     return array.shape == other.shape and np.array_equal(np.asarray(array), np.asarray(other))

@@ -1,16 +1,19 @@
 """Options of quantization: the mode, the weights that stay float, and the tolerance."""
 
+from __future__ import annotations
+
 import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.behavior import LIMITS
-from keras_transformer.utils.types import ArrayLike
+from keras_transformer.utils.types import ArrayLike, Path
 
 MODES = tuple(LIMITS)
 
 FLOAT = "float32"
+GGUF = "gguf"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,13 +23,15 @@ class Quantization:
     Args:
         mode: "fp16": weights in half precision; "int8": weights in 8 bits with a scale for each channel, activations
             quantized as they come; "int8_static": activations quantized by ranges found in `calibration`; "weight_int8" and
-            "weight_int4": weights alone; "ternary": the kernels of a BitNet model in 2 bits, without any loss, and nothing
-            else, which is what `export` does with such a model by itself.
+            "weight_int4": weights alone; "gguf": the integers and scales of the GGUF file that the model was read from;
+            "ternary": the kernels of a BitNet model in 2 bits, without any loss, and nothing else, which is what `export`
+            does with such a model by itself.
         calibration: iterable of dicts of arrays by input name; for "int8_static".
         keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
         block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.
         tolerance: largest change of the rows of an output on the probes, see `verification.quantized.row_change`; by the
             mode when None.
+        file: str or path: the GGUF file of "gguf"; the one that `from_gguf` read when None.
 
     Raises:
         QuantizationError: an unknown mode, a block size that no runtime has, or `int8_static` without calibration.
@@ -42,6 +47,7 @@ class Quantization:
     keep_float: tuple[str, ...] = ()
     block_size: int = 32
     tolerance: float | None = None
+    file: Path | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -51,13 +57,15 @@ class Quantization:
             raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
         if self.mode == "int8_static" and self.calibration is None:
             raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
+        if self.file is not None and self.mode != GGUF:
+            raise QuantizationError(f"file is for the mode 'gguf', not {self.mode!r}. Received: {self.file!r}")
         if isinstance(self.keep_float, str):
             object.__setattr__(self, "keep_float", (self.keep_float,))
         if self.tolerance is None:
             object.__setattr__(self, "tolerance", LIMITS[self.mode].change)
 
     @classmethod
-    def of(cls, quantize: "str | Quantization | None") -> "Quantization | None":
+    def of(cls, quantize: str | Quantization | None) -> Quantization | None:
         """A `Quantization` from the name of a mode; a `Quantization`, or None, is returned as it is.
 
         Raises:
@@ -66,6 +74,10 @@ class Quantization:
         if quantize is not None and not isinstance(quantize, (str, Quantization)):
             raise QuantizationError(f"quantize must be the name of a mode or a Quantization. Received: {quantize!r}")
         return cls(quantize) if isinstance(quantize, str) else quantize
+
+    def of_file(self, file: Path) -> Quantization:
+        """The same with another `file`."""
+        return dataclasses.replace(self, file=file)
 
 
 def precision_of(quantization: Quantization | None) -> str:

@@ -1,6 +1,11 @@
-"""Precision of the scales of 4-bit blocks in XNNPACK."""
+"""4-bit blocks of TFLite files: their parameters, and the precision of their scales in XNNPACK."""
+
+from typing import Any
 
 import numpy as np
+
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import schema
 
 
 def bfloat16(array: np.ndarray) -> np.ndarray:
@@ -13,3 +18,22 @@ def bfloat16(array: np.ndarray) -> np.ndarray:
     """
     bits = array.astype("float32").view("uint32")
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view("float32")
+
+
+def block_parameters(graph: Graph, name: str, shape: tuple[int, ...], buffer: int, block_size: int) -> Any:
+    """The quantization parameters of 4-bit blocks with scales in half precision.
+
+    Args:
+        graph: `Graph`, to which the tensor of the scales is added.
+        name: name of the weight.
+        shape: of the scales, `(N, blocks)`.
+        buffer: index of their buffer.
+        block_size: numbers of a block.
+    """
+    parameters = schema().QuantizationParametersT()
+    parameters.detailsType = schema().QuantizationDetails.BlockwiseQuantization
+    parameters.details = schema().BlockwiseQuantizationT()
+    parameters.details.scales = graph.add_tensor(f"{name}/scales", "FLOAT16", shape, buffer)
+    parameters.details.zeroPoints = -1
+    parameters.details.blockSize = block_size
+    return parameters

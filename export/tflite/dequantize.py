@@ -35,6 +35,10 @@ class ConstantReader:
             return "", []
         return self.graph.kind(operator), list(indices(operator.inputs))
 
+    def width(self, index: int) -> int:
+        """The size of the last axis of a tensor."""
+        return shape_of(self.graph.tensors[index])[-1]
+
     def buffers(self, index: int) -> tuple[int, ...]:
         """The buffers of a constant and of its scales, by which equal constants are known."""
         tensor = self.graph.tensors[self.source(index)]

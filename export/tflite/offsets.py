@@ -10,7 +10,9 @@ import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph, add_buffer, signature_of
 from keras_transformer.export.tflite.tree import schema
-from keras_transformer.export.tflite.weights import ROWS, readers
+from keras_transformer.export.tflite.weights import readers
+
+_PRODUCT = "FULLY_CONNECTED"
 
 
 class Offsets:
@@ -32,13 +34,15 @@ class Offsets:
 
         Args:
             tensors: list of `(Graph, index of the tensor of the weight)`.
-            offset: float array `(N, blocks)`.
+            offset: array `(N, blocks)` of float16, or of float32, which is stored as it is.
         """
-        buffer = add_buffer(self._model, offset.astype("float16"))
+        kind = str(offset.dtype).upper()
+        buffer = add_buffer(self._model, offset)
         for graph, index in tensors:
             name = graph.tensors[index].name.decode()
-            matrix = self._floats(graph, f"{name}/offsets", offset.shape, buffer)
-            for operator, _ in [each for each in readers(graph, index) if each[1] == ROWS["FULLY_CONNECTED"]]:
+            matrix = self._floats(graph, f"{name}/offsets", offset.shape, buffer, kind)
+            products = [each for each, _ in readers(graph, index) if graph.kind(each) == _PRODUCT]
+            for operator in products:
                 self._add_to(graph, operator, matrix, offset.shape[1])
 
     def _add_to(self, graph: Graph, operator: Any, matrix: int, blocks: int) -> None:
@@ -78,10 +82,12 @@ class Offsets:
             graph.insert(position, "FULLY_CONNECTED", (source, ones, -1), (self._sums[key],), options)
         return self._sums[key]
 
-    def _floats(self, graph: Graph, name: str, shape: tuple[int, ...], buffer: int) -> int:
-        """A constant of float16, which the runtime converts when it loads."""
+    def _floats(self, graph: Graph, name: str, shape: tuple[int, ...], buffer: int, kind: str = "FLOAT16") -> int:
+        """A constant; the runtime converts one of float16 when it loads."""
         key = (id(graph.subgraph), buffer)
-        if key not in self._constants:
+        if key not in self._constants and kind == "FLOAT32":
+            self._constants[key] = graph.add_tensor(name, kind, shape, buffer)
+        elif key not in self._constants:
             half = graph.add_tensor(name, "FLOAT16", shape, buffer)
             self._constants[key] = graph.add_tensor(f"{name}/float", "FLOAT32", shape)
             graph.insert(0, "DEQUANTIZE", (half,), (self._constants[key],))

@@ -25,7 +25,7 @@ def separate_outliers(model: Any) -> int:
     the time on many rows.
 
     Args:
-        model: `ModelT` with weights in 8 bits; changed in place.
+        model: `ModelT` with weights in 8 or 4 bits; changed in place.
 
     Returns:
         int, how many products were changed.
@@ -79,7 +79,7 @@ class _Products:
         is_constant = graph.is_constant(int(operator.inputs[1]))
         biases = [index for index in operator.inputs[2:] if index >= 0]
         is_plain = len(source.shape) > 1 and all(graph.constant(index) is not None for index in biases)
-        return is_plain and is_constant and (source.type, weight.type) == (types.FLOAT32, types.INT8)
+        return is_plain and is_constant and source.type == types.FLOAT32 and weight.type in (types.INT8, types.INT4)
 
     def _is_average(self, index: int) -> bool:
         """Whether an activation is the output of attention: weighted means have no outliers."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
-from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.tflite.blocks import bfloat16
+from keras_transformer.export.quantization.options import GGUF, matches
+from keras_transformer.export.tflite.blocks import bfloat16, block_parameters
 from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs
 from keras_transformer.export.tflite.offsets import Offsets
 from keras_transformer.export.tflite.outliers import separate_outliers
@@ -115,6 +115,9 @@ def quantize_tree(
     ]
     kept = matches({weight.name for weight in weights}, quantization.keep_float)
     chosen = [weight for weight in weights if weight.name not in kept]
+    if mode == GGUF:
+        _keep_blocks(model, chosen, quantization)
+        return
     offsets = Offsets(model, quantization.block_size)
     for weight in chosen:
         _quantize(model, weight, quantization, offsets)
@@ -124,6 +127,18 @@ def quantize_tree(
         from keras_transformer.export.tflite.calibrate import use_ranges
 
         use_ranges(model, {weight.buffer for weight in chosen}, ranges)
+
+
+def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantization) -> None:
+    """Replaces the weights that a GGUF file has in blocks."""
+    from keras_transformer.export.quantization.file_blocks import FileBlocks
+    from keras_transformer.export.quantization.from_file import file_of
+    from keras_transformer.export.tflite.kept_blocks import KeptBlocks
+
+    kept = KeptBlocks(model, FileBlocks(file_of(quantization)))
+    for weight in weights:
+        kept.keep(weight)
+    separate_outliers(model)
 
 
 def _quantize(model: Any, weight: Weight, quantization: Quantization, offsets: Offsets) -> None:
@@ -187,13 +202,7 @@ def _blocks(
     buffer = add_buffer(model, scale.astype("float16"))
 
     def details(graph, name):
-        parameters = schema().QuantizationParametersT()
-        parameters.detailsType = schema().QuantizationDetails.BlockwiseQuantization
-        parameters.details = schema().BlockwiseQuantizationT()
-        parameters.details.scales = graph.add_tensor(f"{name}/scales", "FLOAT16", scale.shape, buffer)
-        parameters.details.zeroPoints = -1
-        parameters.details.blockSize = block_size
-        return parameters
+        return block_parameters(graph, name, scale.shape, buffer, block_size)
 
     return packed, details, offset
 

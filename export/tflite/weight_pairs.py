@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,13 @@ def tree_pairs(before: Any, after: Any) -> Iterator[WeightPair]:
         yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()
 
 
+class _Product(NamedTuple):
+    """A `FULLY_CONNECTED`: the activations, which it may read in two parts, and its inputs."""
+
+    source: int
+    inputs: list[int]
+
+
 class _Pairs:
     """The pairs of one graph: float, and quantized."""
 
@@ -62,7 +69,7 @@ class _Pairs:
                 if kind == _PRODUCT and position > 0:
                     yield from self._product(index, int(operator.outputs[0]), position, inputs[0])
                 elif kind in _LOOKUPS:
-                    yield from self._pair(index, self._table(int(operator.outputs[0])))
+                    yield from self._table(index, int(operator.outputs[0]))
                 else:
                     yield from self._pair(index, index)
 
@@ -74,45 +81,74 @@ class _Pairs:
         if kind == _PRODUCT:
             yield from self._pair(index, inputs[position] if position < len(inputs) else -1)
             return
-        both = self._both(inputs, source) if kind == "ADD" else None
-        if both is not None:
+        both = self._whole(result)
+        if both is not None and both.source == source:
             # Each part adds half of the bias.
-            yield from self._pair(index, both[position], factor=2 if position == 2 else 1)
+            yield from self._pair(index, both.inputs[position], factor=2 if position == 2 else 1)
             return
-        parts = [self._after.producer(each) for each in inputs] if kind == "ADD" else []
-        if len(parts) != 2 or any(part != _PRODUCT for part, _ in parts):
+        scaled, shifted = self._addends(inputs, source) if kind == "ADD" else (None, None)
+        if scaled is None or shifted is None:
             yield from self._pair(index, -1)
-            return
-        scaled, shifted = parts[0][1], parts[1][1]
-        if position == 2:
-            yield from self._pair(index, shifted[2])
+        elif position == 2:
+            yield from self._pair(index, shifted.inputs[2])
         else:
-            yield from self._pair(index, scaled[1], self._offsets(scaled, shifted))
+            offsets = self._offsets(source, shifted)
+            yield from self._pair(index, scaled.inputs[1], offsets, digits=self._times(scaled.source))
 
-    def _both(self, addends: list[int], source: int) -> list[int] | None:
-        """The inputs of the product of which two tensors are halves, if it reads an activation in two parts."""
-        halves = [self._after.producer(each) for each in addends]
-        if halves[0] != halves[1] or halves[0][0] != "SPLIT" or addends[0] == addends[1]:
+    def _addends(self, inputs: list[int], source: int) -> tuple[_Product | None, _Product | None]:
+        """The product of an activation with codes, and that of the sums of its blocks with offsets."""
+        scaled, shifted = (self._whole(each) for each in inputs)
+        if scaled is None or self._once(scaled.source) != source:
+            return None, None
+        return scaled, shifted
+
+    def _whole(self, result: int) -> _Product | None:
+        """The product that a tensor is the result of, or whose result it adds the halves of: activations in two parts."""
+        kind, inputs = self._after.producer(result)
+        if kind == _PRODUCT:
+            return _Product(inputs[0], inputs)
+        halves = [self._after.producer(each) for each in inputs] if kind == "ADD" else []
+        if len(halves) != 2 or halves[0] != halves[1] or halves[0][0] != "SPLIT" or inputs[0] == inputs[1]:
             return None
         kind, inputs = self._after.producer(halves[0][1][1])
         joined, parts = self._after.producer(inputs[0]) if kind == _PRODUCT else ("", [])
-        is_whole = joined == "CONCATENATION" and self._after.producer(parts[1]) == ("SUB", [source, parts[0]])
-        return inputs if is_whole else None
+        rest, operands = self._after.producer(parts[1]) if joined == "CONCATENATION" else ("", [])
+        return _Product(operands[0], inputs) if rest == "SUB" and operands[1] == parts[0] else None
 
-    def _offsets(self, scaled: list[int], shifted: list[int]) -> tuple[int, int] | None:
+    def _offsets(self, source: int, shifted: _Product) -> tuple[int, int] | None:
         """The tensors of the offsets and of the blocks' ones, if both products read the same activations."""
-        kind, sums = self._after.producer(shifted[0])
-        return (shifted[1], sums[1]) if kind == _PRODUCT and sums[0] == scaled[0] else None
+        kind, sums = self._after.producer(shifted.source)
+        return (shifted.inputs[1], sums[1]) if kind == _PRODUCT and sums[0] == source else None
 
-    def _table(self, result: int) -> int:
-        """The table of a lookup of which a tensor is the result."""
+    def _times(self, source: int) -> int:
+        """How often activations are beside themselves, for weights of so many digits."""
+        kind, inputs = self._after.producer(source)
+        return len(inputs) if kind == "CONCATENATION" and len(inputs) == 2 and inputs[0] == inputs[1] else 1
+
+    def _once(self, source: int) -> int:
+        """The activations that may be beside themselves."""
+        return self._after.producer(source)[1][0] if self._times(source) == 2 else source
+
+    def _table(self, index: int, result: int) -> Iterator[WeightPair]:
+        """The table of a lookup of which a tensor is the result, which may have digits, and offsets of blocks."""
+        kind, inputs = self._past_reshapes(result)
+        offsets = None
+        if kind == "ADD":
+            (first, rows), (second, moved) = (self._past_reshapes(each) for each in inputs)
+            is_sum = (first, second) == ("SUM", "EMBEDDING_LOOKUP")
+            kind, inputs = self._past_reshapes(rows[0]) if is_sum else ("", [])
+            offsets = (moved[1], -1) if is_sum else None
+        source = inputs[{"GATHER": 0, "EMBEDDING_LOOKUP": 1}[kind]] if kind in _LOOKUPS else -1
+        digits = 1 if offsets is None or source < 0 else self._after.width(source) // self._before.width(index)
+        yield from self._pair(index, source, offsets, digits=digits)
+
+    def _past_reshapes(self, result: int) -> tuple[str, list[int]]:
+        """The operator that computed a tensor, before other shapes of it, and its inputs."""
         kind, inputs = self._after.producer(result)
-        if kind == "RESHAPE":
-            kind, inputs = self._after.producer(inputs[0])
-        return inputs[{"GATHER": 0, "EMBEDDING_LOOKUP": 1}[kind]] if kind in _LOOKUPS else -1
+        return self._past_reshapes(inputs[0]) if kind == "RESHAPE" else (kind, inputs)
 
     def _pair(
-        self, index: int, other: int, offsets: tuple[int, int] | None = None, factor: int = 1
+        self, index: int, other: int, offsets: tuple[int, int] | None = None, factor: int = 1, digits: int = 1
     ) -> Iterator[WeightPair]:
         tensors = [each for each in (other, *(offsets or ())) if each >= 0]
         key = (self._before.buffers(index), factor, *(self._after.buffers(each) for each in tensors))
@@ -122,12 +158,18 @@ class _Pairs:
         expected = self._before.value(index)
         if expected is not None:
             name = self._before.graph.tensors[index].name.decode()
-            found = self._found(other, offsets)
+            found = self._found(other, offsets, digits)
             yield WeightPair(name, expected.values, found and found.scaled(np.float32(factor)))
 
-    def _found(self, other: int, offsets: tuple[int, int] | None) -> Dequantized | None:
+    def _found(self, other: int, offsets: tuple[int, int] | None, digits: int) -> Dequantized | None:
         found = self._after.value(other)
+        if found is not None and digits == 2:
+            found = found.added_halves()
         if found is None or offsets is None:
             return found
-        by_block, ones = (self._after.value(each) for each in offsets)
-        return None if by_block is None or ones is None else found.shifted(by_block.values @ ones.values)
+        by_block, ones = (None if each < 0 else self._after.value(each) for each in offsets)
+        if by_block is None:
+            return None
+        if offsets[1] < 0:  # Rows of a table.
+            return found.shifted(by_block.values.repeat(found.values.shape[1] // by_block.values.shape[1], axis=1))
+        return None if ones is None else found.shifted(by_block.values @ ones.values)

@@ -12,6 +12,8 @@ import numpy as np
 
 # Rounding of scales, divisions and products in float32, as a share of a step, and of the number itself.
 _SLACK, _ROUNDING = 2e-3, 1e-6
+# The share of a step that float32 moves a sum of a code and an offset by, where codes are kept and not rounded.
+_KEPT = 2e-5
 # A lattice of few codes may leave out the largest numbers of a block: by so many steps at most.
 _CLIPPED = 4.0
 # Numbers that are compared at a time: each takes several times its memory.
@@ -61,6 +63,18 @@ class Dequantized:
         """The numbers plus offsets, which do not change the step."""
         return dataclasses.replace(self, values=self.values + offset)
 
+    def added_halves(self) -> Dequantized:
+        """Two digits `(N, 2 * K)` as numbers `(N, K)`; the second ones have the smaller step.
+
+        Example:
+
+        >>> Dequantized(np.array([[16.0, 3.0]]), np.array([[16.0, 1.0]])).added_halves().values.tolist()
+        [[19.0]]
+        """
+        left, right = np.split(self.values, 2, axis=-1)
+        step = None if self.step is None else np.split(np.broadcast_to(self.step, self.values.shape), 2, axis=-1)[1]
+        return Dequantized(left + right, step, self.is_half)
+
 
 @dataclasses.dataclass
 class WeightPair:
@@ -96,12 +110,15 @@ def codes(numbers: np.ndarray, highest: int | None = None) -> Dequantized:
     return Dequantized(numbers.astype("float32"), np.float32(1), ends=ends)
 
 
-def worst_fault(expected: np.ndarray, found: Dequantized) -> tuple[tuple[int, ...], float] | None:
+def worst_fault(
+    expected: np.ndarray, found: Dequantized, is_kept: bool = False
+) -> tuple[tuple[int, ...], float] | None:
     """Where a quantized weight is further from the float weight than rounding to its steps explains.
 
     Args:
         expected: float array.
         found: `Dequantized` of the same shape.
+        is_kept: bool. Whether its codes are those that the float weight was made of: nothing may be rounded to a step.
 
     Returns:
         `(index, error)`: the index with the largest error, and that error in steps (in its own unit without steps); None
@@ -115,14 +132,14 @@ def worst_fault(expected: np.ndarray, found: Dequantized) -> tuple[tuple[int, ..
     worst, step = None, max(_MOST // max(math.prod(expected.shape[1:]), 1), 1)
     for start in range(0, len(expected) if expected.ndim else 1, step):
         part = slice(start, start + step) if expected.ndim else ()
-        fault = _fault(expected[part], found.map(operator.itemgetter(part)))
+        fault = _fault(expected[part], found.map(operator.itemgetter(part)), is_kept)
         if fault is not None and (worst is None or fault[1] > worst[1]):
             index, error = fault
             worst = (start + index[0], *index[1:]) if index else index, error
     return worst
 
 
-def _fault(expected: np.ndarray, found: Dequantized) -> tuple[tuple[int, ...], float] | None:
+def _fault(expected: np.ndarray, found: Dequantized, is_kept: bool) -> tuple[tuple[int, ...], float] | None:
     if found.step is None:
         wanted = expected.astype("float16").astype("float32") if found.is_half else expected
         wrong = np.asarray(found.values != wanted) & ~(np.isnan(found.values) & np.isnan(wanted))
@@ -132,12 +149,12 @@ def _fault(expected: np.ndarray, found: Dequantized) -> tuple[tuple[int, ...], f
         return _worst(error)
     error = found.values - expected
     step = np.broadcast_to(np.asarray(found.step, "float32"), error.shape)
-    if found.ends is not None:
+    if found.ends is not None and not is_kept:
         # Below the lowest code, the code is too high; above the highest, too low.
         clipped = found.ends * error < 0
         error = np.where(clipped, np.sign(error) * np.maximum(np.abs(error) - _CLIPPED * step, 0), error)
     error = np.abs(error)
-    bound = step * np.float32(0.5 + _SLACK) + np.float32(_ROUNDING) * np.abs(expected)
+    bound = step * np.float32(_KEPT if is_kept else 0.5 + _SLACK) + np.float32(_ROUNDING) * np.abs(expected)
     if (error <= bound).all():  # NaN is not.
         return None
     return _worst(error / step)

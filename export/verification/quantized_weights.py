@@ -15,7 +15,7 @@ _LARGEST_UNKNOWN = 8
 
 
 def check_quantized_weights(
-    name: str, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
+    name: str, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], is_kept: bool = False
 ) -> dict[str, Any] | None:
     """Compares the weights in the quantized files of one format with those in the float files.
 
@@ -27,6 +27,8 @@ def check_quantized_weights(
         source: path of the folder with the float files.
         directory: path of the folder with the quantized files, of the same names.
         files: dict of signature name to path, as `Format.write` returns it.
+        is_kept: bool. Whether the codes are those of the file that the weights were read from: then each number must be
+            equal but for the rounding of float32.
 
     Returns:
         Dict for the manifest: how many weights are `"equal"` bit for bit and how many `"rounded"` to codes or halves, the
@@ -37,15 +39,16 @@ def check_quantized_weights(
         WeightError: a number is further from the float weight; names the weight and the index.
     """
     pairs = get_format(name).weight_pairs(source, directory, files)
-    return None if pairs is None else compare(name, pairs)
+    return None if pairs is None else compare(name, pairs, is_kept)
 
 
-def compare(format: str, pairs: Iterable[WeightPair]) -> dict[str, Any]:
+def compare(format: str, pairs: Iterable[WeightPair], is_kept: bool = False) -> dict[str, Any]:
     """Compares pairs of weights; see `check_quantized_weights`.
 
     Args:
         format: name of the format, for errors.
         pairs: iterable of `WeightPair`.
+        is_kept: as for `check_quantized_weights`.
     """
     equal: set[str] = set()
     rounded: set[str] = set()
@@ -55,9 +58,9 @@ def compare(format: str, pairs: Iterable[WeightPair]) -> dict[str, Any]:
             if pair.expected.size > _LARGEST_UNKNOWN:
                 unknown[pair.name] = None
             continue
-        fault = worst_fault(pair.expected, pair.found)
+        fault = worst_fault(pair.expected, pair.found, is_kept)
         if fault is not None:
-            raise WeightError(format, pair.name, _reason(pair.found, *fault), fault[0])
+            raise WeightError(format, pair.name, _reason(pair.found, *fault, is_kept), fault[0])
         (equal if pair.found.step is None and not pair.found.is_half else rounded).add(pair.name)
     return {
         "equal": len(equal - rounded),
@@ -67,10 +70,9 @@ def compare(format: str, pairs: Iterable[WeightPair]) -> dict[str, Any]:
     }
 
 
-def _reason(found: Dequantized, index: tuple[int, ...], error: float) -> str:
+def _reason(found: Dequantized, index: tuple[int, ...], error: float, is_kept: bool) -> str:
     if found.step is not None:
-        return (
-            f"differs from the float weight at {list(index)} by {error:.3g} steps of its scale: at most 0.5 is rounding"
-        )
+        allowed = "the codes are kept, and not rounded" if is_kept else "at most 0.5 is rounding"
+        return f"differs from the float weight at {list(index)} by {error:.3g} steps of its scale: {allowed}"
     kind = "the float weight, rounded to half precision," if found.is_half else "the float weight"
     return f"differs from {kind} at {list(index)} by {error:.3g}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import keras
 import numpy as np
 
@@ -28,7 +30,10 @@ class Checkpoint:
         names: dict of the name of a tensor to its name in the file.
         files: dict of name to bytes: the config, the tokenizer and other files next to the weights.
         unused: dict of the name of a tensor that the model does not use to its array.
+        gguf: path of the GGUF file that it was; None for a folder.
     """
+
+    gguf: pathlib.Path | None = None
 
     def __init__(
         self,

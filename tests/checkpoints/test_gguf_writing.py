@@ -159,8 +159,8 @@ def test_what_a_file_cannot_say_is_refused(name, error, message, tmp_path):
 
 def test_arguments_are_checked_first(tmp_path):
     model = load("gpt2")
-    with pytest.raises(ValueError, match="quantize must be None or one of F32.*'Q4_K'"):
-        checkpoints.to_gguf(model, tmp_path / "a.gguf", quantize="Q4_K")
+    with pytest.raises(ValueError, match="quantize must be None or one of F32.*Q4_K_M.*'Q3_K'"):
+        checkpoints.to_gguf(model, tmp_path / "a.gguf", quantize="Q3_K")
     del model.checkpoint
     with pytest.raises(checkpoints.CheckpointError, match="was not read by from_huggingface"):
         checkpoints.to_gguf(model, tmp_path / "a.gguf")

@@ -40,6 +40,7 @@ WORKERS = {
     "tflite": "tflite_worker.py",
     "optimized": "onnx_worker.py",
     "behaviors": "behavior_worker.py",
+    "blocks": "gguf_worker.py",
 }
 
 
@@ -78,6 +79,12 @@ def optimized(tmp_path_factory):
 def behaviors(tmp_path_factory):
     """Results of the worker that trains a language model and exports it quantized."""
     return _run_once(tmp_path_factory, "behaviors")
+
+
+@pytest.fixture(scope="session")
+def blocks(tmp_path_factory):
+    """Results of the worker that exports models of GGUF files with their blocks."""
+    return _run_once(tmp_path_factory, "blocks")
 
 
 def _run_once(tmp_path_factory, name):

@@ -19,6 +19,7 @@ from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, 
 from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.quantization.from_file import check_models, with_file
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
@@ -88,7 +89,7 @@ def write_genai(
     check_model(model)
     target = writing.check_target(directory)
     writing.check_metadata(metadata)
-    quantization = Quantization.of(quantize)
+    quantization = with_file(Quantization.of(quantize), model)
     if tolerance is not None and not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     cache = key_value_cache(model, ENGINE)
@@ -97,6 +98,7 @@ def write_genai(
     if written_tokenizer is not None:
         tokenizer_json(written_tokenizer, ENGINE)  # Raises for unsupported kinds.
     model = float32_decoder(model)
+    check_models([quantization], model, ["onnx"])
     check_stepwise(model, tolerance)
     spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization)
     with writing.replacing(target) as work:

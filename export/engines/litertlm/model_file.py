@@ -29,6 +29,7 @@ from keras_transformer.export.errors import (
     InvalidModelError,
     MissingLibraryError,
 )
+from keras_transformer.export.quantization.from_file import check_models, with_file
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
@@ -104,13 +105,14 @@ def write_litertlm(
     check_model(model)
     target = _check_target(path)
     library = _builder()
-    quantization = Quantization.of(quantize)
+    quantization = with_file(Quantization.of(quantize), model)
     key_value_cache(model, ENGINE)
     _check_tokenizer(model)
     if tolerance is not None and not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     slots, buckets = _sizes(model, max_length, prefill_buckets)
     model = float32_decoder(model)
+    check_models([quantization], model, ["tflite"])
     check_stepwise(model, tolerance)
     spec = dataclasses.replace(litertlm_spec(model, slots, buckets, tolerance), quantization=quantization)
     text = fitting_prompt(model, slots)

@@ -24,8 +24,9 @@ def from_gguf(
 ) -> Any:
     """Loads a GGUF file, as llama.cpp uses it, into a Keras model, which trains, generates and exports as any other.
 
-    Blocks of quantized tensors become floats: `scale * integer + minimum`, as ggml computes them. Memory: that of the
-    weights and of one tensor. The head of the file is checked against its size before memory is taken.
+    Blocks of quantized tensors become floats: `scale * integer + minimum`, as ggml computes them; `export(model, directory,
+    ["onnx"], quantize="gguf")` writes their integers and scales again. Memory: that of the weights and of one tensor. The
+    head of the file is checked against its size before memory is taken.
 
     Args:
         file: str or path of a GGUF file of version 2 or 3, little-endian and not split. Architectures: "llama" (Mistral
@@ -56,4 +57,6 @@ def from_gguf(
     container = Container(file)
     with tempfile.TemporaryDirectory() as directory:
         folder = GgufFolder(container, pathlib.Path(directory))
-        return read_folder(folder, task=folder.default_task if task is None else task, dtype=dtype, verbose=verbose)
+        model = read_folder(folder, task=folder.default_task if task is None else task, dtype=dtype, verbose=verbose)
+    model.checkpoint.gguf = container.path.resolve()
+    return model

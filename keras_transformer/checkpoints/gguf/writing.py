@@ -12,7 +12,9 @@ import numpy as np
 
 from keras_transformer.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from keras_transformer.checkpoints.errors import UnexpectedTensorError
+from keras_transformer.checkpoints.gguf.architecture import Place
 from keras_transformer.checkpoints.gguf.architectures import written_architecture
+from keras_transformer.checkpoints.gguf.kinds import KINDS, Kinds, encoded, is_float32
 from keras_transformer.checkpoints.gguf.library import library
 from keras_transformer.checkpoints.gguf.pooling import pooling_metadata
 from keras_transformer.checkpoints.gguf.sameness import check_same
@@ -23,13 +25,7 @@ from keras_transformer.checkpoints.writing import checkpoint_like
 from keras_transformer.utils.atomic_write import replacing_file
 from keras_transformer.utils.types import Path
 
-# Kinds of blocks, and ggml's numbers of files that mostly consist of them.
-KINDS = {"F32": 0, "F16": 1, "BF16": 32, "Q8_0": 7, "Q5_1": 9, "Q5_0": 8, "Q4_1": 3, "Q4_0": 2}
 _VERSION = 2
-# Tables that ggml looks up in float32, and those that are too sensitive for less than 8 bits.
-_TABLES = re.compile(r"^(position_embd|token_types)\.|_rel_b\.")
-_OUTER = re.compile(r"^(token_embd|output)\.")
-_BLOCK = 32
 
 
 def to_gguf(
@@ -43,10 +39,11 @@ def to_gguf(
         model: `keras.Model` of `from_huggingface` or `from_gguf`, possibly trained further: a language model of Llama,
             Mistral, Qwen 2 or 3, Gemma 1 to 3, GPT-2 or T5, or a BERT, which is written without its pooler.
         file: str or path. A file there is replaced.
-        quantize: "F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1" or "Q4_0": the type of the matrices. Those whose rows
-            are no multiple of 32 become F16; with 4 and 5 bits, embedding and head become Q8_0. Defaults to the types of the
-            checkpoint, F32 where it had blocks. Other types need a search or data: `llama-quantize` of llama.cpp makes them
-            from a file of "F32" or "F16".
+        quantize: the type of the matrices. "F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1" or "Q4_0": with 4 and 5
+            bits, embedding and head become Q8_0. "Q6_K", "Q5_K" or "Q4_K": embedding and head become Q6_K; rows that are no
+            multiple of 256 become Q8_0, Q5_1 and Q5_0. "Q4_K_M" or "Q5_K_M": llama.cpp's mixtures of Q4_K or Q5_K with Q6_K.
+            Rows that are no multiple of 32 become F16. Defaults to the types of the checkpoint, F32 where it had blocks.
+            Other types need data: `llama-quantize` of llama.cpp makes them from a file of "F32" or "F16".
         like: see `to_huggingface`.
         verbose: int. 1 for a progress bar, 0 for none.
 
@@ -99,7 +96,9 @@ class _Content:
         self._prefixes = (known,) if isinstance(known, str) else known
         self._tensors = TensorsOfModel(make_transfers(checkpoint.entries, model), checkpoint)
         self._extra = self._architecture.extra_tensors(self._config)
-        self._written = dict(self._placed(source) for source in self._tensors.names if not self._is_dropped(source))
+        placed = {source: self._place(source) for source in self._tensors.names if not self._is_dropped(source)}
+        self._kinds = Kinds(kind or "F32", [place.name for place in placed.values()])
+        self._written = {place.name: self._tensor(source, place) for source, place in placed.items()}
         self._metadata = self._settings() | pooling_metadata(checkpoint, self._architecture.name)
         self._metadata |= tokenizer_metadata(model, checkpoint)
         shapes = {name: each.shape for name, each in self._written.items()}
@@ -108,23 +107,30 @@ class _Content:
     def _settings(self) -> dict[str, Any]:
         general: dict[str, Any] = {"general.architecture": self._architecture.name, "general.type": "model"}
         kinds = [each.kind for each in self._written.values() if len(each.shape) > 1]
-        most = max(set(kinds), key=kinds.count)
-        general |= {"general.file_type": KINDS[most], "general.quantization_version": _VERSION}
+        general |= {"general.file_type": self._kinds.file_type(kinds), "general.quantization_version": _VERSION}
         return general | self._architecture.metadata(self._config)
 
     def _is_dropped(self, source: str) -> bool:
         dropped = self._architecture.dropped
         return dropped is not None and re.search(dropped, self._plain(source)) is not None
 
-    def _placed(self, source: str) -> tuple[str, _Written]:
-        """The name in the file of a tensor of the checkpoint, and what is written."""
+    def _place(self, source: str) -> Place:
+        """The name in the file of a tensor of the checkpoint, and its layout."""
         place = self._architecture.stored_place(self._plain(source), self._config)
         if place is None:
             raise UnexpectedTensorError(
                 f"GGUF files of {self._architecture.name!r} have no place for the tensor {source!r}."
             )
+        return place
+
+    def _tensor(self, source: str, place: Place) -> _Written:
         shape = place.layout.shape(self._tensors.shape(source))
-        return place.name, _Written(source, place.layout, shape, self._kind_of(place.name, source, shape))
+        if self._kind is None and not is_float32(place.name, shape):
+            stored = self._tensors.dtype(source).name
+            kind = {"float16": "F16", "bfloat16": "BF16"}.get(stored, "F32")
+        else:
+            kind = self._kinds.of(place.name, shape)
+        return _Written(source, place.layout, shape, kind)
 
     def _plain(self, source: str) -> str:
         """The name of a tensor with the prefix that the architecture has in transformers' class of the file."""
@@ -132,16 +138,6 @@ class _Content:
             return source
         prefix = next((each for each in self._prefixes if source.startswith(each)), "")
         return self._architecture.prefix + source.removeprefix(prefix)
-
-    def _kind_of(self, name: str, source: str, shape: tuple[int, ...]) -> str:
-        if len(shape) == 1 or _TABLES.search(name):
-            return "F32"
-        if self._kind is None:
-            stored = self._tensors.dtype(source).name
-            return {"float16": "F16", "bfloat16": "BF16"}.get(stored, "F32")
-        if self._kind.startswith("Q") and shape[-1] % _BLOCK:
-            return "F16"
-        return "Q8_0" if _OUTER.search(name) and self._kind.startswith(("Q4", "Q5")) else self._kind
 
     def write(self, path: pathlib.Path, verbose: int) -> None:
         """Writes the file."""
@@ -168,8 +164,7 @@ class _Content:
         for each in self._written.values():
             # Norms are float32 before 1 is added to them.
             values = each.layout.write(self._tensors[each.source].astype("float32"))
-            kind = library().GGMLQuantizationType[each.kind]
-            writer.write_tensor_data(library().quants.quantize(np.ascontiguousarray(values), kind))
+            writer.write_tensor_data(encoded(values, each.kind))
             progress.add(1)
 
 

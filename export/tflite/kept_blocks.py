@@ -1,0 +1,153 @@
+"""The blocks of a GGUF file as weights of TFLite files: the same integers and scales.
+
+Kernels have blocks of 32 numbers in 4 bits, with scales in half precision, as Q4_0 has them. Codes of 8 bits are two digits:
+`code = 16 * high + low + 8`. Both are columns of one matrix, `high` with 16 times the scale, which reads every activation
+twice. The 8, and minima, are offsets of the blocks, which are products of their own. Kernels have positive scales only: for
+a negative one, `scale * code = -scale * ~code - scale`, with the complement of the code. Where it is 0, so are the codes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.checkpoints.gguf.blocks import Blocks
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization.block_quantize import pack_nibbles
+from keras_transformer.export.quantization.file_blocks import FileBlocks
+from keras_transformer.export.tflite.blocks import block_parameters
+from keras_transformer.export.tflite.doubled_inputs import DoubledInputs
+from keras_transformer.export.tflite.graph import Graph, add_buffer
+from keras_transformer.export.tflite.offsets import Offsets
+from keras_transformer.export.tflite.table_offsets import add_to_rows
+from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.weights import ROWS, Weight, readers
+
+BLOCK = 32
+_ANY_SCALE = np.float32(2.0**-14)  # Of blocks whose codes are 0.
+_LARGEST = float(np.finfo("float16").max)
+_PRODUCT, _LOOKUP = "FULLY_CONNECTED", "EMBEDDING_LOOKUP"
+# The middle code of blocks with minima, whose codes begin with 0: 4 bits, or 5 of the 8.
+_MIDDLES = {4: 8, 8: 16}
+
+
+class Digits(NamedTuple):
+    """A weight as the kernels read it.
+
+    Attributes:
+        codes: int8 `(N, K)` or, of 8 bits, `(N, 2 * K)`, from -8 to 7.
+        scale: float16 `(N, blocks)` or `(N, 2 * blocks)`.
+        offset: float32 `(N, blocks)`, or None.
+        is_double: bool. Whether there are two digits.
+    """
+
+    codes: np.ndarray
+    scale: np.ndarray
+    offset: np.ndarray | None
+    is_double: bool
+
+
+def digits(blocks: Blocks) -> Digits:
+    """The digits of blocks whose scales are in half precision, with positive scales.
+
+    Example:
+
+    >>> half = np.ones((1, 1), "float16")
+    >>> found = digits(Blocks(np.array([[[255, 100]]], "uint8"), half, None, 128, 8))  # 127 and -28.
+    >>> found.codes.tolist(), found.scale.tolist(), found.offset.tolist()
+    ([[7, -2, 7, -4]], [[16.0, 1.0]], [[8.0]])
+    """
+    zero = blocks.zero if blocks.minimum is None else _MIDDLES[blocks.bits]
+    numbers, scale = blocks.codes.astype("int16") - np.int16(zero), blocks.scale.astype("float32")
+    offset = np.zeros_like(scale) if blocks.minimum is None else blocks.minimum.astype("float32") + scale * zero
+    # -x is ~x + 1.
+    is_negative = scale < 0
+    numbers = np.where(is_negative[..., None], ~numbers, numbers)
+    scale = np.abs(scale)
+    offset += np.where(is_negative, scale, 0)
+    if blocks.bits == 8:
+        offset += 8 * scale
+        parts = [numbers >> 4, (numbers & 15) - 8]
+    else:
+        parts = [numbers]
+    is_zero = scale == 0
+    parts = [np.where(is_zero[..., None], 0, each).reshape(len(scale), -1) for each in parts]
+    least = np.where(is_zero, _ANY_SCALE, scale)
+    scales = [16 * least, least][-len(parts) :]
+    has_offset = offset.any()
+    codes, scales = (np.concatenate(each, axis=1) for each in (parts, scales))
+    return Digits(codes.astype("int8"), scales.astype("float16"), offset if has_offset else None, len(parts) == 2)
+
+
+class KeptBlocks:
+    """Replaces the weights of a file that a GGUF file has.
+
+    Args:
+        model: `ModelT`, changed in place.
+        blocks: `FileBlocks`.
+    """
+
+    def __init__(self, model: Any, blocks: FileBlocks) -> None:
+        self._model, self._blocks = model, blocks
+        self._offsets, self._doubled = Offsets(model, BLOCK), DoubledInputs()
+
+    def keep(self, weight: Weight) -> None:
+        """Replaces one weight, unless the file has it as numbers, or an operator other than products and lookups reads it.
+
+        Raises:
+            QuantizationError: its blocks do not fit the kernels.
+        """
+        uses = [(graph, index, *use) for graph, index in weight.tensors for use in readers(graph, index)]
+        kinds = {(graph.kind(operator), position) for graph, _, operator, position in uses}
+        if len(weight.shape) != 2 or not kinds <= {(kind, ROWS[kind]) for kind in (_PRODUCT, _LOOKUP)}:
+            return
+        found = self._blocks.find(weight.values)
+        if found is None:
+            return
+        self._check(weight, found)
+        kept = digits(found)
+        # In this order: the sums of blocks are of the activations before they are doubled.
+        if kept.offset is not None:
+            self._add_offset(weight, kept.offset, kept.is_double)
+        if kept.is_double:
+            for graph, _, operator, _ in uses:
+                if graph.kind(operator) == _PRODUCT:
+                    self._doubled.read(graph, operator, weight.shape[1])
+        self._store(weight, kept)
+
+    def _check(self, weight: Weight, found: Blocks) -> None:
+        """Refuses blocks that the kernels do not have."""
+        most = 16 * float(np.abs(found.scale).max()) if found.bits == 8 else 0.0
+        if found.scale.dtype == np.float16 and found.codes.shape[2] == BLOCK and most <= _LARGEST:
+            return
+        name, _ = self._blocks.locate(weight.values) or ("", None)
+        raise QuantizationError(
+            f"tflite: {name!r} of {self._blocks.path} has blocks of {self._blocks.kind(name)}, whose scales need more than "
+            "half precision: ONNX files keep them"
+        )
+
+    def _add_offset(self, weight: Weight, offset: np.ndarray, is_double: bool) -> None:
+        products = [each for each in weight.tensors if self._is_read_by(each, _PRODUCT)]
+        if products:
+            self._offsets.add(products, offset)
+        buffer = None
+        for graph, index in weight.tensors:
+            for operator in [each for each, _ in readers(graph, index) if graph.kind(each) == _LOOKUP]:
+                buffer = add_buffer(self._model, offset) if buffer is None else buffer
+                name = f"{graph.tensors[index].name.decode()}/row_offsets"
+                table = graph.add_tensor(name, "FLOAT32", offset.shape, buffer)
+                add_to_rows(graph, operator, table, weight.shape[1], 2 if is_double else 1)
+
+    def _is_read_by(self, tensor: tuple[Graph, int], kind: str) -> bool:
+        graph, index = tensor
+        return any(graph.kind(operator) == kind for operator, _ in readers(graph, index))
+
+    def _store(self, weight: Weight, kept: Digits) -> None:
+        packed = pack_nibbles(kept.codes.astype("uint8") & 15)
+        self._model.buffers[weight.buffer].data = np.ascontiguousarray(packed).reshape(-1)
+        buffer = add_buffer(self._model, kept.scale)
+        for graph, index in weight.tensors:
+            tensor = graph.tensors[index]
+            tensor.type, tensor.shape = schema().TensorType.INT4, np.array(kept.codes.shape, "int32")
+            tensor.quantization = block_parameters(graph, tensor.name.decode(), kept.scale.shape, buffer, BLOCK)
