@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import keras
+from keras import ops
 
 from keras_transformer.attention.masks import segment_mask
 from keras_transformer.backend import keras_private
@@ -69,4 +70,8 @@ def packed(backbone: keras.Model) -> keras.Model:
 
     values = {id(tensor): inputs[name] for name, tensor in symbolic.items()}
     walk(keras_private.nodes_in_order(backbone), values, call)
-    return keras.Model(inputs, values[id(backbone.output)], name=f"packed_{backbone.name}")
+    model = keras.Model(inputs, values[id(backbone.output)], name=f"packed_{backbone.name}")
+    # A graph is built from shapes alone: a mixer that supports no attention mask raises its error in a call.
+    zeros = ops.zeros((1, 2), "int32")
+    model({"token_ids": zeros, "padding_mask": zeros == 0, "segment_ids": zeros + 1, "positions": ops.arange(2)[None]})
+    return model
