@@ -169,9 +169,8 @@ def pack(
 
 
 def optimizer(arguments: argparse.Namespace) -> keras.optimizers.Optimizer:
-    schedule = training.WarmupCosine(
-        arguments.learning_rate, warmup_steps=max(arguments.updates // 10, 1), total_steps=arguments.updates
-    )
+    batches = arguments.updates * arguments.accumulate  # Keras's schedules count batches, not updates.
+    schedule = training.WarmupCosine(arguments.learning_rate, warmup_steps=max(batches // 10, 1), total_steps=batches)
     accumulate = arguments.accumulate if arguments.accumulate > 1 else None
     return keras.optimizers.AdamW(
         schedule, weight_decay=0.0, global_clipnorm=1.0, gradient_accumulation_steps=accumulate
