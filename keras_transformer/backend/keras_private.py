@@ -74,7 +74,8 @@ def remove_variables(layer: keras.layers.Layer, names: Iterable[str]) -> None:
     with unlocked(layer):
         for name in names:
             layer._untrack_variable(getattr(layer, name))
-            delattr(layer, name)
+            # Not that of `Layer`, which collects garbage each time: minutes for the adapters of a large traced model.
+            super(keras.layers.Layer, layer).__delattr__(name)
 
 
 def converts_inputs(layer: keras.layers.Layer) -> bool:
