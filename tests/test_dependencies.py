@@ -19,6 +19,7 @@ OPTIONAL = {
     "playwright": {"examples/web/measure.py"},
     "litert-torch": {"benchmarks/peers_tflite.py"},
     "ai-edge-quantizer": {"benchmarks/peers_tflite.py"},
+    "peft": {"tests/data/adapters/make_peft.py"},
     "conversion": {"tests/data/gguf/make_gguf.py"},  # Of a clone of llama.cpp.
     "sentence-transformers": {"tests/data/checkpoints/make_sentence_transformers.py"},
 }

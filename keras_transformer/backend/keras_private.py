@@ -59,15 +59,23 @@ def seed_generators(layer: keras.layers.Layer) -> list[keras.random.SeedGenerato
     return list(layer._seed_generators)
 
 
-def remove_variables(layer: keras.layers.Layer, names: Iterable[str]) -> None:
-    """Deletes attributes of a built layer that hold variables, which `layer.variables` then no longer lists."""
+@contextlib.contextmanager
+def unlocked(layer: keras.layers.Layer) -> Iterator[None]:
+    """Context in which a built layer can get further variables, or lose some."""
     layer._tracker.unlock()
     try:
-        for name in names:
-            layer._untrack_variable(getattr(layer, name))
-            delattr(layer, name)
+        yield
     finally:
         layer._tracker.lock()
+
+
+def remove_variables(layer: keras.layers.Layer, names: Iterable[str]) -> None:
+    """Deletes attributes of a built layer that hold variables, which `layer.variables` then no longer lists."""
+    with unlocked(layer):
+        for name in names:
+            layer._untrack_variable(getattr(layer, name))
+            # Not that of `Layer`, which collects garbage each time: minutes for the adapters of a large traced model.
+            super(keras.layers.Layer, layer).__delattr__(name)
 
 
 def converts_inputs(layer: keras.layers.Layer) -> bool:

@@ -105,6 +105,14 @@ def _remove_variables() -> None:
     _expect(hasattr(layer, "bias"), False)
 
 
+@_self_test("Layer._tracker")
+def _unlocked() -> None:
+    layer = _dense()
+    with private.unlocked(layer):
+        layer.more = layer.add_weight(name="more", shape=())
+    _expect([each.name for each in layer.variables], ["kernel", "bias", "more"])
+
+
 @_self_test("Layer._convert_input_args")
 def _unconverted_inputs() -> None:
     class Layer(private.InputConversion, keras.layers.Identity):

@@ -15,6 +15,7 @@ from keras_transformer.checkpoints.errors import (
     UnsafePathError,
 )
 from keras_transformer.checkpoints.gguf import from_gguf, to_gguf
+from keras_transformer.checkpoints.peft import from_peft, to_peft
 from keras_transformer.checkpoints.reading import from_huggingface
 from keras_transformer.checkpoints.writing import to_huggingface
 
@@ -34,6 +35,8 @@ __all__ = [
     "UnsafePathError",
     "from_gguf",
     "from_huggingface",
+    "from_peft",
     "to_gguf",
     "to_huggingface",
+    "to_peft",
 ]

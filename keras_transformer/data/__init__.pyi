@@ -103,6 +103,12 @@ from .sequences.buckets import (
 from .sequences.buckets import (
     sequence_to_sequence as sequence_to_sequence,
 )
+from .sequences.chats import (
+    Chats as Chats,
+)
+from .sequences.chats import (
+    encode_chats as encode_chats,
+)
 from .sequences.packing import (
     pack as pack,
 )

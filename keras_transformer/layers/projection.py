@@ -8,18 +8,23 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend import keras_private
 from keras_transformer.layers.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Shape, Tensor
+from keras_transformer.utils.types import Activation, Initializer, Shape, Tensor
 
 
 @serializable
 class Projection(keras.layers.EinsumDense):
     """`EinsumDense` over tokens, computed as one matrix product of rank 2.
 
-    Weights, configuration, LoRA and quantization are those of `EinsumDense`. Only the computation differs: the tokens of all
+    Weights, configuration and quantization are those of `EinsumDense`. The computation differs: the tokens of all
     examples form the rows of one matrix, for which kernels are fastest and every export format has an op. Under a
     `TernaryPolicy` the weights are ternary: see `BitDense`.
+
+    LoRA differs, too: A is `(inputs..., rank)` and B `(rank, outputs...)`, so that a projection to heads has one A for all
+    heads, as in the paper; and `x W + s (x A) B` is computed without the sum `W + s A B`, so that training computes no
+    gradient of the size of W.
 
     Args:
         equation: str, such as "btd,dnh->btnh": `(B, T, ...)` in, kernel, `(B, T, ...)` out.
@@ -30,6 +35,9 @@ class Projection(keras.layers.EinsumDense):
 
     Returns:
         `(B, T, ...)`.
+
+    Raises:
+        ValueError: `quantize` of a layer whose adapter has several output axes.
 
     Example:
 
@@ -51,28 +59,110 @@ class Projection(keras.layers.EinsumDense):
             prepare_kernel(self)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        sizes = tuple(self.kernel.shape)
+        sizes = self._sizes
         contracted = len(inputs.shape) - 2
         rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
         length = ops.shape(inputs)[1]
-        x = self._product(ops.reshape(inputs, (-1, rows)), ops.reshape(self.kernel, (rows, -1)))
+        x = self._product(ops.reshape(inputs, (-1, rows)), rows)
         if self.bias is not None:
             x = ops.add(x, ops.reshape(self.bias, (-1,)))
         if self.activation is not None:
             x = self.activation(x)
         return ops.reshape(x, (-1, length, *columns))
 
+    def _product(self, x, rows):
+        """Returns the product of a matrix `(n, rows)` and the kernel, with its adapter."""
+        if is_ternary(self):
+            kernel = ops.reshape(self.kernel, (rows, -1))
+            return ops.cast(ternary_product(x, kernel, self.ternary_scale), self.compute_dtype)
+        if not self._is_factored:
+            return ops.matmul(x, ops.reshape(self.kernel, (rows, -1)))
+        a, b = self._factors()
+        product = ops.matmul(x, ops.reshape(keras_private.kernel(self), (rows, -1)))
+        return product + self._lora_scale * ops.matmul(ops.matmul(x, ops.cast(a, x.dtype)), ops.cast(b, x.dtype))
+
+    # Low-rank adapters.
+
+    def enable_lora(
+        self,
+        rank: int,
+        lora_alpha: float | None = None,
+        a_initializer: Initializer = "he_uniform",
+        b_initializer: Initializer = "zeros",
+    ) -> None:
+        """Adds an adapter like `EinsumDense`: `lora_kernel_a` `(inputs..., rank)`, `lora_kernel_b` `(rank, outputs...)`.
+
+        A quantized layer has the adapter of `EinsumDense`.
+        """
+        super().enable_lora(rank, lora_alpha, a_initializer, b_initializer)
+        if not self._is_factored or self._num_contracted == len(self._sizes) - 1:
+            return
+        options: dict[str, Any] = {"dtype": "float32", "regularizer": self.kernel_regularizer}
+        inputs, outputs = self._sizes[: self._num_contracted], self._sizes[self._num_contracted :]
+        keras_private.remove_variables(self, ("lora_kernel_a", "lora_kernel_b"))
+        with keras_private.unlocked(self):
+            self.lora_kernel_a = self.add_weight(
+                name="lora_kernel_a", shape=(*inputs, rank), initializer=a_initializer, **options
+            )
+            self.lora_kernel_b = self.add_weight(
+                name="lora_kernel_b", shape=(rank, *outputs), initializer=b_initializer, **options
+            )
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, with the adapter added in the compute dtype."""
+        if not (self.built and self._is_factored):
+            return super().kernel
+        return ops.cast(self._merged_kernel(), self.compute_dtype)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Saves like `EinsumDense`: the kernel has the adapter added, in its own dtype."""
+        if not (self.built and self._is_factored):
+            super().save_own_variables(store)
+            return
+        names = [name for name in self.variable_serialization_spec[None] if name != "bias" or self.bias is not None]
+        for index, name in enumerate(names):
+            store[str(index)] = self._merged_kernel() if name == "kernel" else getattr(self, name)
+
+    @property
+    def _is_factored(self):
+        """Whether the layer has an adapter of this class, not of a quantized `EinsumDense`."""
+        return self.lora_enabled and self.quantization_mode is None
+
+    @property
+    def _sizes(self):
+        return tuple(keras_private.kernel(self).shape) if self.quantization_mode is None else tuple(self.kernel.shape)
+
+    @property
+    def _num_contracted(self):
+        """The number of leading axes of the kernel that are inputs."""
+        return len(self.equation.partition(",")[0]) - 2
+
+    @property
+    def _lora_scale(self):
+        return self.lora_alpha / self.lora_rank
+
+    def _factors(self):
+        """Returns A and B as matrices."""
+        a, b = (ops.convert_to_tensor(each) for each in (self.lora_kernel_a, self.lora_kernel_b))
+        return ops.reshape(a, (-1, self.lora_rank)), ops.reshape(b, (self.lora_rank, -1))
+
+    def _merged_kernel(self):
+        kernel = ops.convert_to_tensor(keras_private.kernel(self))
+        a, b = self._factors()
+        change = ops.reshape(self._lora_scale * ops.matmul(a, b), kernel.shape)
+        return kernel + ops.cast(change, kernel.dtype)
+
     @property
     def variable_serialization_spec(self) -> dict[Any, list[str]]:
         return saved_variables(self, super().variable_serialization_spec)
 
-    def _product(self, x, kernel):
-        if not is_ternary(self):
-            return ops.matmul(x, kernel)
-        return ops.cast(ternary_product(x, kernel, self.ternary_scale), self.compute_dtype)
-
     def quantize(self, mode: str | None = None, type_check: bool = False, config: Any = None) -> None:
         """Quantizes like `EinsumDense`. Keras refuses subclasses of it by default; the weights here are the same."""
+        if self._is_factored and self._num_contracted < len(self._sizes) - 1:
+            raise ValueError(
+                f"{self.path!r} has an adapter, which quantization does not support: call merge_lora first."
+            )
         return super().quantize(mode, type_check=False, config=config)
 
 

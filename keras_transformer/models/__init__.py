@@ -10,6 +10,7 @@ from keras_transformer.models.building.encode_in_windows import encode_in_window
 from keras_transformer.models.building.encoder_decoder import read_twice
 from keras_transformer.models.building.front_end import with_front_end
 from keras_transformer.models.building.layout_map import layout_map
+from keras_transformer.models.building.packed import packed
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stepwise import Stepwise
@@ -183,6 +184,7 @@ __all__ = [
     "encode_in_windows",
     "kosmos2_vision",
     "layout_map",
+    "packed",
     "read_twice",
     "with_front_end",
     "with_image_size",

@@ -52,6 +52,9 @@ from .metrics import (
 from .metrics import (
     Perplexity as Perplexity,
 )
+from .next_token_trainer import (
+    NextTokenTrainer as NextTokenTrainer,
+)
 from .recomputation import (
     recompute_blocks as recompute_blocks,
 )

@@ -1,6 +1,6 @@
 """Low-rank adapters (LoRA): adding them to a model, merging, saving and loading them.
 
-The adapters themselves are Keras's (`Dense.enable_lora` and similar).
+The adapters themselves are those of the layers: of `Projection`, and Keras's of `Dense` and similar.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -19,7 +20,7 @@ from keras_transformer.training.errors import AdapterError
 from keras_transformer.utils.atomic_write import replacing_file
 from keras_transformer.utils.types import ArrayLike, Path
 
-_ADAPTER_VARIABLES = ("lora_kernel_a", "lora_kernel_b")
+ADAPTER_VARIABLES = ("lora_kernel_a", "lora_kernel_b")
 
 
 def add_lora(
@@ -59,21 +60,31 @@ def add_lora(
     10
 
     Reference: Hu et al., LoRA, arXiv 2106.09685, equation 3, section 4.2. A has He's uniform initialization, as in the
-    published code. As in Keras, A is (D, N, rank) and B (rank, H) for a kernel (D, N, H).
+    published code. For a kernel (D, N, H) to N heads, A is (D, rank) and B (rank, N, H); Keras has an A for each head.
     """
     if not isinstance(rank, int) or rank < 1:
         raise AdapterError(f"rank must be a positive integer. Received: {rank!r}")
-    chosen = [layer for layer in _all_layers(model) if hasattr(layer, "enable_lora") and re.search(layers, layer.path)]
+    chosen = [layer for layer in all_layers(model) if hasattr(layer, "enable_lora") and re.search(layers, layer.path)]
     if not chosen:
         raise AdapterError(f"{model.name!r} has no layer that supports adapters and whose path matches {layers!r}.")
-    adapted = next((layer for layer in chosen if layer.lora_enabled), None)
+    check_not_adapted(chosen)
+    attach(model, [(layer, rank, alpha) for layer in chosen], also)
+    return model
+
+
+def check_not_adapted(layers: list[Any]) -> None:
+    """Raises `AdapterError` if one of the layers has an adapter."""
+    adapted = next((layer for layer in layers if layer.lora_enabled), None)
     if adapted is not None:
         raise AdapterError(f"{adapted.path!r} already has an adapter: call merge_lora first.")
+
+
+def attach(model: keras.Model, adapters: list[tuple[Any, int, float | None]], also: str | None = None) -> None:
+    """Freezes a model and adds new adapters, a list of `(layer, rank, alpha)`; `also` is as of `add_lora`."""
     for weight in model.weights:
         weight.trainable = bool(re.search(also, weight.path)) if also else False
-    for layer in chosen:
+    for layer, rank, alpha in adapters:
         layer.enable_lora(rank, lora_alpha=alpha)
-    return model
 
 
 def merge_lora(model: keras.Model) -> keras.Model:
@@ -95,9 +106,9 @@ def merge_lora(model: keras.Model) -> keras.Model:
     >>> [weight.name for weight in model.weights]
     ['kernel', 'bias']
     """
-    for layer in _adapted(model):
+    for layer in adapted_layers(model):
         keras_private.kernel(layer).assign(_merged_kernel(layer))
-        keras_private.remove_variables(layer, _ADAPTER_VARIABLES)
+        keras_private.remove_variables(layer, ADAPTER_VARIABLES)
         layer.lora_enabled, layer.lora_rank = False, None
     for weight in model.weights:
         weight.trainable = not weight.path.endswith("seed_generator_state")
@@ -107,7 +118,7 @@ def merge_lora(model: keras.Model) -> keras.Model:
 @contextlib.contextmanager
 def merged(model: keras.Model) -> Iterator[keras.Model]:
     """Context in which the kernels of a model contain its adapters. The model is changed: see `merged_values`."""
-    layers = _with_adapters(model)
+    layers = with_adapters(model)
     kept = [(layer, keras_private.kernel(layer).numpy(), layer.lora_rank) for layer in layers]
     try:
         for layer in layers:
@@ -136,8 +147,8 @@ def merged_values(model: keras.Model) -> dict[str, ArrayLike]:
     >>> {path: value.shape for path, value in merged_values(model).items()}
     {'model/dense/kernel': (4, 2), 'model/dense/bias': (2,)}
     """
-    values = {weight.path: weight for weight in model.weights if weight.name not in _ADAPTER_VARIABLES}
-    values |= {keras_private.kernel(layer).path: _merged_kernel(layer) for layer in _with_adapters(model)}
+    values = {weight.path: weight for weight in model.weights if weight.name not in ADAPTER_VARIABLES}
+    values |= {keras_private.kernel(layer).path: _merged_kernel(layer) for layer in with_adapters(model)}
     return {path: keras.ops.convert_to_numpy(value) for path, value in values.items()}
 
 
@@ -158,12 +169,11 @@ def save_lora(model: keras.Model, path: Path) -> None:
     """
     from safetensors.numpy import save_file
 
-    layers = _adapted(model)
+    adapters = {layer.path: [layer.lora_rank, layer.lora_alpha] for layer in adapted_layers(model)}
     path = pathlib.Path(path)
-    metadata = {"rank": layers[0].lora_rank, "alpha": layers[0].lora_alpha, "layers": [layer.path for layer in layers]}
     tensors = {weight.path: np.ascontiguousarray(weight.numpy()) for weight in model.trainable_weights}
     with replacing_file(path) as partial:
-        save_file(tensors, partial, metadata={"lora": json.dumps(metadata)})
+        save_file(tensors, partial, metadata={"lora": json.dumps({"adapters": adapters})})
 
 
 def load_lora(model: keras.Model, path: Path) -> keras.Model:
@@ -188,20 +198,28 @@ def load_lora(model: keras.Model, path: Path) -> keras.Model:
     >>> [weight.name for weight in load_lora(build(), "lora.safetensors").trainable_weights]
     ['lora_kernel_a', 'lora_kernel_b']
     """
-    metadata, tensors = _read(pathlib.Path(path))
-    by_path = {layer.path: layer for layer in _all_layers(model)}
-    weights = {weight.path: weight for weight in model.weights}
-    for name in metadata["layers"]:
+    adapters, tensors = _read(pathlib.Path(path))
+    by_path = {layer.path: layer for layer in all_layers(model)}
+    for name in adapters:
         if not hasattr(by_path.get(name), "enable_lora"):
             raise AdapterError(f"'{path}' has an adapter for {name!r}, which {model.name!r} does not have.")
-    for name, tensor in tensors.items():
-        if not name.endswith(_ADAPTER_VARIABLES) and (
-            name not in weights or tuple(weights[name].shape) != tensor.shape
-        ):
-            raise AdapterError(f"'{path}' has {name!r} of shape {tensor.shape}, which {model.name!r} does not have.")
-    exactly = "^(" + "|".join(map(re.escape, metadata["layers"])) + ")$"
-    others = "^(" + "|".join(re.escape(name) for name in tensors if not name.endswith(_ADAPTER_VARIABLES)) + ")$"
-    add_lora(model, metadata["rank"], metadata["alpha"], layers=exactly, also=others)
+    check_not_adapted([by_path[name] for name in adapters])
+    others = [name for name in tensors if not name.endswith(ADAPTER_VARIABLES)]
+    shapes = {weight.path: tuple(weight.shape) for weight in model.weights}
+    for name, (rank, alpha) in adapters.items():
+        layer = by_path[name]
+        adapters[name] = rank, alpha = _with_one_a(layer, tensors, rank, alpha)
+        a, b = (tensors[f"{name}/{part}"].shape for part in ADAPTER_VARIABLES)
+        shapes |= {f"{name}/{part}": shape for part, shape in zip(ADAPTER_VARIABLES, (a, b), strict=True)}
+        if (*a[:-1], *b[1:]) != tuple(layer.kernel.shape) or a[-1] != rank or b[0] != rank:
+            raise AdapterError(f"'{path}' has an adapter of another shape than {name!r} of {model.name!r} needs.")
+    for name in tensors:
+        if shapes.get(name) != tensors[name].shape:
+            raise AdapterError(
+                f"'{path}' has {name!r} of shape {tensors[name].shape}, which {model.name!r} does not have."
+            )
+    also = "^(" + "|".join(map(re.escape, others)) + ")$" if others else None
+    attach(model, [(by_path[name], *each) for name, each in adapters.items()], also)
     weights = {weight.path: weight for weight in model.weights}
     for name, tensor in tensors.items():
         weights[name].assign(tensor)
@@ -209,6 +227,7 @@ def load_lora(model: keras.Model, path: Path) -> keras.Model:
 
 
 def _read(path):
+    """Returns a dict of the path of a layer to `(rank, alpha)`, and one of the path of a weight to its array."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -216,9 +235,33 @@ def _read(path):
     try:
         with safe_open(path, "numpy") as file:
             metadata = json.loads((file.metadata() or {})["lora"])
-            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, KeyError, ValueError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if "adapters" not in metadata:  # Files of version 1 have one rank for all.
+            metadata = {"adapters": dict.fromkeys(metadata["layers"], (metadata["rank"], metadata["alpha"]))}
+        adapters = {name: (int(rank), float(alpha)) for name, (rank, alpha) in metadata["adapters"].items()}
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise AdapterError(f"'{path}' holds no adapters of save_lora.") from error
+    missing = [f"{name}/{part}" for name in adapters for part in ADAPTER_VARIABLES if f"{name}/{part}" not in tensors]
+    if missing:
+        raise AdapterError(f"'{path}' lacks {missing[0]!r}.")
+    return adapters, tensors
+
+
+def _with_one_a(layer, tensors, rank, alpha):
+    """Replaces Keras's adapter of heads, of files of version 1, by one of the same product; returns its rank and alpha.
+
+    Keras has A `(D, N, rank)` and B `(rank, H)`, where `Projection` has `(D, N · rank)` and `(N · rank, N, H)`.
+    """
+    a, b = (tensors[f"{layer.path}/{part}"] for part in ADAPTER_VARIABLES)
+    if a.ndim != 3 or b.ndim != 2 or (*a.shape[:-1], b.shape[-1]) != tuple(layer.kernel.shape):
+        return rank, alpha
+    if len(layer.equation.partition(",")[0]) - 2 == a.ndim - 1:  # Heads that are inputs have one A in Keras, too.
+        return rank, alpha
+    heads = a.shape[1]
+    blocks = np.einsum("nm,rh->nrmh", np.eye(heads, dtype=b.dtype), b)
+    tensors[f"{layer.path}/lora_kernel_a"] = a.reshape(a.shape[0], heads * rank)
+    tensors[f"{layer.path}/lora_kernel_b"] = blocks.reshape(heads * rank, heads, b.shape[1])
+    return heads * rank, heads * alpha
 
 
 def _merged_kernel(layer):
@@ -228,16 +271,16 @@ def _merged_kernel(layer):
     return store["0"]
 
 
-def _adapted(model):
-    layers = _with_adapters(model)
+def adapted_layers(model):
+    layers = with_adapters(model)
     if not layers:
         raise AdapterError(f"{model.name!r} has no adapters: see add_lora.")
     return layers
 
 
-def _with_adapters(model):
-    return [layer for layer in _all_layers(model) if getattr(layer, "lora_enabled", False)]
+def with_adapters(model):
+    return [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
 
 
-def _all_layers(model):
+def all_layers(model):
     return [layer for layer in keras_private.flatten_layers(model, include_self=False) if layer.built]

@@ -18,7 +18,8 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
         s < W:   p s / W
         s >= W:  p (f + (1 - f) (1 + cos(pi min(1, (s - W) / (T - W)))) / 2)
 
-    that is, the rate is 0 at step 0 (p when W = 0), p at step W, and f p from step T on.
+    that is, the rate is 0 at step 0 (p when W = 0), p at step W, and f p from step T on. With
+    `gradient_accumulation_steps` Keras's optimizers count each batch as a step, not each update.
 
     Args:
         peak_learning_rate: float > 0.

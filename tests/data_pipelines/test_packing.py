@@ -100,3 +100,20 @@ def test_refuses():
         arguments = {"sequence_length": 4, "batch_size": 1, "seed": 0, name: -1}
         with pytest.raises(ValueError, match=name):
             pack([[1, 2]], **arguments)
+
+
+def test_only_masked_in_tokens_are_labels():
+    rows, masks = [[1, 2, 3], [4, 5], [6, 7, 8, 9]], [[True, False, True], [True, True], [False, False, False, True]]
+    inputs, labels = pack(rows, 3, 2, shuffle=False, label_masks=masks)[0]
+    assert inputs["token_ids"].tolist() == [[6, 7, 8], [1, 2, 4]]
+    assert labels.tolist() == [[-100, -100, 9], [-100, 3, 5]]
+    assert pack(rows, 3, 2, label_masks=masks).fingerprint != pack(rows, 3, 2).fingerprint
+
+
+def test_label_masks_that_do_not_fit():
+    with pytest.raises(SequenceDataError, match="each of 2 documents. Received: 1"):
+        pack([[1, 2], [3, 4]], 4, 1, label_masks=[[True, True]])
+    with pytest.raises(SequenceDataError, match="document 1 has 1 of 2"):
+        pack([[1, 2], [3, 4]], 4, 1, label_masks=[[True, True], [True]])
+    with pytest.raises(SequenceDataError, match="exclude every token"):
+        pack([[1, 2]], 4, 1, label_masks=[[False, False]])

@@ -1,11 +1,15 @@
 """Low-rank adapters: what they add, what they leave alone, and how they are kept."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from keras_transformer import load_model, models, tasks, training
-from keras_transformer.training.adapters import merged, merged_values
+from keras_transformer.layers.projection import Projection
+from keras_transformer.training.adapters import attach, merged, merged_values
 
 TOKENS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0]], "int32")
 INPUTS = {"token_ids": TOKENS, "padding_mask": TOKENS > 0}
@@ -48,9 +52,78 @@ def test_the_layer_computes_with_the_product_of_the_paper():
     layer.lora_kernel_a.assign(a)
     layer.lora_kernel_b.assign(b)
     x = generator.normal(size=(1, 4, 8))
-    kernel = layer._kernel.numpy().astype("float64") + 6 / 2 * a @ b
+    assert (a.shape, b.shape) == ((8, 2), (2, 2, 4))
+    kernel = layer._kernel.numpy().astype("float64") + 6 / 2 * np.tensordot(a, b, 1)
     expected = np.einsum("btd,dnh->btnh", x, kernel) + layer.bias.numpy()
     np.testing.assert_allclose(layer(x.astype("float32")), expected, atol=1e-4)
+
+
+def test_training_computes_no_gradient_of_the_size_of_a_kernel():
+    """Neither the sum of kernel and adapter nor its gradient is in the graph of a step."""
+    import tensorflow as tf
+
+    layer = Projection("btd,dnh->btnh", output_shape=(None, 7, 11))
+    layer.build((None, None, 13))
+    layer.enable_lora(2)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x) ** 2)
+        return tape.gradient(loss, layer.trainable_weights)
+
+    traced = step.get_concrete_function(tf.TensorSpec((1, 5, 13)))
+    # TensorFlow removes what leads to no output.
+    outputs = [tensor.op.name for tensor in tf.nest.flatten(traced.structured_outputs)]
+    needed = {
+        node.name for node in tf.compat.v1.graph_util.extract_sub_graph(traced.graph.as_graph_def(), outputs).node
+    }
+    products = [each for each in traced.graph.get_operations() if each.type == "MatMul" and each.name in needed]
+    made = {tuple(tensor.shape) for each in products for tensor in each.outputs}
+    assert made == {(5, 77), (5, 2), (13, 2), (2, 77)}
+
+
+def test_an_adapter_of_heads_in_the_layout_of_keras_loads_with_the_same_product(tmp_path):
+    """As files of version 1 have it: A (D, N, rank) and B (rank, H), and one rank for all layers."""
+    generator, name = np.random.default_rng(0), "encoder_block_1/self_attention/query"
+    a, b = generator.normal(size=(8, 2, 3)).astype("float32"), generator.normal(size=(3, 4)).astype("float32")
+    metadata = {"lora": json.dumps({"rank": 3, "alpha": 6.0, "layers": [name]})}
+    tensors = {f"{name}/lora_kernel_a": a, f"{name}/lora_kernel_b": b}
+    save_file(tensors, tmp_path / "lora.safetensors", metadata=metadata)
+    model = training.load_lora(classifier(), tmp_path / "lora.safetensors")
+    change = merged_values(model)[f"{name}/kernel"] - kernels(classifier())[f"{name}/kernel"]
+    np.testing.assert_allclose(change, 2 * a @ b, atol=1e-5)
+    training.save_lora(model, tmp_path / "again.safetensors")
+    again = training.load_lora(classifier(), tmp_path / "again.safetensors")
+    np.testing.assert_equal(merged_values(again), merged_values(model))
+
+
+def test_each_layer_keeps_its_own_rank_and_alpha(tmp_path):
+    model = classifier()
+    query, value = (getattr(model.get_layer("encoder_block_0").mixer, f"{name}_dense") for name in ("query", "value"))
+    attach(model, [(query, 2, 4.0), (value, 3, None)])
+    training.save_lora(model, tmp_path / "lora.safetensors")
+    again = training.load_lora(classifier(), tmp_path / "lora.safetensors").get_layer("encoder_block_0").mixer
+    assert (again.query_dense.lora_rank, again.query_dense.lora_alpha) == (2, 4.0)
+    assert (again.value_dense.lora_rank, again.value_dense.lora_alpha) == (3, 3.0)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_merging_under_a_mixed_policy_adds_in_float32(policy):
+    layer = Projection("btd,dnh->btnh", output_shape=(None, 2, 4), dtype=policy)
+    layer.build((None, None, 8))
+    layer.enable_lora(1)
+    layer.lora_kernel_b.assign(np.full((1, 2, 4), 1e-3))
+    store = {}
+    layer.save_own_variables(store)
+    expected = layer._kernel.numpy() + np.tensordot(layer.lora_kernel_a.numpy(), layer.lora_kernel_b.numpy(), 1)
+    np.testing.assert_allclose(store["0"], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_layer_with_an_adapter_of_heads_is_not_quantized():
+    layer = training.add_lora(classifier(), rank=2).get_layer("encoder_block_0").mixer.query_dense
+    with pytest.raises(ValueError, match="query' has an adapter.*merge_lora first"):
+        layer.quantize("int8")
 
 
 def test_merging_keeps_the_outputs_and_takes_the_adapters_out():

@@ -24,6 +24,7 @@ def pack(
     seed: int = 0,
     padding_id: int = 0,
     ignore_id: int = IGNORE_ID,
+    label_masks: ArrayLike = None,
 ) -> BatchStream:
     """Packs whole documents into rows of one length, for next-token training.
 
@@ -41,6 +42,8 @@ def pack(
         seed: int >= 0.
         padding_id: int. Token id of padding.
         ignore_id: int. Label of padding.
+        label_masks: for each document a sequence of as many bools, False for tokens that are no label, such as questions:
+            see `encode_chats`. None: every token is a label.
 
     Returns:
         A `BatchStream` of fixed shapes: a dict of "token_ids", "segment_ids" and "positions", int32 `(B, T)`, and
@@ -48,11 +51,11 @@ def pack(
         count from 0 in each segment. The last batch is filled with empty rows. `efficiency` is the fraction of real tokens.
 
     Raises:
-        SequenceDataError: no document has two tokens.
+        SequenceDataError: no document has two tokens; a label mask of another length than its document, or no label in any.
         ValueError: an argument is out of its range.
 
-    `models.Decoder(..., packed=True)` takes these inputs. In a model of your own, `attention.segment_mask` computes the
-    attention mask from the segments.
+    `models.Decoder(..., packed=True)` takes these inputs, and so does any decoder after `models.packed`. In a model of your
+    own, `attention.segment_mask` computes the attention mask from the segments.
 
     Example:
 
@@ -74,13 +77,14 @@ def pack(
         if value < least:
             raise ValueError(f"{name} must be at least {least}. Received: {value}")
     documents = Ragged.of(documents)
+    is_label = None if label_masks is None else _flat_masks(label_masks, documents)
     lengths = np.maximum(documents.lengths - 1, 0)
     if not lengths.any():
         raise SequenceDataError(f"None of {len(documents)} documents has at least two tokens.")
     split = _split_stream if cut_documents else _split_documents
     starts, sizes = split(documents.starts[lengths > 0], lengths[lengths > 0], sequence_length)
     assign = _next_fit if cut_documents else _best_fit
-    rows = _Rows(documents.values, starts, sizes, assign(sizes, sequence_length), sequence_length)
+    rows = _Rows(documents.values, starts, sizes, assign(sizes, sequence_length), sequence_length, is_label)
     steps = -(-len(rows) // batch_size)
 
     @functools.lru_cache(maxsize=2)
@@ -92,7 +96,8 @@ def pack(
         return rows.batch(order[step * batch_size : (step + 1) * batch_size], batch_size, padding_id, ignore_id)
 
     settings = (sequence_length, batch_size, cut_documents, shuffle, seed, padding_id, ignore_id)
-    fingerprint = hashlib.sha256(repr(settings).encode() + starts.tobytes() + sizes.tobytes()).hexdigest()[:16]
+    masks = b"" if is_label is None else is_label.tobytes()
+    fingerprint = hashlib.sha256(repr(settings).encode() + starts.tobytes() + sizes.tobytes() + masks).hexdigest()[:16]
     result = BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)
     result.efficiency = float(sizes.sum() / (len(rows) * sequence_length))
     return result
@@ -102,10 +107,16 @@ class _Rows:
     """Pieces of documents, sorted by row."""
 
     def __init__(
-        self, values: np.ndarray, starts: np.ndarray, sizes: np.ndarray, row_of_piece: np.ndarray, sequence_length: int
+        self,
+        values: np.ndarray,
+        starts: np.ndarray,
+        sizes: np.ndarray,
+        row_of_piece: np.ndarray,
+        sequence_length: int,
+        is_label: np.ndarray | None,
     ) -> None:
         order = np.argsort(row_of_piece, kind="stable")
-        self.values, self.sequence_length = values, sequence_length
+        self.values, self.sequence_length, self.is_label = values, sequence_length, is_label
         self.starts, self.sizes = starts[order], sizes[order]
         self.first = np.searchsorted(row_of_piece[order], np.arange(int(row_of_piece.max()) + 2))
 
@@ -124,11 +135,29 @@ class _Rows:
             within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             indices = np.repeat(self.starts[pieces], sizes) + within
             end = len(indices)
-            token_ids[index, :end], labels[index, :end] = self.values[indices], self.values[indices + 1]
+            following = self.values[indices + 1]
+            if self.is_label is not None:
+                following = np.where(self.is_label[indices + 1], following, ignore_id)
+            token_ids[index, :end], labels[index, :end] = self.values[indices], following
             segment_ids[index, :end] = np.repeat(np.arange(1, len(sizes) + 1), sizes)
             positions[index, :end] = within
         inputs = {"token_ids": token_ids, "padding_mask": segment_ids > 0}
         return {**inputs, "segment_ids": segment_ids, "positions": positions}, labels
+
+
+def _flat_masks(masks, documents):
+    """Returns for each value of a `Ragged` whether it is a label."""
+    flat = np.zeros(len(documents.values), "bool")
+    masks = list(masks)
+    if len(masks) != len(documents):
+        raise SequenceDataError(f"Expected a label mask for each of {len(documents)} documents. Received: {len(masks)}")
+    for index, (mask, start, length) in enumerate(zip(masks, documents.starts, documents.lengths, strict=True)):
+        if len(mask) != length:
+            raise SequenceDataError(f"The label mask of document {index} has {len(mask)} of {length} tokens.")
+        flat[start : start + length] = mask
+    if not flat.any():
+        raise SequenceDataError("The label masks exclude every token.")
+    return flat
 
 
 def _split_documents(starts, sizes, sequence_length):

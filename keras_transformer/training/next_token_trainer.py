@@ -1,0 +1,113 @@
+"""Training of a language model on the labeled tokens of packed rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.models import packed as packed_backbone
+from keras_transformer.tasks import LanguageModel
+from keras_transformer.training.chunked_crossentropy import chunked_crossentropy
+from keras_transformer.training.distribution import mean_of_replicas
+from keras_transformer.training.losses import split_ignored, token_weights
+from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.types import Tensor
+
+
+class NextTokenTrainer(keras.Model):
+    """Trains a language model without the logits of a whole batch: only labeled tokens pass the head, in chunks.
+
+    The loss is that of `MaskedCrossentropy`: the mean over the labeled tokens of a batch. Fine-tuning on the answers of
+    dialogues labels a part of the tokens, and a checkpoint has a vocabulary of 50,000 to 250,000: there the head needs most
+    of the memory and much of the time. The weights are those of the language model, which is ready for use after training.
+
+    Args:
+        language_model: `tasks.LanguageModel` of a decoder, with or without adapters.
+        packed: bool. Whether rows hold several documents, none of which sees another: the batches of `data.pack`. Default
+            True; False for inputs "token_ids" and "padding_mask".
+        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default 128.
+        ignore_id: int. Label of tokens that are not counted. Default -100.
+        name: str.
+
+    Call arguments:
+        inputs: dict of "token_ids" int32 `(B, T)` and "padding_mask" bool `(B, T)`; if packed, also "segment_ids" and
+            "positions", int32 `(B, T)`.
+
+    Returns:
+        The output of the backbone, `(B, T, D)`.
+
+    Raises:
+        ValueError: an encoder-decoder; `chunk_size` below 1; a backbone that cannot be packed.
+
+    Compile it with an optimizer and without a loss. `fit` and `evaluate` report "loss", whose mean over batches gives each
+    row the same weight, and "token_loss", whose mean over an epoch gives each labeled token the same weight.
+
+    Example:
+
+    >>> from keras_transformer import data, models, tasks
+    >>> model = tasks.LanguageModel(models.Llama(models.Size(1, 8, 2, 16), vocabulary_size=10))
+    >>> trainer = NextTokenTrainer(model, chunk_size=4)
+    >>> trainer.compile("adam")
+    >>> batches = data.pack([[1, 2, 3], [4, 5, 6, 7]], sequence_length=8, batch_size=1)
+    >>> sorted(trainer.evaluate(batches, verbose=0, return_dict=True))
+    ['loss', 'token_loss']
+
+    Reference: see `chunked_crossentropy.chunked_crossentropy` and `models.packed`.
+    """
+
+    def __init__(
+        self,
+        language_model: LanguageModel,
+        *,
+        packed: bool = True,
+        chunk_size: int = 128,
+        ignore_id: int = IGNORE_ID,
+        name: str = "next_token_trainer",
+    ) -> None:
+        super().__init__(name=name)
+        if language_model.is_encoder_decoder:
+            raise ValueError(f"{language_model.name!r} has an encoder: train it with fit and MaskedCrossentropy.")
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1. Received: {chunk_size}")
+        self.language_model = language_model
+        self.chunk_size = chunk_size
+        self.ignore_id = ignore_id
+        self._packed = packed_backbone(language_model.backbone) if packed else language_model.backbone
+        table = language_model._head if language_model._embedding is None else language_model._embedding
+        self._head_layers = [table, language_model._logits]
+        self._token_loss = keras.metrics.Mean(name="token_loss")
+
+    def build(self, input_shape: Any) -> None:
+        """Does nothing: the parts are built."""
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        return self._packed(inputs, training=training)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Tensor = None,
+        y_pred: Tensor = None,
+        sample_weight: Tensor | None = None,
+        training: bool = True,
+    ) -> Tensor:
+        """Returns the mean cross-entropy of the labeled tokens, plus the losses of layers, such as routers."""
+        del x
+        labels, counted = split_ignored(y, self.ignore_id)
+        weights = token_weights(counted, sample_weight)
+        total = chunked_crossentropy(
+            ops.reshape(y_pred, (-1, y_pred.shape[-1])),
+            ops.reshape(labels, (-1,)),
+            ops.reshape(weights, (-1,)),
+            self.language_model._to_logits,
+            self._head_layers,
+            self.chunk_size,
+            training,
+        )
+        tokens = ops.sum(weights)
+        mean = total / ops.maximum(tokens, keras.config.epsilon())
+        self._token_loss.update_state(ops.stop_gradient(mean), sample_weight=tokens)
+        mean = mean_of_replicas(mean, weights)
+        return mean + sum(self.losses) if self.losses else mean
