@@ -74,10 +74,9 @@ def digits(blocks: Blocks) -> Digits:
     is_zero = scale == 0
     parts = [np.where(is_zero[..., None], 0, each).reshape(len(scale), -1) for each in parts]
     least = np.where(is_zero, _ANY_SCALE, scale)
-    scales = [16 * least, least][-len(parts) :]
-    has_offset = offset.any()
-    codes, scales = (np.concatenate(each, axis=1) for each in (parts, scales))
-    return Digits(codes.astype("int8"), scales.astype("float16"), offset if has_offset else None, len(parts) == 2)
+    scales = np.concatenate([16 * least, least][-len(parts) :], axis=1).astype("float16")
+    codes = np.concatenate(parts, axis=1).astype("int8")
+    return Digits(codes, scales, offset if offset.any() else None, len(parts) == 2)
 
 
 class KeptBlocks:
