@@ -4,6 +4,7 @@
     python benchmarks/export_cost.py --formats onnx --json cost.json
     python benchmarks/export_cost.py --smollm2 CHECKPOINT_FOLDER  # a real model too
     python benchmarks/export_cost.py --peers 6 24                # at 6 and 24 layers Keras's and PyTorch's exporters too
+    python benchmarks/export_cost.py --layers --widths --encoders # BERT-base and ViT-B/16 with random weights, alone
 
 The models are decoders with rotary positions and random weights, exported with their cache and verified. The exponents
 are slopes of a line through the logarithms: 1 is linear in the number of weights or of layers.
@@ -27,19 +28,21 @@ import time
 from measure import Table, arguments, versions
 
 LAYERS, WIDTHS, WORDS = (6, 12, 24, 48), (192, 384, 576), 4096
+ENCODERS = ("BERT-base", "ViT-B/16")
 PEERS = {"Keras onnx": "onnx", "Keras litert": "tflite", "PyTorch onnx": "onnx"}
 
 
 def parse():
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--layers", nargs="+", type=int, default=list(LAYERS))
-    parser.add_argument("--widths", nargs="+", type=int, default=list(WIDTHS))
+    parser.add_argument("--layers", nargs="*", type=int, default=list(LAYERS))
+    parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
     parser.add_argument("--words", type=int, default=WORDS, help="size of the vocabulary")
     parser.add_argument("--formats", nargs="+", default=["saved_model", "tflite", "onnx"])
     parser.add_argument("--smollm2", metavar="DIR", help="folder of a Hugging Face checkpoint to export as well")
     parser.add_argument(
         "--peers", nargs="+", type=int, default=[], metavar="LAYERS", help="where to measure peers, which check nothing"
     )
+    parser.add_argument("--encoders", action="store_true", help=f"{' and '.join(ENCODERS)} as well")
     parser.add_argument("--worker", metavar="JSON", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tiny:
@@ -58,6 +61,14 @@ def language_model(case):
     size = models.Size(case["layers"], case["width"], heads(case)[0], intermediate_dim(case))
     backbone = models.Llama(size, case["words"], num_key_value_heads=heads(case)[1], position=Rotary(1e5, "halves"))
     return tasks.LanguageModel(backbone, tie_embeddings=True)
+
+
+def encoder(name):
+    """A published encoder with random weights."""
+    from keras_transformer import models
+
+    size = models.Size(12, 768, 12, 3072)
+    return models.BERT(size, 30_522) if name == "BERT-base" else models.ViT(size, patch_size=16, image_size=224)
 
 
 def torch_model(case):
@@ -102,7 +113,7 @@ def keras_export(case, folder):
 
     from keras_transformer.export import export
 
-    model = language_model(case)
+    model = encoder(case["encoder"]) if case["encoder"] else language_model(case)
     if case["peer"]:
         plain = keras.Model(model.inputs, model.outputs)
         # Keras's exporters want a model that was called.
@@ -132,7 +143,15 @@ def torch_export(case, folder):
 
 def measured(**case):
     """The figures of `work` in a process of its own, or its error."""
-    case = {"layers": 0, "width": 0, "words": 0, "formats": [], "checkpoint": None, "peer": None} | case
+    case = {
+        "layers": 0,
+        "width": 0,
+        "words": 0,
+        "formats": [],
+        "checkpoint": None,
+        "peer": None,
+        "encoder": None,
+    } | case
     command = [sys.executable, __file__, "--worker", json.dumps(case)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -164,7 +183,7 @@ def main():
     packages += ["torch", "transformers"] if options.peers else []
     table = Table(f"Cost of an export to {', '.join(options.formats)}", versions(*packages))
     cases = [(layers, options.widths[-1]) for layers in options.layers]
-    cases += [(options.layers[0], width) for width in options.widths[:-1]]
+    cases += [(options.layers[0], width) for width in options.widths[:-1] if options.layers]
     for layers, width in cases:
         case = {"layers": layers, "width": width, "words": options.words}
         table.add(network="ours", layers=layers, width=width, **measured(**case, formats=options.formats))
@@ -174,6 +193,8 @@ def main():
     ours = [row for row in table.rows if row["network"] == "ours"]
     add_exponents(table, [row for row in ours if row["width"] == options.widths[-1]], "layers")
     add_exponents(table, [row for row in ours if row["layers"] == options.layers[0]], "weights MB")
+    for name in ENCODERS if options.encoders else ():
+        table.add(network=name, **measured(encoder=name, formats=options.formats))
     if options.smollm2:
         table.add(network="checkpoint", **measured(checkpoint=options.smollm2, formats=options.formats))
     table.finish(options.json)
