@@ -53,6 +53,23 @@ class KerasTransformerSavedModel(KerasTransformer):
         super().__init__(path, threads, length, "saved_model")
 
 
+class KerasTransformerLookup:
+    """A bundle in ONNX Runtime that proposes tokens from the text itself and reads them at once."""
+
+    package = None
+
+    def __init__(self, path, threads, length):
+        from keras_transformer.export import load
+        from keras_transformer.generation import Generator, PromptLookup, Speculative
+
+        # No token ends a text.
+        self._generator = Generator(load(path, "onnx", num_threads=threads).steps, end_id=())
+        self._sampler = Speculative(PromptLookup(), num_draft_tokens=7)
+
+    def whole(self, prompt, new):
+        return self._generator.generate([prompt], max_new_tokens=new, sampler=self._sampler)[0]
+
+
 class KerasModel:
     """A checkpoint's folder as a Keras model, with the decoding of the library."""
 
@@ -64,6 +81,7 @@ class KerasModel:
         self._model = checkpoints.from_huggingface(path, verbose=0)
 
     def whole(self, prompt, new):
+        self._model.end_id = ()
         return self._model.generate([prompt], max_new_tokens=new)[0]
 
 
@@ -211,6 +229,7 @@ ENGINES = {
     "onnx": KerasTransformer,
     "tflite": KerasTransformerTFLite,
     "saved_model": KerasTransformerSavedModel,
+    "onnx-lookup": KerasTransformerLookup,
     "keras": KerasModel,
     "llama.cpp": LlamaCpp,
     "llama.cpp-float32": LlamaCppFloat32,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from measure import Table, Turn, arguments, ratio, ratio_note, take_turns, versions
 
-OWN, TINY = ("onnx", "tflite", "saved_model", "keras"), ("onnx", "tflite")
+OWN, TINY = ("onnx", "onnx-lookup", "tflite", "saved_model", "keras"), ("onnx", "onnx-lookup", "tflite")
 WORKER = pathlib.Path(__file__).with_name("llm_worker.py")
 
 

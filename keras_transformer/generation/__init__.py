@@ -29,6 +29,7 @@ from keras_transformer.generation.sampler_names import SAMPLERS
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
+from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.generation.search.speculative import Speculative
 from keras_transformer.generation.search.tree_search import TreeSearch
 
@@ -53,6 +54,7 @@ __all__ = [
     "JsonSchema",
     "Lark",
     "MissingTokenizerError",
+    "PromptLookup",
     "PromptTooLongError",
     "QueueFullError",
     "Random",

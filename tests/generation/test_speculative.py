@@ -1,11 +1,20 @@
 """Speculative decoding: the greedy text of the target, and its distribution when sampling."""
 
 import itertools
+import types
 
 import numpy as np
 import pytest
 
-from keras_transformer.generation import GenerationError, Generator, Greedy, PromptTooLongError, Random, Speculative
+from keras_transformer.generation import (
+    GenerationError,
+    Generator,
+    Greedy,
+    PromptLookup,
+    PromptTooLongError,
+    Random,
+    Speculative,
+)
 from keras_transformer.generation.search.draft_model import draw_from
 
 PROMPTS = [[1], [2, 3, 4, 5, 6], [5, 5, 1], [3, 3], [6, 0, 6, 6]]
@@ -54,6 +63,63 @@ def test_accepted_tokens_are_counted(models):
     assert sampler.accepted_per_step == pytest.approx((1 + 2 + 2 + 0) / 4)
     Generator(target).generate([[0], [0], [0]], max_new_tokens=5, sampler=sampler)
     assert sampler.accepted_per_step == pytest.approx((1 + 1) / 2)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+@pytest.mark.parametrize("lookup", [PromptLookup(), PromptLookup(longest=2, shortest=1)])
+@pytest.mark.parametrize("penalty", [1.0, 1.5])
+def test_lookup_gives_the_target_alone(models, count, lookup, penalty):
+    generator = Generator(models.History(seed=2, max_length=40), end_id=0)
+    options = {"max_new_tokens": 30, "repetition_penalty": penalty}
+    expected = generator.generate(PROMPTS, **options)
+    sampler = Speculative(lookup, count)
+    assert generator.generate(PROMPTS, sampler=sampler, **options) == expected
+    assert [generator.generate(prompt, sampler=sampler, **options) for prompt in PROMPTS] == expected
+
+
+def test_lookup_proposes_what_followed_the_latest_equal_tokens():
+    draft = PromptLookup(longest=2, shortest=1).of_request(types.SimpleNamespace(prompts=[[], []]))
+    first = draft.propose([[1, 2, 9, 1, 2, 8, 4, 1, 2], [3, 4, 5]], 2, None)
+    assert first.tokens.tolist() == [[8, 4], [0, 0]]
+    assert (first.counts.tolist(), first.probabilities) == ([2, 0], None)
+    # 5 2 is new, so the latest 2 counts, which precedes 5 now; 3 4 is followed by 5.
+    second = draft.propose([[1, 2, 9, 1, 2, 8, 4, 1, 2, 5, 2], [3, 4, 5, 3, 4]], 3, None)
+    assert second.tokens.tolist() == [[5, 2, 0], [5, 3, 4]]
+    assert second.counts.tolist() == [2, 3]
+    none = draft.propose([[1, 2, 9, 1, 2, 8, 4, 1, 2, 5, 2, 7], [3, 4, 5, 3, 4, 6]], 3, None)
+    assert none.tokens.shape == (2, 0)
+
+
+def test_steps_that_lookup_saves(models):
+    target = models.Script(4, [1, 2, 3] * 5)
+    sampler = Speculative(PromptLookup(), num_draft_tokens=4)
+    assert Generator(target).generate([0], max_new_tokens=12, sampler=sampler) == [1, 2, 3] * 4
+    # 1, 2, 3, 1 and 2 one at a time; then 3 1 2 follow 1 2, with a token more; of the last three two are proposed.
+    assert target.calls[:5] == [(1, 1)] * 5
+    assert sum(shape[1] for shape in target.calls) - 12 < 4
+    assert len(target.calls) < 9
+
+
+def test_sampling_with_lookup_has_the_targets_distribution(models):
+    draws, length, sampler = 10_000, 4, Random(temperature=0.8)
+    target = models.History(vocabulary_size=4, scale=0.6)
+    lookup = Speculative(PromptLookup(longest=1, shortest=1), 2, sampler)
+    prompt = [2, 1, 3, 2, 0, 1]
+    generate = Generator(target).generate
+    found = generate([prompt] * draws, max_new_tokens=length, sampler=lookup, seed=1)
+    counts = np.zeros((4,) * length)
+    np.add.at(counts, tuple(np.array(found).T), 1)
+    assert abs(statistic(counts, exact_distribution(target, prompt, length, sampler))) < 4
+    assert 0.1 < lookup.accepted_per_step < 1.9
+    # Others in the batch change nothing.
+    mixed = generate([[3], prompt, [0, 2]], max_new_tokens=8, sampler=lookup, seed=3)
+    assert generate([[3], prompt, [0, 2]], max_new_tokens=8, sampler=lookup, seed=3, batch_size=1) == mixed
+
+
+def test_lookup_needs_sizes_in_order():
+    for sizes in ({"longest": 1}, {"shortest": 0}, {"longest": 2, "shortest": 3}):
+        with pytest.raises(ValueError, match="shortest <= longest"):
+            PromptLookup(**sizes)
 
 
 def exact_distribution(steps, prompt, length, sampler, penalty=1.0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,20 @@ from keras_transformer.utils.types import Cache, Tensor
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import DecodingSteps, TokenSampler
+
+
+class Proposals(NamedTuple):
+    """Tokens that may follow each text.
+
+    Attributes:
+        tokens: int32 `(B, G)`.
+        probabilities: float `(B, G, V)`: the distributions that they were sampled from; None for tokens that are certain.
+        counts: int `(B,)`: how many tokens of each row count.
+    """
+
+    tokens: np.ndarray
+    probabilities: np.ndarray | None
+    counts: np.ndarray
 
 
 class DraftModel:
@@ -34,7 +48,7 @@ class DraftModel:
         self.request = request
         self._cache: Cache = {}
 
-    def propose(self, sequences: Any, count: int, uniforms: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    def propose(self, sequences: Any, count: int, uniforms: Tensor) -> Proposals:
         """Samples `count` tokens after each sequence.
 
         Args:
@@ -43,23 +57,30 @@ class DraftModel:
             uniforms: float `(B, G)` in [0, 1).
 
         Returns:
-            Proposals, int32 `(B, G)`, and the distributions that they were sampled from, float `(B, G, V)`.
+            `Proposals`.
         """
         if not self._cache:
             self._read_prompts()
         token_ids, index = token_window(sequences, [len(each) - 2 for each in sequences], 2, self.request)
         sequences = [list(each) for each in sequences]
-        proposals, probabilities = [], []
+        proposals: list[np.ndarray] = []
+        probabilities: list[np.ndarray] = []
         for step in range(count):
             output, self._cache = self.steps.decode_step(token_ids, self._cache, index)
-            logits = np.asarray(output.logits)[:, -1]
-            probabilities.append(distribution(logits, self._rows(sequences), self.sampler, self.request))
-            proposals.append(draw_from(probabilities[-1], uniforms[:, step]))
+            logits = self.request.process_logits(np.asarray(output.logits)[:, -1], self._rows(sequences))
+            if self.sampler.is_random:
+                probabilities.append(distribution(logits, self.sampler))
+                proposals.append(draw_from(probabilities[-1], uniforms[:, step]))
+            else:
+                proposals.append(logits.argmax(axis=-1).astype("int32"))
             for sequence, token in zip(sequences, proposals[-1].tolist(), strict=True):
                 sequence.append(token)
             # Near the maximum length of a row the index stays at the last slot; later proposals are ignored.
             token_ids, index = token_window(sequences, [len(each) - 1 for each in sequences], 1, self.request)
-        return np.stack(proposals, axis=1), np.stack(probabilities, axis=1)
+        counts = np.full(len(sequences), count)
+        return Proposals(
+            np.stack(proposals, axis=1), np.stack(probabilities, axis=1) if probabilities else None, counts
+        )
 
     def _rows(self, sequences: Any) -> Iterator[tuple[int, list[int]]]:
         """Yields the prompt and the new tokens of each row."""
@@ -85,9 +106,8 @@ def token_window(sequences: Any, starts: Any, size: int, request: DecodingReques
     return pad([*rows, [0] * size])[:-1], index.astype("int32")
 
 
-def distribution(logits: Tensor, rows: Any, sampler: TokenSampler, request: DecodingRequest) -> np.ndarray:
-    """Returns the distribution that the sampler draws from, float `(R, V)`; `rows` as of `request.process_logits`."""
-    logits = request.process_logits(logits, rows)
+def distribution(logits: Tensor, sampler: TokenSampler) -> np.ndarray:
+    """Returns the distribution that the sampler draws from, float `(R, V)`."""
     return numpy_ops.softmax(sampler.filter(numpy_ops, logits))
 
 

@@ -1,4 +1,4 @@
-"""Speculative decoding with a draft model."""
+"""Speculative decoding: a draft proposes tokens, and the model reads several at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from keras_transformer.generation.errors import GenerationError, PromptTooLongEr
 from keras_transformer.generation.protocols import Sampler, TokenSampler
 from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.search.draft_model import DraftModel, distribution, draw_from, token_window
+from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 class Speculative:
     """Speculative decoding: a draft model proposes tokens, and the target model accepts or rejects them in one step.
 
-    The draft model samples `num_draft_tokens` tokens x from its distribution q. The target model reads them in one step and
+    The draft samples `num_draft_tokens` tokens x from its distribution q. The target model reads them in one step and
     accepts each with probability min(1, p(x) / q(x)). The first rejected token is replaced by a sample of max(0, p - q),
     normalized; if all are accepted, one more is sampled from p. So the tokens have the distribution p of the target model
     for any draft model, and with "greedy" they are equal to those of greedy decoding.
 
     Args:
-        draft: the draft model: a `LanguageModel`, a `Generator`, or its `steps`, with the vocabulary of the target model.
+        draft: the draft model: a `LanguageModel`, a `Generator`, or its `steps`, with the vocabulary of the target model. Or
+            a `PromptLookup`, which needs no model.
         num_draft_tokens: int >= 1. Number of proposals in each step. Default 4.
         sampler: "greedy", "random" or a `Random`, which computes p and q from logits. Default "greedy".
 
@@ -73,8 +75,10 @@ class Speculative:
         if not isinstance(self.num_draft_tokens, int) or self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be a positive integer. Received: {self.num_draft_tokens!r}")
         self.sampler = self.token_sampler
-        if not hasattr(self.steps, "decode_step"):
-            raise ValueError(f"draft must be a LanguageModel, a Generator or its steps. Received: {self.draft!r}")
+        if not isinstance(self.draft, PromptLookup) and not hasattr(self.steps, "decode_step"):
+            raise ValueError(
+                f"draft must be a LanguageModel, a Generator or its steps, or a PromptLookup. Received: {self.draft!r}"
+            )
 
     @property
     def token_sampler(self) -> TokenSampler:
@@ -111,18 +115,18 @@ class Speculative:
             GenerationError: the draft model is unsupported; see the class.
         """
         self._accepted = self._steps = 0
-        draft, target = self.steps.spec, steps.spec
+        target = steps.spec
+        _check_rewindable("model", target)
+        if isinstance(self.draft, PromptLookup):
+            return
+        draft = self.steps.spec
         if draft.vocabulary_size != target.vocabulary_size:
             raise GenerationError(
                 f"The draft has a vocabulary of {draft.vocabulary_size} tokens, the model one of {target.vocabulary_size}."
             )
         if draft.is_encoder_decoder != target.is_encoder_decoder:
             raise GenerationError("The draft and the model must both be encoder-decoders, or neither.")
-        for name, spec in (("model", target), ("draft", draft)):
-            if not spec.cache_is_rewindable:
-                raise GenerationError(
-                    f"The cache of the {name} is of fixed size and cannot go back to discard rejected proposals."
-                )
+        _check_rewindable("draft", draft)
         if draft.max_length is None:
             return
         for request in requests:
@@ -136,6 +140,19 @@ class Speculative:
     def search(self, request: DecodingRequest) -> Search:
         """Returns the search of one request."""
         return SpeculativeSearch(self, request)
+
+    def draft_of(self, request: DecodingRequest) -> Any:
+        """What proposes tokens for one request: has `propose`, see `DraftModel`."""
+        if isinstance(self.draft, PromptLookup):
+            return self.draft.of_request(request)
+        return DraftModel(self.steps, self.token_sampler, request)
+
+
+def _check_rewindable(name: str, spec: Any) -> None:
+    if not spec.cache_is_rewindable:
+        raise GenerationError(
+            f"The cache of the {name} is of fixed size and cannot go back to discard rejected proposals."
+        )
 
 
 class SpeculativeSearch:
@@ -160,28 +177,45 @@ class SpeculativeSearch:
         self._generators = [np.random.default_rng(seed) for seed in request.seeds]
         # Every step adds a token after the proposals, so more of them are never used.
         self._max_proposals = max(0, min(options.num_draft_tokens, request.max_new_tokens - 2))
-        self._draft = DraftModel(options.steps, self._sampler, request) if self._max_proposals else None
+        self._draft = options.draft_of(request) if self._max_proposals else None
         # Proposals (B, G) and their distributions (B, G, V), the number of valid proposals of each row, and the index of
         # the token before the proposals in the model input.
         self._proposals = np.zeros((len(request.prompts), 0), "int32")
         self._draft_probabilities: np.ndarray | None = None
+        self._has_proposed = False
         self._counts = self._offsets = np.zeros(len(request.prompts), int)
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `protocols.Search`."""
-        probabilities = self._target_probabilities(np.asarray(output.logits))
-        accepted = self._num_accepted(probabilities)
-        last = draw_from(self._residual(probabilities, accepted), self._uniforms(1)[:, 0])
-        if self._draft_probabilities is not None:
+        logits = self._target_logits(np.asarray(output.logits))
+        accepted, last = self._drawn(logits) if self._sampler.is_random else self._most_likely(logits)
+        if self._has_proposed:
             self.options.count(accepted[~self._finished].tolist())
         self._append(accepted, last)
         return None if self._finished.all() else self._propose()
 
+    def _most_likely(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the number of accepted proposals of each row and the token after them, without distributions."""
+        best = logits.argmax(axis=-1).astype("int32")
+        accepted = self._leading(self._proposals == best[:, :-1])
+        return accepted, best[np.arange(len(best)), accepted]
+
+    def _drawn(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the same by sampling."""
+        probabilities = distribution(logits.reshape(-1, logits.shape[-1]), self._sampler).reshape(logits.shape)
+        accepted = self._num_accepted(probabilities)
+        return accepted, draw_from(self._residual(probabilities, accepted), self._uniforms(1)[:, 0])
+
+    def _leading(self, accepted: np.ndarray) -> np.ndarray:
+        """Returns how many proposals `(B, G)` are accepted before the first that is not."""
+        accepted = accepted & (np.arange(accepted.shape[1]) < self._counts[:, None])
+        return np.cumprod(accepted, axis=1, dtype=int).sum(axis=1)
+
     def _uniforms(self, count: int) -> np.ndarray:
         return np.array([generator.random(count) for generator in self._generators])
 
-    def _target_probabilities(self, logits: Tensor) -> np.ndarray:
-        """Returns the target distributions of each proposal and of the token after them, `(B, G + 1, V)`."""
+    def _target_logits(self, logits: Tensor) -> np.ndarray:
+        """Returns the target's logits of each proposal and of the token after them, `(B, G + 1, V)`."""
         indices = self._offsets[:, None] + np.arange(self._proposals.shape[1] + 1)
         logits = np.take_along_axis(logits, np.minimum(indices, logits.shape[1] - 1)[:, :, None], axis=1)
         rows = (
@@ -190,28 +224,34 @@ class SpeculativeSearch:
             for count in range(len(proposals) + 1)
         )
         flat = logits.reshape(-1, logits.shape[-1])
-        return distribution(flat, rows, self._sampler, self.request).reshape(logits.shape)
+        return self.request.process_logits(flat, rows).reshape(logits.shape)
 
     def _num_accepted(self, probabilities: np.ndarray) -> np.ndarray:
         """Returns the number of accepted proposals of each row, `(B,)`."""
-        if self._draft_probabilities is None or not self._proposals.size:
+        # As many numbers for each row, whatever was proposed to the others.
+        uniforms = self._uniforms(self._max_proposals if self._has_proposed else 0)
+        if not self._proposals.size:
             return np.zeros(len(self.tokens), int)
         proposals = self._proposals[:, :, None]
         target = np.take_along_axis(probabilities[:, :-1], proposals, axis=2)[:, :, 0]
-        draft = np.take_along_axis(self._draft_probabilities, proposals, axis=2)[:, :, 0]
-        accepted = self._uniforms(self._proposals.shape[1]) * draft < target
-        accepted &= np.arange(accepted.shape[1]) < self._counts[:, None]
-        return np.cumprod(accepted, axis=1).sum(axis=1)
+        draft: Any = 1.0
+        if self._draft_probabilities is not None:
+            draft = np.take_along_axis(self._draft_probabilities, proposals, axis=2)[:, :, 0]
+        return self._leading(uniforms[:, : self._proposals.shape[1]] * draft < target)
 
     def _residual(self, probabilities: np.ndarray, accepted: np.ndarray) -> np.ndarray:
         """Returns the unnormalized distribution of the token after the accepted proposals, `(B, V)`."""
         rows = np.arange(len(accepted))
         target = probabilities[rows, accepted]
         rejected = accepted < self._counts
-        if self._draft_probabilities is None or not rejected.any():
+        if not rejected.any():
             return target
-        draft = self._draft_probabilities[rows, np.minimum(accepted, self._proposals.shape[1] - 1)]
-        residual = np.maximum(target - draft, 0)
+        first = np.minimum(accepted, self._proposals.shape[1] - 1)
+        if self._draft_probabilities is None:
+            residual = target.copy()
+            residual[rows, self._proposals[rows, first]] = 0.0
+        else:
+            residual = np.maximum(target - self._draft_probabilities[rows, first], 0)
         # The residual is zero if both distributions are equal up to rounding.
         return np.where((rejected & (residual.sum(axis=1) > 0))[:, None], residual, target)
 
@@ -227,12 +267,15 @@ class SpeculativeSearch:
 
     def _propose(self) -> ModelInput:
         remaining = self.request.max_new_tokens - np.array([len(tokens) for tokens in self.tokens])
-        count = self._max_proposals
-        self._counts = np.clip(remaining - 1, 0, count)
+        self._counts = np.clip(remaining - 1, 0, self._max_proposals)
         sequences = list(self._sequences())
         if self._draft is not None:
-            proposed = self._draft.propose(sequences, count, self._uniforms(count))
-            self._proposals, self._draft_probabilities = proposed
+            uniforms = self._uniforms(self._max_proposals)
+            self._proposals, self._draft_probabilities, found = self._draft.propose(
+                sequences, self._max_proposals, uniforms
+            )
+            self._counts, self._has_proposed = np.minimum(self._counts, found), True
+        count = self._proposals.shape[1]
         lengths = np.array([len(sequence) for sequence in sequences])
         extended = [[*each, *more] for each, more in zip(sequences, self._proposals.tolist(), strict=True)]
         token_ids, index = token_window(extended, lengths - 1, count + 1, self.request)
