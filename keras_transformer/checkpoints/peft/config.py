@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from keras_transformer.checkpoints.errors import ConfigError
@@ -83,7 +84,7 @@ class AdapterConfig:
         return {key: self._positive(name, each) for key, each in (value or {}).items()}
 
 
-def _of_pattern(pattern: dict[str, float], module: str, default: float) -> float:
+def _of_pattern(pattern: Mapping[str, float], module: str, default: float) -> float:
     """Returns the value of the first key that is the end of a module's name, as a regular expression, as PEFT does."""
     for key, value in pattern.items():
         try:

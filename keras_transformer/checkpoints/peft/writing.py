@@ -53,7 +53,8 @@ def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_
     adapted = {id(layer): layer for layer in adapted_layers(model)}
     modules = modules_of(checkpoint_of(model) if like is None else checkpoint_like(like), model)
     _check_all_written(model, list(adapted.values()), modules)
-    tensors, scales = {}, {}
+    tensors: dict[str, np.ndarray] = {}
+    scales: dict[str, float] = {}
     for name, module in modules.items():
         layers = [layer if id(layer) in adapted else None for layer in module.layers]
         if any(layer is not None for layer in layers):
@@ -70,7 +71,7 @@ def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_
 def _joined(module: Module, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns A and B of a module, and their scale; layers of several scales have theirs in B."""
     scale = next(layer.lora_alpha / layer.lora_rank for layer in layers if layer is not None)
-    factors = []
+    factors: list[tuple[np.ndarray, np.ndarray] | None] = []
     for layer in layers:
         if layer is None:
             factors.append(None)

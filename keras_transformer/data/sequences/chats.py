@@ -77,14 +77,14 @@ def encode_chats(
     """
     from keras_transformer.generation.chat.template import ChatTemplate
     from keras_transformer.generation.errors import ChatTemplateError
+    from keras_transformer.generation.stop import as_end_ids
 
     if answers not in _ANSWERS:
         raise ValueError(f"answers must be 'all' or 'last'. Received: {answers!r}")
     source = getattr(tokenizer, "chat_template", None)
     if source is None:
         raise ChatTemplateError("The tokenizer has no chat template: the model was not trained for chats.")
-    ends = tokenizer.end_id if end_id is None else end_id
-    ends = set(ends) if isinstance(ends, (list, tuple)) else {ends}
+    ends = as_end_ids(tokenizer.end_id if end_id is None else end_id)
     encoder = _Encoder(ChatTemplate(source, tokenizer.special_tokens), tokenizer, ends, tools)
     chats = Chats([], [], 0)
     dropped = 0
@@ -102,7 +102,7 @@ def encode_chats(
 class _Encoder:
     """Encodes dialogues with one template."""
 
-    def __init__(self, template: Any, tokenizer: Any, ends: set[int], tools: Sequence[Any] | None) -> None:
+    def __init__(self, template: Any, tokenizer: Any, ends: tuple[int, ...], tools: Sequence[Any] | None) -> None:
         self._template, self._tokenizer, self._ends, self._tools = template, tokenizer, ends, tools
 
     def encode(self, number: int, messages: Any, answers: str) -> tuple[list[int], list[bool]]:
