@@ -17,9 +17,12 @@ ROOT = Path(__file__).parents[1]
 # Imported by one file, which says itself how to get them, or runs without them.
 OPTIONAL = {
     "playwright": {"examples/web/measure.py"},
+    "ctranslate2": {"benchmarks/llm_worker.py"},
+    "openvino": {"benchmarks/llm_worker.py"},
+    "openvino-genai": {"benchmarks/llm_worker.py"},
     "litert-torch": {"benchmarks/peers_tflite.py"},
     "ai-edge-quantizer": {"benchmarks/peers_tflite.py"},
-    "peft": {"tests/data/adapters/make_peft.py"},
+    "peft": {"tests/data/adapters/make_peft.py", "benchmarks/fine_tune.py"},
     "conversion": {"tests/data/gguf/make_gguf.py"},  # Of a clone of llama.cpp.
     "sentence-transformers": {"tests/data/checkpoints/make_sentence_transformers.py"},
 }

@@ -33,9 +33,15 @@ class FileBlocks:
 
     Example:
 
-    >>> blocks = FileBlocks("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
-    >>> blocks.find(np.asarray(kernel).T).scale.shape  # doctest: +SKIP
-    (1536, 18)
+    >>> import gguf
+    >>> path, kind = "/tmp/keras_transformer_doctest.gguf", gguf.GGMLQuantizationType.Q8_0
+    >>> writer = gguf.GGUFWriter(path, "llama")
+    >>> writer.add_tensor("weight", gguf.quantize(np.full((2, 32), 12.7, "float32"), kind), raw_dtype=kind)
+    >>> writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+    (None, None, None, None)
+    >>> blocks = FileBlocks(path)
+    >>> blocks.find(np.full((1, 32), 127 * np.float32(np.float16(0.1)))).codes[0, 0, :2].tolist()
+    [255, 255]
     """
 
     def __init__(self, path: Path) -> None:

@@ -271,16 +271,19 @@ def _merged_kernel(layer):
     return store["0"]
 
 
-def adapted_layers(model):
+def adapted_layers(model: keras.Model) -> list[Any]:
+    """Returns the layers with adapters; raises `AdapterError` if there are none."""
     layers = with_adapters(model)
     if not layers:
         raise AdapterError(f"{model.name!r} has no adapters: see add_lora.")
     return layers
 
 
-def with_adapters(model):
+def with_adapters(model: keras.Model) -> list[Any]:
+    """Returns the layers with adapters."""
     return [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
 
 
-def all_layers(model):
+def all_layers(model: keras.Model) -> list[Any]:
+    """Returns all built layers within a model."""
     return [layer for layer in keras_private.flatten_layers(model, include_self=False) if layer.built]
