@@ -3,9 +3,9 @@
     python llm_worker.py ENGINE PATH THREADS LENGTH [LIBRARY_FOLDER]
 
 The process loads a model, reads a first prompt, then takes a task from each line of its input and writes seconds and tokens.
-An engine needs two functions: `start(tokens)` reads a text from its beginning, and `more(tokens)` reads further tokens; both
-return the most likely next token. One that cannot go on with a text has `whole(prompt, new)` instead. All are greedy, and
-none ends at an end token.
+An engine needs two functions: `start(tokens, room)` reads a text from its beginning, with room for so many more tokens, and
+`more(tokens)` reads further tokens; both return the most likely next token. One that cannot go on with a text has
+`whole(prompt, new)` instead. All are greedy, and none ends at an end token.
 """
 
 import ctypes
@@ -26,10 +26,10 @@ class KerasTransformer:
     def __init__(self, path, threads, length, backend="onnx"):
         from keras_transformer.export import load
 
-        self._steps, self._length = load(path, backend, num_threads=threads).steps, length
+        self._steps = load(path, backend, num_threads=threads).steps
 
-    def start(self, tokens):
-        self._cache, self._read = self._steps.init_cache(1, self._length), len(tokens)
+    def start(self, tokens, room):
+        self._cache, self._read = self._steps.init_cache(1, len(tokens) + room), len(tokens)
         output, self._cache = self._steps.prefill(np.array([tokens]), np.array([len(tokens)]), self._cache)
         return int(output.logits[0, -1].argmax())
 
@@ -143,7 +143,7 @@ class LlamaCpp:
         library.ggml_backend_load_all_from_path(str(folder).encode())
         return library
 
-    def start(self, tokens):
+    def start(self, tokens, room):
         self._library.llama_memory_clear(self._memory, True)
         return self.more(tokens)
 
@@ -173,19 +173,25 @@ class Genai:
 
         self._engine, self._length = onnxruntime_genai, length
         config = onnxruntime_genai.Config(path)
-        options = {"model": {"decoder": {"session_options": {"intra_op_num_threads": threads}}}}
-        config.overlay(json.dumps(options | {"model": options["model"] | {"eos_token_id": -1}}))
+        config.overlay(json.dumps({"model": {"decoder": {"session_options": {"intra_op_num_threads": threads}}}}))
         self._model = onnxruntime_genai.Model(config)
 
-    def start(self, tokens):
+    def start(self, tokens, room):
         parameters = self._engine.GeneratorParams(self._model)
-        parameters.set_search_options(max_length=self._length, do_sample=False)
-        self._generator = self._engine.Generator(self._model, parameters)
+        # No end token before that length.
+        parameters.set_search_options(max_length=self._length, min_length=self._length, do_sample=False)
+        self._generator, self._read, self._own = self._engine.Generator(self._model, parameters), 0, None
         return self.more(tokens)
 
     def more(self, tokens):
-        self._generator.append_tokens(np.array([tokens], "int32"))
-        return int(self._generator.get_logits()[0, -1].argmax())
+        # The engine appends the token that it chose.
+        if list(tokens) != [self._own]:
+            if self._read:
+                self._generator.rewind_to(self._read)
+            self._generator.append_tokens(np.array([tokens], "int32"))
+        self._generator.generate_next_token()
+        self._read, self._own = self._read + len(tokens), int(self._generator.get_next_tokens()[0])
+        return self._own
 
 
 class OpenVino:
@@ -243,7 +249,7 @@ def generate(engine, prompt, new):
     """Generates tokens after a prompt."""
     if hasattr(engine, "whole"):
         return engine.whole(prompt, new)
-    tokens = [engine.start(prompt)]
+    tokens = [engine.start(prompt, new)]
     while len(tokens) < new:
         tokens.append(engine.more(tokens[-1:]))
     return tokens
@@ -254,7 +260,7 @@ def run(engine, task):
     if task["kept"] and hasattr(engine, "whole"):
         return {"error": "keeps no text"}
     if task["kept"]:
-        engine.start(task["kept"])
+        engine.start(task["kept"], len(task["prompt"]))
     wall, cpu = time.perf_counter(), time.process_time()
     tokens = [engine.more(task["prompt"])] if task["kept"] else generate(engine, task["prompt"], task["new"])
     return {
