@@ -125,10 +125,10 @@ def measure(table, engines, tasks, rounds):
 
 def compare(table, engines, tokens, prompts):
     """A row for each engine: how much of its texts the first engine writes too."""
-    expected, new = [], 200
+    expected, new, length = [], 200, 16
+    starts = np.linspace(0, len(tokens) - length, prompts).astype(int)
+    tasks = [{"prompt": tokens[at : at + length].tolist(), "new": new} for at in starts]
     for name, engine in engines.items():
-        starts = np.linspace(0, len(tokens) - Sizes().prompt, prompts).astype(int)
-        tasks = [{"prompt": tokens[at : at + 16].tolist(), "new": new} for at in starts]
         texts = [engine.run(task)[0] for task in tasks]
         expected = expected or texts
         equal = [_agreement(*pair) for pair in zip(expected, texts, strict=True)]

@@ -12,9 +12,6 @@ from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.file_blocks import FileBlocks
 from keras_transformer.export.spec.lazy_array import AnyArray
 
-# The middle code of blocks with minima, whose codes begin with 0: 4 bits, or 5 of the 8.
-_MIDDLES = {4: 8, 8: 16}
-
 
 class FileWeights(QuantizedWeights):
     """The arrays of a graph, and the blocks that a file has of them.
@@ -37,7 +34,7 @@ class FileWeights(QuantizedWeights):
         (count, width), (_, number, size) = self._shape(name, by_rows), self.arrays[names[0]].shape
         block = width // number
         bits = 8 * size // block
-        minimum, middle = (names[2], _MIDDLES[bits]) if len(names) > 2 else (None, 0)
+        minimum, middle = (names[2], gguf_blocks.MIDDLES[bits]) if len(names) > 2 else (None, 0)
         return Blocks(names[0], names[1], None, bits, block, (count, width), minimum, middle)
 
     def _compute(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -69,7 +66,7 @@ def as_stored(found: gguf_blocks.Blocks) -> tuple[np.ndarray, ...]:
     >>> [each.tolist() for each in as_stored(gguf_blocks.Blocks(codes, half, None, 8, 4))]
     [[[[135, 201]]], [[1.0]]]
     """
-    zero = found.zero if found.minimum is None else _MIDDLES[found.bits]
+    zero = found.zero if found.minimum is None else gguf_blocks.MIDDLES[found.bits]
     codes = found.codes + np.uint8((1 << found.bits - 1) - zero)
     codes = pack_nibbles(codes) if found.bits == 4 else codes
     return (codes, found.scale) if found.minimum is None else (codes, found.scale, found.minimum.T)

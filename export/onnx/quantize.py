@@ -102,10 +102,9 @@ def _weights_of(quantization: Quantization) -> Callable[..., QuantizedWeights]:
     if quantization.mode != GGUF:
         return QuantizedWeights
     from keras_transformer.export.onnx.file_weights import FileWeights
-    from keras_transformer.export.quantization.file_blocks import FileBlocks
-    from keras_transformer.export.quantization.from_file import file_of
+    from keras_transformer.export.quantization.from_file import blocks_of
 
-    return functools.partial(FileWeights, FileBlocks(file_of(quantization)))
+    return functools.partial(FileWeights, blocks_of(quantization))
 
 
 def _steps(files: dict[str, str]) -> set[str]:

@@ -5,7 +5,9 @@ What reads the file is imported when it is needed: it imports Keras.
 
 from __future__ import annotations
 
+import functools
 import math
+import pathlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +71,26 @@ def file_of(quantization: Quantization) -> str:
     return str(quantization.file)
 
 
+def blocks_of(quantization: Quantization) -> FileBlocks:
+    """The blocks of the file, which the check of a model and the writers of all formats read once.
+
+    Raises:
+        QuantizationError: there is no file.
+        MissingFileError, CorruptFileError: see `checkpoints.from_gguf`.
+    """
+    path = pathlib.Path(file_of(quantization))
+    state = path.stat() if path.is_file() else None
+    return _read(str(path), state and (state.st_mtime_ns, state.st_size))
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: str, state: tuple[int, int] | None) -> FileBlocks:
+    """The blocks of a file in some state: one that was written again is another one."""
+    from keras_transformer.export.quantization.file_blocks import FileBlocks
+
+    return FileBlocks(path)
+
+
 def check_models(quantizations: Sequence[Quantization | None], model: Any, formats: Sequence[str]) -> None:
     """Refuses a model that is not the one of a GGUF file, before anything is converted.
 
@@ -87,11 +109,10 @@ def check_models(quantizations: Sequence[Quantization | None], model: Any, forma
 
 def _check(quantization: Quantization, model: Any, formats: Sequence[str]) -> None:
     from keras_transformer.checkpoints.gguf.blocks import DECODED, WITH_HALVES
-    from keras_transformer.export.quantization.file_blocks import FileBlocks
 
     weights = {each.path: each for each in model.variables if len(each.shape) > 1 and math.prod(each.shape) >= _SMALL}
     kept = matches(weights, quantization.keep_float)
-    blocks = FileBlocks(file_of(quantization))
+    blocks = blocks_of(quantization)
     found = {path: _kind(blocks, np.asarray(each)) for path, each in weights.items() if path not in kept}
     changed = [path for path, kind in found.items() if kind is None]
     if changed:

@@ -4,10 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.constants import INT32, add_constant
+from keras_transformer.export.tflite.constants import BOOL, INT8, INT32, add_constant
 
-# tensorflow.DataType.DT_INT8 and DT_BOOL.
-_INT8, _BOOL = 6, 10
 # An index of a cache (B, K, L, W) is that of a row: the last axis is written whole.
 _DEPTH = 3
 
@@ -20,14 +18,14 @@ def without_byte_scatters(function: Any) -> int:
     Args:
         function: `FunctionDef` of a SavedModel, changed in place.
     """
-    found = [node for node in function.node_def if node.op == "TensorScatterUpdate" and node.attr["T"].type == _INT8]
+    found = [node for node in function.node_def if node.op == "TensorScatterUpdate" and node.attr["T"].type == INT8]
     for node in found:
         tensor, indices, updates = node.input
-        shape = _add(function, f"{node.name}/shape", "Shape", [tensor], T=_INT8, out_type=INT32)
-        written = _scattered(function, f"{node.name}/rows", indices, updates, shape, _INT8)
+        shape = _add(function, f"{node.name}/shape", "Shape", [tensor], T=INT8, out_type=INT32)
+        written = _scattered(function, f"{node.name}/rows", indices, updates, shape, INT8)
         node.op = "SelectV2"
         node.attr.clear()
-        node.attr["T"].type = _INT8
+        node.attr["T"].type = INT8
         node.input[:] = [_mask(function, node.name, indices, shape), written, tensor]
     return len(found)
 
@@ -41,8 +39,8 @@ def _mask(function: Any, name: str, indices: str, shape: str) -> str:
     rows = _add(function, f"{name}/row_shape", "Slice", [shape, begin, size], "output", T=INT32, Index=INT32)
     largest = _add(function, f"{name}/largest", "Max", [indices, last], T=INT32, Tidx=INT32)
     true = _add(function, f"{name}/true", "GreaterEqual", [largest, zero], "z", T=INT32)
-    mask = _scattered(function, f"{name}/mask", indices, true, rows, _BOOL)
-    return _add(function, f"{name}/mask_of_rows", "ExpandDims", [mask, last], T=_BOOL, Tdim=INT32)
+    mask = _scattered(function, f"{name}/mask", indices, true, rows, BOOL)
+    return _add(function, f"{name}/mask_of_rows", "ExpandDims", [mask, last], T=BOOL, Tdim=INT32)
 
 
 def _scattered(function: Any, name: str, indices: str, updates: str, shape: str, kind: int) -> str:

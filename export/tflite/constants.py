@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-# tensorflow.DataType.DT_FLOAT, DT_INT32 and DT_INT64.
-FLOAT, INT32 = 1, 3
+# tensorflow.DataType.DT_FLOAT, DT_INT32, DT_INT8, DT_BOOL and DT_INT64.
+FLOAT, INT32, INT8, BOOL = 1, 3, 6, 10
 INTEGERS = {INT32: np.int32, 9: np.int64}
 _TYPES = {FLOAT: np.float32, **INTEGERS}
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.checkpoints.gguf.blocks import Blocks
+from keras_transformer.checkpoints.gguf.blocks import MIDDLES, Blocks
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.file_blocks import FileBlocks
@@ -28,8 +28,6 @@ BLOCK = 32
 _ANY_SCALE = np.float32(2.0**-14)  # Of blocks whose codes are 0.
 _LARGEST = float(np.finfo("float16").max)
 _PRODUCT, _LOOKUP = "FULLY_CONNECTED", "EMBEDDING_LOOKUP"
-# The middle code of blocks with minima, whose codes begin with 0: 4 bits, or 5 of the 8.
-_MIDDLES = {4: 8, 8: 16}
 
 
 class Digits(NamedTuple):
@@ -58,7 +56,7 @@ def digits(blocks: Blocks) -> Digits:
     >>> found.codes.tolist(), found.scale.tolist(), found.offset.tolist()
     ([[7, -2, 7, -4]], [[16.0, 1.0]], [[8.0]])
     """
-    zero = blocks.zero if blocks.minimum is None else _MIDDLES[blocks.bits]
+    zero = blocks.zero if blocks.minimum is None else MIDDLES[blocks.bits]
     numbers, scale = blocks.codes.astype("int16") - np.int16(zero), blocks.scale.astype("float32")
     offset = np.zeros_like(scale) if blocks.minimum is None else blocks.minimum.astype("float32") + scale * zero
     # -x is ~x + 1.

@@ -131,11 +131,10 @@ def quantize_tree(
 
 def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantization) -> None:
     """Replaces the weights that a GGUF file has in blocks."""
-    from keras_transformer.export.quantization.file_blocks import FileBlocks
-    from keras_transformer.export.quantization.from_file import file_of
+    from keras_transformer.export.quantization.from_file import blocks_of
     from keras_transformer.export.tflite.kept_blocks import KeptBlocks
 
-    kept = KeptBlocks(model, FileBlocks(file_of(quantization)))
+    kept = KeptBlocks(model, blocks_of(quantization))
     for weight in weights:
         kept.keep(weight)
     separate_outliers(model)

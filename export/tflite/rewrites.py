@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.tflite.byte_scatters import without_byte_scatters
-from keras_transformer.export.tflite.constants import FLOAT, INT32, INTEGERS, add_constant
+from keras_transformer.export.tflite.constants import FLOAT, INT8, INT32, INTEGERS, add_constant
 from keras_transformer.export.tflite.new_axes import without_new_axes
 from keras_transformer.export.tflite.rolls import without_rolls
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pathlib
 
 
-# tensorflow.DataType.DT_INT8.
-_INT8 = 6
 _LOST = ("Relu", "Relu6")
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 _SCALES = ("BiasAdd", "AddV2", "Add", "Sub", "Mul", "RealDiv")
@@ -109,7 +107,7 @@ def _without_byte_products(function: Any) -> int:
 
     Sums up to 2**24, such as those of 1,040 products, are exact; larger ones have seven correct digits.
     """
-    found = [node for node in function.node_def if node.op == "BatchMatMulV3" and node.attr["Ta"].type == _INT8]
+    found = [node for node in function.node_def if node.op == "BatchMatMulV3" and node.attr["Ta"].type == INT8]
     for node in found:
         operands = []
         for position, source in enumerate(node.input[:2]):

@@ -148,6 +148,12 @@ def find_folder(source: Path) -> pathlib.Path:
         ) from error
 
 
+def check_empty(folder: pathlib.Path) -> None:
+    """Raises `CheckpointError` for a path where a folder cannot be written without losing something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(f"{folder} is not empty.")
+
+
 def _opened(file: pathlib.Path) -> Any:
     import safetensors
 

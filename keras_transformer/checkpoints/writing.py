@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
+from keras_transformer.checkpoints.folder import check_empty
 from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
 from keras_transformer.checkpoints.transfers import listed, make_transfers, weights_without_tensor
 from keras_transformer.utils.atomic_write import replacing_folder
@@ -50,8 +51,7 @@ def to_huggingface(
     >>> to_huggingface(from_huggingface("bert"), "bert-again")  # doctest: +SKIP
     """
     folder = pathlib.Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder} is not empty.")
+    check_empty(folder)
     checkpoint = checkpoint_of(model) if like is None else checkpoint_like(like)
     transfers = make_transfers(checkpoint.entries, model)
     new = weights_without_tensor(transfers, model, checkpoint.architecture)

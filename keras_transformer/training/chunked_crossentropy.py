@@ -90,7 +90,7 @@ def chunked_crossentropy(
             value, pullback = vjp(loss, ops.take(states, chosen, axis=0), *trained)
             of_rows, *others = pullback(ops.ones((), "float32"))
             # The tokens that fill the last chunk have gradient 0, so that adding to row 0 is right.
-            summed = _add_rows(gradients[0], chosen, of_rows)
+            summed = gradients[0] + ops.scatter(chosen[:, None], of_rows, ops.shape(states))
             rest = [before + ops.cast(new, before.dtype) for before, new in zip(gradients[1:], others, strict=True)]
             return index + 1, total + value, (summed, *rest)
 
@@ -105,14 +105,3 @@ def chunked_crossentropy(
         return total, backward
 
     return (trained_on if training else evaluated)(hidden, *values.weights)
-
-
-def _add_rows(x: Tensor, rows: Tensor, updates: Tensor) -> Tensor:
-    """Returns `x` `(n, D)` with updates `(C, D)` added to rows `(C,)`."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return tf.tensor_scatter_nd_add(x, rows[:, None], updates)
-    if keras.backend.backend() == "jax":
-        return x.at[rows].add(updates)
-    return ops.scatter_update(x, rows[:, None], ops.take(x, rows, axis=0) + updates)

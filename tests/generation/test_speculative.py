@@ -78,7 +78,7 @@ def test_lookup_gives_the_target_alone(models, count, lookup, penalty):
 
 
 def test_lookup_proposes_what_followed_the_latest_equal_tokens():
-    draft = PromptLookup(longest=2, shortest=1).of_request(types.SimpleNamespace(prompts=[[], []]))
+    draft = PromptLookup(longest=2, shortest=1).of_request(types.SimpleNamespace(prompts=[[], []]), Greedy())
     first = draft.propose([[1, 2, 9, 1, 2, 8, 4, 1, 2], [3, 4, 5]], 2, None)
     assert first.tokens.tolist() == [[8, 4], [0, 0]]
     assert (first.counts.tolist(), first.probabilities) == ([2, 0], None)

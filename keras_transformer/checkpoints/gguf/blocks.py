@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# The middle code, by bits, of blocks with minima, whose codes begin with 0: in 8 bits there are codes of 5.
+MIDDLES = {4: 8, 8: 16}
+
 
 class Blocks(NamedTuple):
     """Rows of a matrix by blocks: `(codes - zero) * scale`, plus `minimum` where there is one.

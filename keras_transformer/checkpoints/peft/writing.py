@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer.checkpoints.checkpoint import checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
+from keras_transformer.checkpoints.folder import check_empty
 from keras_transformer.checkpoints.peft.modules import Module, modules_of
 from keras_transformer.checkpoints.peft.reading import CONFIG, PREFIX, WEIGHTS
 from keras_transformer.utils.atomic_write import replacing_folder
@@ -48,8 +49,7 @@ def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_
     from keras_transformer.training.adapters import adapted_layers
 
     folder = pathlib.Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder} is not empty.")
+    check_empty(folder)
     adapted = {id(layer): layer for layer in adapted_layers(model)}
     modules = modules_of(checkpoint_of(model) if like is None else checkpoint_like(like), model)
     _check_all_written(model, list(adapted.values()), modules)

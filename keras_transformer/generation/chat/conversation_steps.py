@@ -23,7 +23,7 @@ class ConversationSteps:
     """The steps of a model for one sequence that grows. Implements `generation.protocols.DecodingSteps`.
 
     `prefill` reads only the tokens that follow what the cache has: where the tokens differ from those, a rewindable cache
-    goes back to there, and another one is built anew.
+    goes back to there, and another one is built from the start.
 
     Args:
         steps: the `DecodingSteps` of a decoder, which have `grow(cache, length)` too.
@@ -53,7 +53,7 @@ class ConversationSteps:
         del cache
         tokens = token_ids[0, : int(np.asarray(lengths)[0])].tolist()
         start = self._start(tokens)
-        cache, self._cache = self._cache_from(start), None  # After an error the conversation is read anew.
+        cache, self._cache = self._cache_from(start), None  # After an error the conversation is read again.
         if start == 0:
             output, cache = self._steps.prefill(np.array([tokens], "int32"), np.array([len(tokens)], "int32"), cache)
         else:

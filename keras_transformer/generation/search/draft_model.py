@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
+from keras_transformer.generation.errors import GenerationError, PromptTooLongError
 from keras_transformer.generation.loop import cache_length, pad
 from keras_transformer.utils.types import Cache, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
+    from keras_transformer.generation.generation_spec import GenerationSpec
     from keras_transformer.generation.protocols import DecodingSteps, TokenSampler
 
 
@@ -28,6 +31,54 @@ class Proposals(NamedTuple):
     tokens: np.ndarray
     probabilities: np.ndarray | None
     counts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelDraft:
+    """A draft model for `Speculative`, by its steps.
+
+    Args:
+        steps: `protocols.DecodingSteps`.
+    """
+
+    steps: DecodingSteps
+
+    def check(self, target: GenerationSpec, requests: list[DecodingRequest]) -> None:
+        """Checks that the draft model supports the requests of a target model.
+
+        Raises:
+            GenerationError: the vocabularies differ; only one of the models is an encoder-decoder; the cache is not
+                rewindable; a request exceeds the maximum length of the draft model.
+        """
+        draft = self.steps.spec
+        if draft.vocabulary_size != target.vocabulary_size:
+            raise GenerationError(
+                f"The draft has a vocabulary of {draft.vocabulary_size} tokens, the model one of {target.vocabulary_size}."
+            )
+        if draft.is_encoder_decoder != target.is_encoder_decoder:
+            raise GenerationError("The draft and the model must both be encoder-decoders, or neither.")
+        check_rewindable("draft", draft)
+        if draft.max_length is None:
+            return
+        for request in requests:
+            sources = request.source[0].shape[1] if request.source and draft.source_shape is None else 0
+            longest = max(int(request.lengths.max()) + request.max_new_tokens, sources)
+            if longest > draft.max_length:
+                raise PromptTooLongError(
+                    f"The request has {longest} tokens; the maximum length of the draft is {draft.max_length}."
+                )
+
+    def of_request(self, request: DecodingRequest, sampler: TokenSampler) -> DraftModel:
+        """The draft of one request."""
+        return DraftModel(self.steps, sampler, request)
+
+
+def check_rewindable(name: str, spec: GenerationSpec) -> None:
+    """Raises `GenerationError` for a model whose cache cannot go back."""
+    if not spec.cache_is_rewindable:
+        raise GenerationError(
+            f"The cache of the {name} is of fixed size and cannot go back to discard rejected proposals."
+        )
 
 
 class DraftModel:

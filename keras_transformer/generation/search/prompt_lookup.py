@@ -13,6 +13,8 @@ from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
+    from keras_transformer.generation.generation_spec import GenerationSpec
+    from keras_transformer.generation.protocols import TokenSampler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +49,11 @@ class PromptLookup:
                 f"1 <= shortest <= longest is required. Received: shortest={self.shortest}, longest={self.longest}"
             )
 
-    def of_request(self, request: DecodingRequest) -> LookupDraft:
-        """The draft of one request."""
+    def check(self, target: GenerationSpec, requests: list[DecodingRequest]) -> None:
+        """Refuses nothing: a text can be looked up in for any model."""
+
+    def of_request(self, request: DecodingRequest, sampler: TokenSampler) -> LookupDraft:
+        """The draft of one request; its tokens do not depend on the sampler."""
         return LookupDraft(self, len(request.prompts))
 
 

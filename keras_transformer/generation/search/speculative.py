@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.generation.decoding_request import ModelInput
-from keras_transformer.generation.errors import GenerationError, PromptTooLongError
 from keras_transformer.generation.protocols import Sampler, TokenSampler
 from keras_transformer.generation.sampler_names import resolve_sampler
-from keras_transformer.generation.search.draft_model import DraftModel, distribution, draw_from, token_window
+from keras_transformer.generation.search.draft_model import (
+    ModelDraft,
+    check_rewindable,
+    distribution,
+    draw_from,
+    token_window,
+)
 from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.utils.types import Tensor
 
@@ -115,44 +120,21 @@ class Speculative:
             GenerationError: the draft model is unsupported; see the class.
         """
         self._accepted = self._steps = 0
-        target = steps.spec
-        _check_rewindable("model", target)
-        if isinstance(self.draft, PromptLookup):
-            return
-        draft = self.steps.spec
-        if draft.vocabulary_size != target.vocabulary_size:
-            raise GenerationError(
-                f"The draft has a vocabulary of {draft.vocabulary_size} tokens, the model one of {target.vocabulary_size}."
-            )
-        if draft.is_encoder_decoder != target.is_encoder_decoder:
-            raise GenerationError("The draft and the model must both be encoder-decoders, or neither.")
-        _check_rewindable("draft", draft)
-        if draft.max_length is None:
-            return
-        for request in requests:
-            sources = request.source[0].shape[1] if request.source and draft.source_shape is None else 0
-            longest = max(int(request.lengths.max()) + request.max_new_tokens, sources)
-            if longest > draft.max_length:
-                raise PromptTooLongError(
-                    f"The request has {longest} tokens; the maximum length of the draft is {draft.max_length}."
-                )
+        check_rewindable("model", steps.spec)
+        self._source.check(steps.spec, requests)
 
     def search(self, request: DecodingRequest) -> Search:
         """Returns the search of one request."""
         return SpeculativeSearch(self, request)
 
+    @property
+    def _source(self) -> Any:
+        """What makes the draft of each request: has `check` and `of_request`, see `ModelDraft`."""
+        return self.draft if isinstance(self.draft, PromptLookup) else ModelDraft(self.steps)
+
     def draft_of(self, request: DecodingRequest) -> Any:
         """What proposes tokens for one request: has `propose`, see `DraftModel`."""
-        if isinstance(self.draft, PromptLookup):
-            return self.draft.of_request(request)
-        return DraftModel(self.steps, self.token_sampler, request)
-
-
-def _check_rewindable(name: str, spec: Any) -> None:
-    if not spec.cache_is_rewindable:
-        raise GenerationError(
-            f"The cache of the {name} is of fixed size and cannot go back to discard rejected proposals."
-        )
+        return self._source.of_request(request, self.token_sampler)
 
 
 class SpeculativeSearch:
