@@ -2,11 +2,13 @@
 
 In 8 bits, activations are quantized by row: a scale for a whole batch would leave few codes to the rows without outliers.
 Decoders have `MatMulNBits`, which quantizes them by block: single tokens are read faster, and language models have channels
-of activations that are twenty times as large as the others. Both read the same whole numbers.
+of activations that are twenty times as large as the others. Weights that both read have one scale for each channel; those
+that decoders alone read have one for each block.
 """
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,17 @@ _INT8_COMPUTE = 4
 _SMALLEST = np.float32(1e-30)
 
 
+class Layout(enum.Enum):
+    """How weights in 8 bits are stored: by the kernels that read them."""
+
+    CHANNELS = enum.auto()
+    """A matrix with a scale for each channel, for rows."""
+    BLOCKS = enum.auto()
+    """Blocks with a scale each, for decoders."""
+    BOTH = enum.auto()
+    """Blocks with a scale for each channel, for both."""
+
+
 class Products:
     """Makes the products of one graph.
 
@@ -31,7 +44,7 @@ class Products:
         top: list of the nodes before all others of the model; nodes for weights are added.
         contrib_ops: bool. Whether contrib operators of ONNX Runtime may be used.
         ranges: for "int8_static": dict of tensor name to its least and largest value.
-        has_steps: bool. Whether a graph of the files is a decoder: weights then have a layout that serves both kernels.
+        layout: `Layout` of the weights in 8 bits.
     """
 
     def __init__(
@@ -41,10 +54,10 @@ class Products:
         top: list[Any],
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]],
-        has_steps: bool,
+        layout: Layout,
     ) -> None:
         self._weights, self._mode, self._top = weights, mode, top
-        self._contrib_ops, self._ranges, self._has_steps = contrib_ops, ranges, has_steps
+        self._contrib_ops, self._ranges, self._layout = contrib_ops, ranges, layout
         self._shared: dict[Any, Any] = {}
         self._is_decoder = False
 
@@ -69,8 +82,10 @@ class Products:
             return self._by_blocks(make, x, self._weights.by_block(*weight), result)
         if self._mode == "int8_static":
             return self._calibrated(make, x, *self._weights.by_channel(*weight), result)
-        if not (self._has_steps and self._contrib_ops):
+        if self._layout is Layout.CHANNELS or not self._contrib_ops:
             return self._by_rows(make, x, *self._weights.around_128(*weight), result)
+        if self._layout is Layout.BLOCKS:
+            return self._by_blocks(make, x, self._weights.by_block(*weight), result)
         blocks = self._weights.by_channel_blocks(*weight)
         if self._is_decoder:
             return self._by_blocks(make, x, blocks, result)
@@ -104,7 +119,8 @@ class Products:
         step = np.float32((most - least) / 255)
         position = [make.constant(step, "step"), make.constant(np.uint8(round(-least / step)), "zero")]
         x = make("DequantizeLinear", make("QuantizeLinear", x, *position), *position)
-        return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, axis=1))
+        zeros = self._weights.zeros(scale)
+        return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, zeros, axis=1))
 
     def _by_blocks(self, make: NodeMaker, x: str, blocks: Blocks, result: str) -> str:
         (count, width), number = blocks.shape, self._weights.arrays[blocks.codes].shape[1]

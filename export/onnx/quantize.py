@@ -16,7 +16,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export.onnx.graphs import GraphFiles, load_arrays
-from keras_transformer.export.onnx.integer_products import Products
+from keras_transformer.export.onnx.integer_products import Layout, Products
 from keras_transformer.export.onnx.integer_tables import look_up
 from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
 from keras_transformer.export.onnx.options import OnnxOptions
@@ -86,12 +86,15 @@ def quantize_files(
     tables = {name for model, _ in loaded.values() for name in _tables(model)}
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
     steps = _steps(files)
+    # A decoder alone is read by one kind of kernel; beside it, encoders and loops need weights that serve two.
+    is_decoder = steps == loaded.keys()
     has_steps = bool(steps) or any(_has_loops(model) for model, _ in loaded.values())
+    layout = Layout.BLOCKS if is_decoder else Layout.BOTH if has_steps else Layout.CHANNELS
     make_weights = _weights_of(quantization)
     results = GraphFiles(directory, len(loaded))
     done: dict[Any, Any] = {}
     for path, (model, arrays) in loaded.items():
-        groups, is_step = (kept, tied), (path in steps, has_steps)
+        groups, is_step = (kept, tied), (path in steps, layout)
         weights = make_weights(arrays, quantization, tables, done, results.stored)
         _Quantizer(model, weights, quantization, groups, is_step, contrib_ops, ranges).run()
     results.save(loaded)
@@ -150,7 +153,7 @@ class _Quantizer:
         weights: `QuantizedWeights` of its initializers.
         quantization: `Quantization`.
         groups: names of the weights that stay float, and of the tied ones.
-        steps: whether this file is one of a decoder, and whether there are any.
+        steps: whether this file is one of a decoder, and the `Layout` of the weights in 8 bits.
         contrib_ops: bool, as for `quantize_files`.
         ranges: as for `quantize_files`.
     """
@@ -161,15 +164,15 @@ class _Quantizer:
         weights: QuantizedWeights,
         quantization: Quantization,
         groups: tuple[set[str], set[str]],
-        steps: tuple[bool, bool],
+        steps: tuple[bool, Layout],
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]] | None,
     ) -> None:
         self.model, self.weights, self.arrays, self.quantization = model, weights, weights.arrays, quantization
         kept, self.tied = groups
-        self.is_step, has_steps = steps
+        self.is_step, layout = steps
         self.top: list[Any] = []
-        self.products = Products(self.weights, quantization.mode, self.top, contrib_ops, ranges or {}, has_steps)
+        self.products = Products(self.weights, quantization.mode, self.top, contrib_ops, ranges or {}, layout)
         self.candidates = {name for name, array in self.arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
 
@@ -204,8 +207,8 @@ class _Quantizer:
             q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
             codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
             scales = self.weights.store(f"{name}.int8_whole.scale", scale)
-            node = helper.make_node("DequantizeLinear", [codes, scales], [name], f"{name}/to_float", axis=0)
-            self.top.append(node)
+            inputs = [codes, scales, self.weights.zeros(scales)]
+            self.top.append(helper.make_node("DequantizeLinear", inputs, [name], f"{name}/to_float", axis=0))
 
     def _find_transposed(self):
         for node in all_nodes(self.model.graph):

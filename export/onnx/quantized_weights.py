@@ -11,9 +11,9 @@ from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
 
-_TABLE_BLOCK = 128
-# Blocks of products in 8 bits with a scale for each channel: the activations are quantized by these blocks.
-_CHANNEL_BLOCK = 32
+# Blocks in 8 bits. Kernels quantize activations by the same blocks, and those of language models have outliers: larger
+# blocks would cost more of the predictions than they save in bytes.
+_BLOCK = 32
 
 
 class Blocks(NamedTuple):
@@ -87,17 +87,17 @@ class QuantizedWeights:
     def by_channel_blocks(self, name: str, by_rows: bool) -> Blocks:
         """A weight with one scale `(N, 1)` for each channel, whose codes have the layout of blocks."""
         count, width = self._shape(name, by_rows)
-        blocks = -(-width // _CHANNEL_BLOCK)
+        blocks = -(-width // _BLOCK)
 
         def compute(rows):
             numbers, scale = block_quantize.by_channel(rows.T)
-            codes = np.full((count, blocks * _CHANNEL_BLOCK), 128, "uint8")
+            codes = np.full((count, blocks * _BLOCK), 128, "uint8")
             codes[:, :width] = numbers.T.astype("int16") + 128
-            return codes.reshape(count, blocks, _CHANNEL_BLOCK), scale[:, None]
+            return codes.reshape(count, blocks, _BLOCK), scale[:, None]
 
         label = f"{name}.int8_channels" + ("" if by_rows else "_by_column")
         codes, scale = self._quantized(label, name, by_rows, compute)
-        return Blocks(codes, scale, None, 8, _CHANNEL_BLOCK, (count, width))
+        return Blocks(codes, scale, None, 8, _BLOCK, (count, width))
 
     def by_block(self, name: str, by_rows: bool) -> Blocks:
         """A weight with a scale for each block of its rows; in 4 bits with an offset too."""
@@ -107,9 +107,8 @@ class QuantizedWeights:
         if bits == 4:
             codes, scale, offset = self._quantized(label, name, by_rows, self._in_4_bits)
             return Blocks(codes, scale, offset, bits, self._block_size, shape)
-        block = _largest_block(shape[1])
-        codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_block(rows, bits, block))
-        return Blocks(codes, scale, None, bits, block, shape)
+        codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_block(rows, bits, _BLOCK))
+        return Blocks(codes, scale, None, bits, _BLOCK, shape)
 
     def _in_4_bits(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         codes, scale, offset = block_quantize.by_offset_block(rows, self._block_size)
@@ -148,6 +147,14 @@ class QuantizedWeights:
             self.arrays[name] = self._stored(array)
         return name
 
+    def zeros(self, scale: str) -> str:
+        """Zero points of int8 codes with these scales.
+
+        A session that makes products exact on processors without VNNI turns int8 weights into uint8, and gives those
+        without zero points a single one, which its own check of scales by channel then refuses.
+        """
+        return self.store(f"{scale}.zero", np.zeros(self.arrays[scale].shape, "int8"))
+
     def _stored(self, array: np.ndarray) -> AnyArray:
         return self._keep(np.ascontiguousarray(array).reshape(np.shape(array)))
 
@@ -158,7 +165,3 @@ def is_same(array: AnyArray, other: AnyArray) -> bool:
         return True
     return array.shape == other.shape and np.array_equal(np.asarray(array), np.asarray(other))
 
-
-def _largest_block(width: int) -> int:
-    """The largest block up to 128 that divides a row, otherwise 32 with padding."""
-    return next((block for block in (_TABLE_BLOCK, 64, 32, 16) if width % block == 0), 32)

@@ -109,7 +109,7 @@ def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, 
     }
     if bits == 8:
         rounded["dense/kernel"] = rounded_by_block(w["dense/kernel"].T, bits, 32).T
-        rounded["turned/kernel"] = rounded_by_block(w["turned/kernel"], bits, 64)
+        rounded["turned/kernel"] = rounded_by_block(w["turned/kernel"], bits, 32)
     for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, np.matmul), strict=True):
         np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
 
@@ -328,6 +328,37 @@ def test_encoders_and_decoders_read_the_same_whole_numbers(tmp_path, mode, share
     assert ("MatMulIntegerToFloat" in kinds["encode.onnx"]) == (mode == "int8")
     # A prompt is read as single tokens are: both add to the cache.
     assert all("MatMulNBits" in kinds[path] for path in ("prefill.onnx", "decode_token.onnx"))
+
+
+def test_a_decoder_alone_has_a_scale_for_each_block(tmp_path):
+    """Its first block is a hundred times as small as the rest: a scale for the whole channel would leave it no codes."""
+    weight, _ = decoder(tmp_path)
+    weight[:32] /= 100
+    steps = {name: path for name, path in STEPS.items() if name != "encode"}
+    for path in steps.values():
+        model = onnx.load(str(tmp_path / path))
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+        onnx.save(model, str(tmp_path / path))
+    quantize_files(tmp_path, steps, Quantization("int8"))
+    x = np.zeros((1, 32, 60), "float32")
+    x[0, range(32), range(32)] = 1.0
+    rounded = rounded_by_block(weight.T, 8, 32).T
+    for path in steps.values():
+        got = onnxruntime.InferenceSession(str(tmp_path / path)).run(None, {"x": x})[0]
+        np.testing.assert_allclose(got[0], rounded[:32], atol=1e-6 * np.abs(rounded[:32]).max())
+
+
+def test_scales_by_channel_have_a_zero_point_each(tmp_path):
+    """ONNX Runtime gives weights without one a single zero point on processors without VNNI, which it then refuses."""
+    write(tmp_path)
+    calibration = [{"ids": IDS}]
+    ranges = ranges_of(tmp_path, FILES, calibration)
+    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    model = onnx.load(str(tmp_path / FILES["serve"]))
+    sizes = {each.name: tuple(each.dims) for each in model.graph.initializer}
+    found = [node for node in model.graph.node if node.op_type == "DequantizeLinear" and sizes.get(node.input[1])]
+    assert len(found) == 3
+    assert all(sizes[node.input[2]] == sizes[node.input[1]] for node in found)
 
 
 def test_a_row_with_an_outlier_leaves_the_other_rows_exact(tmp_path):
