@@ -1,8 +1,8 @@
 """Layers that repeat, such as the blocks of an encoder, are traced once: their other calls use the same function.
 
 Tracing takes Python time for every operation, and so does whatever looks at the graph afterwards. Two layers repeat each
-other if their classes, configs and the shapes of their weights are equal. What is written is compared with the model, which
-computes every layer by itself, so that a config that leaves something out is found.
+other if their classes, their configs, those of their parts and the shapes of their weights are equal. What is written is
+compared with the model, which computes every layer by itself, so that a config that leaves something out is found.
 """
 
 from __future__ import annotations
@@ -81,11 +81,20 @@ def _key_of(layer: keras.layers.Layer, parts: Sequence[keras.layers.Layer]) -> A
         return None
     if any("call" in vars(each) for each in (layer, *parts)):  # It was replaced, for this object alone.
         return None
+    config = _config_of(layer)
+    if config is None:
+        return None
+    # An attribute of a part may have changed since the layer was built, which only the part's own config tells.
+    configs = (config, *map(_config_of, parts))
+    return type(layer), configs, tuple((tuple(each.shape), str(each.dtype)) for each in layer.variables)
+
+
+def _config_of(layer: keras.layers.Layer) -> str | None:
+    """The config of a layer without names; None for a layer that has none."""
     try:
-        config = json.dumps(_without_names(keras.saving.serialize_keras_object(layer)), sort_keys=True)
+        return json.dumps(_without_names(keras.saving.serialize_keras_object(layer)), sort_keys=True)
     except Exception:  # Whatever a layer of the user raises.
         return None
-    return type(layer), config, tuple((tuple(each.shape), str(each.dtype)) for each in layer.variables)
 
 
 def _without_names(config: Any) -> Any:

@@ -155,6 +155,20 @@ def test_layers_with_other_settings_are_apart():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_a_layer_with_a_changed_part_is_apart():
+    """The block's own config still has the activation that it was built with."""
+    model = encoder(activation="gelu")
+    path = "encoder_block_2/feedforward/hidden"
+    hidden = next(each for each in model._flatten_layers() if (each.path or "").endswith(path))
+    hidden.activation = keras.activations.tanh
+    spec = functional_spec(model)
+    found = traced(spec)
+    assert len(functions(found.graphs["serve"])) == 1
+    ids = np.arange(12).reshape(2, 6).astype("int32")
+    inputs = {"token_ids": ids, "padding_mask": np.ones((2, 6), bool)}
+    np.testing.assert_allclose(results(found, "serve", inputs)[0], np.asarray(model(inputs)), atol=1e-5)
+
+
 def test_a_layer_whose_call_was_replaced_is_apart():
     model = stack((1.0, 1.0, 1.0))
     part = model.get_layer("block_1").attention
