@@ -70,6 +70,17 @@ class KerasTransformerLookup:
         return self._generator.generate([prompt], max_new_tokens=new, sampler=self._sampler)[0]
 
 
+class KerasTransformerHead(KerasTransformerLookup):
+    """A bundle in ONNX Runtime with a draft head; the path is that of the bundle, a colon, and that of the head."""
+
+    def __init__(self, path, threads, length):
+        from keras_transformer.generation import DraftHead, Speculative
+
+        bundle, _, head = path.rpartition(":")
+        super().__init__(bundle, threads, length)
+        self._sampler = Speculative(DraftHead.load(head), num_draft_tokens=4)
+
+
 class KerasModel:
     """A checkpoint's folder as a Keras model, with the decoding of the library."""
 
@@ -236,6 +247,7 @@ ENGINES = {
     "tflite": KerasTransformerTFLite,
     "saved_model": KerasTransformerSavedModel,
     "onnx-lookup": KerasTransformerLookup,
+    "onnx-head": KerasTransformerHead,
     "keras": KerasModel,
     "llama.cpp": LlamaCpp,
     "llama.cpp-float32": LlamaCppFloat32,

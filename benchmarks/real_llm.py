@@ -6,10 +6,11 @@
         [--engine "CTranslate2, int8=ctranslate2:FOLDER"] [--python VENV/bin/python]
 
 The kinds of engines are those of `llm_worker.py`; `onnx`, `tflite` and `saved_model` are bundles of this project, `keras` a
-folder of a checkpoint. Every engine has a process of its own, which loads its model once; the processes take turns, and all
-are greedy. The first engine of the list is compared with each other one. With `--agreement`, 200 tokens after so many
-prompts are compared, and nothing is timed. The peers may live in another environment: `--python`. llama.cpp runs from the
-libraries in npm's package `@node-llama-cpp/linux-x64`, in its folder `bins/linux-x64`.
+folder of a checkpoint, `onnx-head:BUNDLE:FILE` a bundle with a draft head (`examples/draft_head.py`). Every engine has a
+process of its own, which loads its model once; the processes take turns, and all are greedy. The first engine of the list is
+compared with each other one. With `--agreement`, 200 tokens after so many prompts are compared, and nothing is timed. The
+peers may live in another environment: `--python`. llama.cpp runs from the libraries in npm's package
+`@node-llama-cpp/linux-x64`, in its folder `bins/linux-x64`.
 """
 
 import os
@@ -27,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from measure import Table, Turn, arguments, ratio, ratio_note, take_turns, versions
 
-OWN, TINY = ("onnx", "onnx-lookup", "tflite", "saved_model", "keras"), ("onnx", "onnx-lookup", "tflite")
+OWN, TINY = ("onnx", "onnx-lookup", "onnx-head", "tflite", "saved_model", "keras"), ("onnx", "onnx-lookup", "tflite")
 WORKER = pathlib.Path(__file__).with_name("llm_worker.py")
 
 

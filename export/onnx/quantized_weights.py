@@ -164,4 +164,3 @@ def is_same(array: AnyArray, other: AnyArray) -> bool:
     if isinstance(array, LazyArray) and isinstance(other, LazyArray) and array.key == other.key:
         return True
     return array.shape == other.shape and np.array_equal(np.asarray(array), np.asarray(other))
-

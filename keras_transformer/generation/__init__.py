@@ -29,6 +29,7 @@ from keras_transformer.generation.sampler_names import SAMPLERS
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
+from keras_transformer.generation.search.draft_head import DraftHead
 from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.generation.search.speculative import Speculative
 from keras_transformer.generation.search.tree_search import TreeSearch
@@ -41,6 +42,7 @@ __all__ = [
     "ChatTemplateError",
     "Contrastive",
     "Conversation",
+    "DraftHead",
     "EmptyPromptError",
     "Engine",
     "EngineClosedError",

@@ -28,6 +28,12 @@ from .distribution import (
 from .distribution import (
     is_chief as is_chief,
 )
+from .draft_head_trainer import (
+    DraftHeadTrainer as DraftHeadTrainer,
+)
+from .draft_head_trainer import (
+    draft_examples as draft_examples,
+)
 from .errors import (
     AdapterError as AdapterError,
 )

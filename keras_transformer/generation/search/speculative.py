@@ -18,7 +18,6 @@ from keras_transformer.generation.search.draft_model import (
     draw_from,
     token_window,
 )
-from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Speculative:
 
     Args:
         draft: the draft model: a `LanguageModel`, a `Generator`, or its `steps`, with the vocabulary of the target model. Or
-            a `PromptLookup`, which needs no model.
+            a `DraftHead`, which reads the hidden states of the target model; or a `PromptLookup`, which needs no model.
         num_draft_tokens: int >= 1. Number of proposals in each step. Default 4.
         sampler: "greedy", "random" or a `Random`, which computes p and q from logits. Default "greedy".
 
@@ -80,9 +79,10 @@ class Speculative:
         if not isinstance(self.num_draft_tokens, int) or self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be a positive integer. Received: {self.num_draft_tokens!r}")
         self.sampler = self.token_sampler
-        if not isinstance(self.draft, PromptLookup) and not hasattr(self.steps, "decode_step"):
+        if not hasattr(self.draft, "of_request") and not hasattr(self.steps, "decode_step"):
             raise ValueError(
-                f"draft must be a LanguageModel, a Generator or its steps, or a PromptLookup. Received: {self.draft!r}"
+                "draft must be a LanguageModel, a Generator or its steps, a DraftHead or a PromptLookup. "
+                f"Received: {self.draft!r}"
             )
 
     @property
@@ -130,7 +130,7 @@ class Speculative:
     @property
     def _source(self) -> Any:
         """What makes the draft of each request: has `check` and `of_request`, see `ModelDraft`."""
-        return self.draft if isinstance(self.draft, PromptLookup) else ModelDraft(self.steps)
+        return self.draft if hasattr(self.draft, "of_request") else ModelDraft(self.steps)
 
     def draft_of(self, request: DecodingRequest) -> Any:
         """What proposes tokens for one request: has `propose`, see `DraftModel`."""
@@ -164,7 +164,7 @@ class SpeculativeSearch:
         # the token before the proposals in the model input.
         self._proposals = np.zeros((len(request.prompts), 0), "int32")
         self._draft_probabilities: np.ndarray | None = None
-        self._has_proposed = False
+        self._has_read_prompts = self._has_proposed = False
         self._counts = self._offsets = np.zeros(len(request.prompts), int)
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
@@ -173,8 +173,18 @@ class SpeculativeSearch:
         accepted, last = self._drawn(logits) if self._sampler.is_random else self._most_likely(logits)
         if self._has_proposed:
             self.options.count(accepted[~self._finished].tolist())
+        if hasattr(self._draft, "observe"):
+            self._draft.observe(self._hidden_states(output, accepted), logits.shape[-1])
         self._append(accepted, last)
+        self._has_read_prompts = True
         return None if self._finished.all() else self._propose()
+
+    def _hidden_states(self, output: ModelOutput, accepted: np.ndarray) -> np.ndarray:
+        """Returns the hidden state `(B, D)` from which the token after the accepted proposals of each row was chosen."""
+        states = np.asarray(output.hidden_states)
+        # Of prompts the output may have the states of all tokens, but the logits after the last alone.
+        indices = self._offsets + accepted if self._has_read_prompts else self.request.lengths - 1
+        return states[np.arange(len(states)), np.minimum(indices, states.shape[1] - 1)]
 
     def _most_likely(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of accepted proposals of each row and the token after them, without distributions."""
