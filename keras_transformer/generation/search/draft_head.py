@@ -138,13 +138,13 @@ class DraftHead:
 
     def begin(self, hidden_states: np.ndarray) -> np.ndarray:
         """The state s_0 `(B, W)` of hidden states `(B, D)`."""
-        return _rms_norm(hidden_states) @ self.input_projection
+        return _product(_rms_norm(hidden_states), self.input_projection)
 
     def step(self, state: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Reads a token of each row: the logits `(B, M)` of the next one, and the next state."""
-        z = _rms_norm(state @ self.recurrent + self.embeddings[self._rows(tokens)]) * self.scale
-        state = z + _gelu(z @ self.expansion) @ self.contraction
-        return state @ self.output_projection + self.bias, state
+        z = _rms_norm(_product(state, self.recurrent) + self.embeddings[self._rows(tokens)]) * self.scale
+        state = z + _product(_gelu(_product(z, self.expansion)), self.contraction)
+        return _product(state, self.output_projection) + self.bias, state
 
     def _rows(self, tokens: np.ndarray) -> np.ndarray:
         """Rows of `embeddings`."""
@@ -205,6 +205,11 @@ class HeadDraft:
     def _rows(self, texts: Sequence[list[int]]) -> Iterator[tuple[int, list[int]]]:
         for row, (text, length) in enumerate(zip(texts, self._request.lengths.tolist(), strict=True)):
             yield row, text[length:]
+
+
+def _product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """`x @ matrix` in this thread: the threads of `matmul` would compete with those of a runtime, which wait busily."""
+    return np.einsum("bw,wm->bm", x, matrix)
 
 
 def _rms_norm(x: np.ndarray) -> np.ndarray:

@@ -209,7 +209,8 @@ class SpeculativeSearch:
     def _target_logits(self, logits: Tensor) -> np.ndarray:
         """Returns the target's logits of each proposal and of the token after them, `(B, G + 1, V)`."""
         indices = self._offsets[:, None] + np.arange(self._proposals.shape[1] + 1)
-        logits = np.take_along_axis(logits, np.minimum(indices, logits.shape[1] - 1)[:, :, None], axis=1)
+        if self._offsets.any() or indices.shape[1] != logits.shape[1]:
+            logits = np.take_along_axis(logits, np.minimum(indices, logits.shape[1] - 1)[:, :, None], axis=1)
         rows = (
             (row, [*tokens, *proposals[:count]])
             for row, (tokens, proposals) in enumerate(zip(self.tokens, self._proposals.tolist(), strict=True))
