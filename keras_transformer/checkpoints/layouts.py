@@ -139,9 +139,9 @@ class Fused(Layout):
 
 
 class Interleaved(Layout):
-    """One tensor of several weights of one shape, whose last axes are interleaved, such as gpt-oss's gates and hidden layers.
+    """One tensor of several weights of one shape, whose last axes are interleaved.
 
-    Element i of weight p of P is at `i · P + p`.
+    Element i of weight p of P is at `i · P + p`, such as in the gates and hidden layers of gpt-oss.
     """
 
     def shapes(self, shapes: _Shapes) -> _Shapes:

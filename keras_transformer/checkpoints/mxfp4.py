@@ -1,4 +1,7 @@
-"""MXFP4: blocks of 32 values of 4 bits (e2m1: a sign, two bits of exponent, one of mantissa) with a power of two as scale."""
+"""MXFP4: blocks of 32 values of 4 bits (a sign, two bits of exponent, one of mantissa) with a power of two as scale.
+
+Reference: Open Compute Project, OCP Microscaling Formats (MX) Specification 1.0, sections 5.2 to 5.4 and 6.3.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ class NotMXFP4Error(CheckpointError):
 
 
 class MXFP4(Layout):
-    """Matrices `(E, inputs, outputs)` as blocks `(E, outputs, inputs / 32, 16)` and scales `(E, outputs, inputs / 32)`, uint8.
+    """Matrices `(E, inputs, outputs)` in MXFP4: uint8 blocks `(E, outputs, G, 16)` and scales `(E, outputs, G)`.
 
-    A block has 32 consecutive inputs, two in a byte, the first in its lower half. Weights are read as bfloat16, which every
+    There are `G = inputs / 32` blocks in a row. A block has 32 consecutive inputs, two in a byte, the first in its lower half. Weights are read as bfloat16, which every
     value of MXFP4 has exactly. The scales that were read are kept: the same values may have several scales. With them,
     weights are written byte for byte as they were read, and others with the smallest scale if they are values of MXFP4.
 
@@ -170,7 +173,5 @@ def without_mxfp4(checkpoint: Checkpoint) -> Checkpoint:
     config = json.loads(checkpoint.files["config.json"])
     config.pop("quantization_config", None)
     files = checkpoint.files | {"config.json": (json.dumps(config, indent=2) + "\n").encode()}
-    found = Checkpoint(
-        checkpoint.architecture, checkpoint.config, entries, dtypes, checkpoint.names, files, checkpoint.unused
-    )
-    return found
+    names, unused = checkpoint.names, checkpoint.unused
+    return Checkpoint(checkpoint.architecture, checkpoint.config, entries, dtypes, names, files, unused)

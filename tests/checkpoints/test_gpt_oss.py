@@ -28,7 +28,9 @@ def random_blocks(seed=0):
     generator = np.random.default_rng(seed)
     codes = generator.integers(0, generator.integers(1, 9, (40, 3, 1)), (40, 3, 32))
     codes = codes + 8 * generator.integers(0, 2, codes.shape)
-    return (codes[..., ::2] + 16 * codes[..., 1::2]).astype("uint8"), generator.integers(1, 253, (40, 3)).astype("uint8")
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).astype("uint8"), generator.integers(1, 253, (40, 3)).astype(
+        "uint8"
+    )
 
 
 def test_every_value_with_every_scale_is_exact():
@@ -135,7 +137,11 @@ def test_blocks_that_are_not_mxfp4_are_corrupt(scale, change, tmp_path):
 @pytest.mark.parametrize(
     "source, settings, message",
     [
-        (PACKED, {"quantization_config": {"quant_method": "fp8"}}, "'quant_method' is \"fp8\"; it must be one of 'mxfp4'"),
+        (
+            PACKED,
+            {"quantization_config": {"quant_method": "fp8"}},
+            "'quant_method' is \"fp8\"; it must be one of 'mxfp4'",
+        ),
         (PACKED, {"quantization_config": {}}, "no 'quant_method'"),
         (PACKED, {"intermediate_size": 48}, "'intermediate_size' is 48; only \"a multiple of 32\" is supported"),
         (PLAIN, {"sliding_window": None}, "no 'sliding_window'"),
@@ -193,7 +199,13 @@ def test_published_sizes(layers, experts, parameters):
 
 def test_the_rotary_position_of_a_config_without_one_is_transformers_default():
     values = {name: value for name, value in PUBLISHED.items() if "rope" not in name}
-    small = {"hidden_size": 64, "vocab_size": 9, "num_hidden_layers": 1, "num_local_experts": 4, "intermediate_size": 32}
+    small = {
+        "hidden_size": 64,
+        "vocab_size": 9,
+        "num_hidden_layers": 1,
+        "num_local_experts": 4,
+        "intermediate_size": 32,
+    }
     models = [GptOss().backbone(Config(each | small)) for each in (values, PUBLISHED)]
     positions = [each.get_layer("decoder_block_0").mixer.position for each in models]
     assert positions[0].get_config() == positions[1].get_config() | {"name": positions[0].name}
