@@ -34,9 +34,10 @@ class NotMXFP4Error(CheckpointError):
 class MXFP4(Layout):
     """Matrices `(E, inputs, outputs)` in MXFP4: uint8 blocks `(E, outputs, G, 16)` and scales `(E, outputs, G)`.
 
-    There are `G = inputs / 32` blocks in a row. A block has 32 consecutive inputs, two in a byte, the first in its lower half. Weights are read as bfloat16, which every
-    value of MXFP4 has exactly. The scales that were read are kept: the same values may have several scales. With them,
-    weights are written byte for byte as they were read, and others with the smallest scale if they are values of MXFP4.
+    There are `G = inputs / 32` blocks in a row. A block has 32 consecutive inputs, two in a byte, the first in its lower
+    half. Weights are read as bfloat16, which has every value of MXFP4. The scales that were read are kept, because the same
+    values may have several. With them, weights are written byte for byte as they were read; weights that need others get
+    the smallest possible, if they are values of MXFP4.
 
     Args:
         name: str. The name of the matrices in errors.
