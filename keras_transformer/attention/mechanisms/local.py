@@ -71,7 +71,8 @@ class LocalAttention(SoftmaxBasedMechanism):
         use_sinks: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(scoring, dropout, seed, use_sinks, **kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
+        self.softmax.use_sinks = use_sinks
         self.window = positive("window", window)
         self.block_size = None if block_size is None else positive("block_size", block_size)
 

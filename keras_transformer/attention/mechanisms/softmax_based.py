@@ -19,7 +19,6 @@ class SoftmaxBasedMechanism(Mechanism):
         scoring: a name in `SCORINGS`, or an instance.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
-        use_sinks: bool. See `SoftmaxAttention`. A subclass that has it adds it to its config.
     """
 
     def __init__(
@@ -27,15 +26,12 @@ class SoftmaxBasedMechanism(Mechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        use_sinks: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.dropout = dropout
         self.seed = seed
-        self.softmax = SoftmaxAttention(
-            scoring, dropout, seed=seed, use_sinks=use_sinks, dtype=self.dtype_policy, name="softmax"
-        )
+        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy, name="softmax")
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self.softmax.build(query_shape, key_shape, value_shape)
