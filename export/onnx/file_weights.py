@@ -52,6 +52,8 @@ class FileWeights(QuantizedWeights):
         return place
 
     def _found(self, array: AnyArray, by_rows: bool) -> Any:
+        if array.ndim != 2:
+            return None
         rows = np.asarray(array)
         located = self._blocks.locate(rows if by_rows else rows.T)
         return located if located and self._blocks.kind(located[0]) in gguf_blocks.DECODED else None

@@ -54,12 +54,20 @@ def as_float(top: list[Any], weights: QuantizedWeights, name: str) -> str:
 
 
 def look_up(
-    make: NodeMaker, blocks: Blocks, indices: str, result: str, top: list[Any], weights: QuantizedWeights
+    make: NodeMaker,
+    blocks: Blocks,
+    shape: tuple[int, ...],
+    indices: str,
+    result: str,
+    top: list[Any],
+    weights: QuantizedWeights,
 ) -> str:
-    """Rows of a table by their indices, of any shape."""
+    """Rows of a table by their indices, of any shape; `shape` is that of a row, which may be a matrix."""
     flat = make("Reshape", indices, make.constant(np.array([-1]), "flat"))
     rows = dequantized_rows(make, blocks, top, weights, flat)
-    width = make.constant(np.array([blocks.shape[1]]), "width")
+    if len(shape) > 1:
+        rows = make("Reshape", rows, make.constant(np.array([-1, *shape]), "shapes"))
+    width = make.constant(np.array(shape), "width")
     return make.into(result, "Reshape", rows, make("Concat", make("Shape", indices), width, axis=0))
 
 

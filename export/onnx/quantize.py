@@ -83,7 +83,7 @@ def quantize_files(
     loaded = {path: load_arrays(directory / path) for path in dict.fromkeys(files.values())}
     names = {name for _, arrays in loaded.values() for name in arrays}
     kept = matches(names, quantization.keep_float)
-    tables = {name for model, _ in loaded.values() for name in _tables(model)}
+    tables = {name for model, arrays in loaded.values() for name in _tables(model, arrays)}
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
     steps = _steps(files)
     # A decoder alone is read by one kind of kernel; beside it, encoders and loops need weights that serve two.
@@ -125,9 +125,13 @@ def _has_loops(model: onnx.ModelProto) -> bool:
     return any(node.op_type == "Loop" for node in all_nodes(model.graph))
 
 
-def _tables(model: onnx.ModelProto) -> set[str]:
-    """Tables of which rows are looked up: they are read exactly, so that 8 bits cost no time."""
-    return {node.input[0] for node in all_nodes(model.graph) if node.op_type == "Gather"}
+def _tables(model: onnx.ModelProto, arrays: Mapping[str, AnyArray]) -> set[str]:
+    """Tables of which rows are looked up: they are read exactly, so that 8 bits cost no time.
+
+    Matrices that are looked up, such as the kernels of experts, are not among them: they are most of a model's weights.
+    """
+    looked_up = {node.input[0] for node in all_nodes(model.graph) if node.op_type == "Gather"}
+    return {name for name in looked_up if name in arrays and arrays[name].ndim == 2}
 
 
 def _tied(model: onnx.ModelProto, arrays: Mapping[str, AnyArray]) -> set[str]:
@@ -249,13 +253,13 @@ class _Quantizer:
         return True
 
     def _table(self, node: Any, make: NodeMaker) -> bool:
-        """Rewrites a row lookup in a table; returns whether it was one."""
-        if node.op_type != "Gather" or node.input[0] not in self.candidates or self.arrays[node.input[0]].ndim != 2:
+        """Rewrites a lookup of rows in a table, or of matrices in a stack of them; returns whether it was one."""
+        if node.op_type != "Gather" or node.input[0] not in self.candidates:
             return False
         if any(each.name == "axis" and each.i != 0 for each in node.attribute):
             return False
         if not self.weights.has(node.input[0], True):
             return False
-        blocks = self.weights.by_block(node.input[0], True)
-        look_up(make, blocks, node.input[1], node.output[0], self.top, self.weights)
+        blocks, shape = self.weights.by_block(node.input[0], True), self.arrays[node.input[0]].shape[1:]
+        look_up(make, blocks, shape, node.input[1], node.output[0], self.top, self.weights)
         return True

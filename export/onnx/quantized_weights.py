@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -100,7 +101,10 @@ class QuantizedWeights:
         return Blocks(codes, scale, None, 8, _BLOCK, (count, width))
 
     def by_block(self, name: str, by_rows: bool) -> Blocks:
-        """A weight with a scale for each block of its rows; in 4 bits with an offset too."""
+        """A weight with a scale for each block of its rows; in 4 bits with an offset too.
+
+        Of a weight of higher rank, such as a stack of matrices, a row is all that belongs to an index of the first axis.
+        """
         shape = self._shape(name, by_rows)
         bits = 8 if name in self._in_8_bits else self._bits
         label = f"{name}.int{bits}_blocks" + ("" if by_rows else "_by_column")
@@ -116,7 +120,8 @@ class QuantizedWeights:
 
     def _shape(self, name: str, by_rows: bool) -> tuple[int, int]:
         """The shape of a weight as rows, `(N, K)`."""
-        first, second = self.arrays[name].shape
+        first, *others = self.arrays[name].shape
+        second = math.prod(others)
         return (first, second) if by_rows else (second, first)
 
     def _quantized(
@@ -133,7 +138,7 @@ class QuantizedWeights:
         """
         source, made = self._done.get(label, (None, None))
         if source is None or not is_same(source, self.arrays[name]):
-            rows = np.asarray(self.arrays[name])
+            rows = np.asarray(self.arrays[name]).reshape(self._shape(name, True))
             made = [self._stored(each) for each in compute(rows if by_rows else rows.T)]
             self._done[label] = self.arrays[name], made
         names = [f"{label}{suffix}" for suffix in ("", ".scale", third)[: len(made)]]

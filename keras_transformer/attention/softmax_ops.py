@@ -18,6 +18,15 @@ def masked_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return hidden if bias is None else hidden + ops.cast(bias, "float32")
 
 
+def softmax_with_sinks(scores: Tensor, sinks: Tensor) -> Tensor:
+    """Softmax of float32 scores `(B, N, T, S)` over the keys and the sink of each head, `(N,)`, whose share is left out."""
+    sinks = ops.reshape(ops.cast(sinks, "float32"), (-1, 1, 1))
+    # The largest logit cancels out, so no gradient flows through it.
+    largest = ops.stop_gradient(ops.maximum(ops.max(scores, axis=-1, keepdims=True), sinks))
+    weights = ops.exp(scores - largest)
+    return weights / (ops.sum(weights, axis=-1, keepdims=True) + ops.exp(sinks - largest))
+
+
 def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     """Returns the weighted sum of values `(B, T, N, H_value)`, without a copy of the values for each head of a group."""
     heads, value_heads = weights.shape[1], value.shape[2]

@@ -19,6 +19,8 @@ from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+# Copies of the weights in formats of their authors, as in the repositories of gpt-oss.
+_IGNORED = ["original/*", "metal/*"]
 _GENERATION = "generation_config.json"
 _PATTERNS = ["*.json", "*.model", "*.safetensors", "*.txt", "*.jinja"]
 _OLD_NORM = {"gamma": "weight", "beta": "bias"}
@@ -140,7 +142,9 @@ def find_folder(source: Path) -> pathlib.Path:
     import huggingface_hub
 
     try:
-        return pathlib.Path(huggingface_hub.snapshot_download(str(source), allow_patterns=_PATTERNS))
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(str(source), allow_patterns=_PATTERNS, ignore_patterns=_IGNORED)
+        )
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise MissingFileError(

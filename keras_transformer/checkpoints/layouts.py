@@ -138,6 +138,22 @@ class Fused(Layout):
         return [np.concatenate(self.layout.write(weights), axis=self.axis)]
 
 
+class Interleaved(Layout):
+    """One tensor of several weights of one shape, whose last axes are interleaved.
+
+    Element i of weight p of P is at `i · P + p`, such as in the gates and hidden layers of gpt-oss.
+    """
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [(*shapes[0][:-1], len(shapes) * shapes[0][-1])]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return [tensors[0][..., index :: len(shapes)] for index in range(len(shapes))]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return [np.stack(weights, axis=-1).reshape(self.shapes([weight.shape for weight in weights])[0])]
+
+
 class HeadByHead(Layout):
     """One tensor of several weights, interleaved by head, such as BLOOM's queries, keys and values.
 

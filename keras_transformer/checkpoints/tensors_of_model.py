@@ -8,7 +8,7 @@ import numpy as np
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.transfers import Transfer
 
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8"}
 
 
 class TensorsOfModel:
@@ -28,6 +28,7 @@ class TensorsOfModel:
             name: (transfer, index) for transfer in transfers for index, name in enumerate(transfer.theirs)
         }
         self.names = list(self._sources)
+        self._last: tuple[Transfer, list[np.ndarray]] | None = None
         tied = {name: source for name, source in checkpoint.architecture.tied.items() if name in self._dtypes}
         self._sources |= {
             name: self._sources[source]
@@ -53,9 +54,15 @@ class TensorsOfModel:
         if name in self._unused:
             return self._unused[name]
         transfer, index = self._sources[name]
-        weights = [keras.ops.convert_to_numpy(variable.value) for variable in transfer.variables]
         # Not ascontiguousarray, which adds an axis to a scalar.
-        return transfer.layout.write(weights)[index].astype(self.dtype(name), order="C")
+        return self._written(transfer)[index].astype(self.dtype(name), order="C")
+
+    def _written(self, transfer: Transfer) -> list[np.ndarray]:
+        """Returns the tensors of a transfer; they are kept until those of another are asked for."""
+        if self._last is None or self._last[0] is not transfer:
+            weights = [keras.ops.convert_to_numpy(variable.value) for variable in transfer.variables]
+            self._last = transfer, transfer.layout.write(weights)
+        return self._last[1]
 
     def dtype(self, name: str) -> np.dtype:
         """Returns the type of a tensor of the model in its checkpoint, or of its weight if it is new."""

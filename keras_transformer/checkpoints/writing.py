@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import warnings
 
 import keras
 
 from keras_transformer.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
 from keras_transformer.checkpoints.folder import check_empty
+from keras_transformer.checkpoints.mxfp4 import NotMXFP4Error, without_mxfp4
 from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
 from keras_transformer.checkpoints.transfers import listed, make_transfers, weights_without_tensor
 from keras_transformer.utils.atomic_write import replacing_folder
@@ -30,7 +32,11 @@ def to_huggingface(
     """Saves a model as a checkpoint of Hugging Face: config, safetensors, and the other files of the original.
 
     The tensors of a checkpoint that `from_huggingface` has loaded are written back byte for byte, in their original dtypes.
-    The folder appears when it is complete. Memory: that of one shard.
+    The folder appears when it is complete. Memory: that of one shard and one tensor.
+
+    Matrices in MXFP4 (gpt-oss) are written in MXFP4, byte for byte, as long as their values are values of MXFP4. After
+    training they are not: then all of them are written in bfloat16, and the config without "quantization_config", as
+    transformers does; a warning says so.
 
     Args:
         model: `keras.Model` of `from_huggingface`, possibly trained further.
@@ -53,6 +59,17 @@ def to_huggingface(
     folder = pathlib.Path(folder)
     check_empty(folder)
     checkpoint = checkpoint_of(model) if like is None else checkpoint_like(like)
+    try:
+        _write_folder(model, folder, checkpoint, omit_new, max_shard_bytes, verbose)
+    except NotMXFP4Error as error:
+        warnings.warn(f"{error} All matrices are written in bfloat16, without MXFP4.", stacklevel=2)
+        _write_folder(model, folder, without_mxfp4(checkpoint), omit_new, max_shard_bytes, verbose)
+
+
+def _write_folder(
+    model: keras.Model, folder: pathlib.Path, checkpoint: Checkpoint, omit_new: bool, max_shard_bytes: int, verbose: int
+) -> None:
+    """Writes the folder of a model as its checkpoint describes it; see `to_huggingface`."""
     transfers = make_transfers(checkpoint.entries, model)
     new = weights_without_tensor(transfers, model, checkpoint.architecture)
     if new and not omit_new:

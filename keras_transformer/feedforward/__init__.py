@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_transformer.feedforward.activations import ACTIVATIONS, gelu_tanh, quick_gelu
+from keras_transformer.feedforward.activations import ACTIVATIONS, Gating, gelu_tanh, quick_gelu
 from keras_transformer.feedforward.bit_dense import BitDense
+from keras_transformer.feedforward.clamped_swiglu import ClampedSwiGLU
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
@@ -24,9 +25,11 @@ __all__ = [
     "FEEDFORWARDS",
     "ISTA",
     "BitDense",
+    "ClampedSwiGLU",
     "DenseFeedForward",
     "GatedFeedForward",
     "GatedLinearUnit",
+    "Gating",
     "MixtureOfExperts",
     "SharedExpertMixture",
     "TernaryPolicy",

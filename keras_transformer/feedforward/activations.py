@@ -1,4 +1,4 @@
-"""Activations by name, including two that Keras does not name."""
+"""Activations by name, including two that Keras does not name, and the base class of those that take a gate."""
 
 from __future__ import annotations
 
@@ -62,8 +62,37 @@ ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def get_activation(identifier: Activation) -> Callable[..., Tensor]:
-    """Returns the activation for a name in `ACTIVATIONS`, or for anything that `keras.activations.get` accepts."""
+class Gating:
+    """Base class of the activations of gated layers that are functions of both the gate and the hidden layer.
+
+    Other activations are functions of the gate, which then multiplies the hidden layer.
+
+    Example:
+
+    >>> class Bilinear(Gating):
+    ...     def __call__(self, gate, hidden):
+    ...         return gate * hidden
+    >>> Bilinear()(2.0, 3.0)
+    6.0
+    """
+
+    def __call__(self, gate: Tensor, hidden: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def get_activation(identifier: Activation, gated: bool = False) -> Callable[..., Tensor]:
+    """Returns the activation for a name in `ACTIVATIONS`, or for anything that `keras.activations.get` accepts.
+
+    Args:
+        identifier: str, callable, config or None.
+        gated: bool. Whether a `Gating` is possible.
+
+    Raises:
+        ValueError: an unknown name; a `Gating` for a layer without a gate.
+    """
     if isinstance(identifier, str) and identifier in ACTIVATIONS:
         return ACTIVATIONS[identifier]
-    return keras.activations.get(identifier)
+    found = keras.activations.get(identifier)
+    if isinstance(found, Gating) and not gated:
+        raise ValueError(f"{type(found).__name__} is the activation of a gated layer. This layer has no gate.")
+    return found

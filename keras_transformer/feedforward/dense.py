@@ -46,6 +46,8 @@ class DenseFeedForward(keras.layers.Layer):
     2210.06423, section 2.2.
     """
 
+    _is_gated = False
+
     def __init__(
         self,
         intermediate_dim: int,
@@ -61,7 +63,7 @@ class DenseFeedForward(keras.layers.Layer):
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
             raise ValueError(f"intermediate_dim must be a positive integer. Received: {intermediate_dim!r}")
         self.intermediate_dim = intermediate_dim
-        self.activation = get_activation(activation)
+        self.activation = get_activation(activation, gated=self._is_gated)
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

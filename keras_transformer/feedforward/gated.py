@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from keras_transformer.feedforward.activations import Gating
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Shape
@@ -16,7 +17,7 @@ class GatedFeedForward(DenseFeedForward):
     Args:
         intermediate_dim: int >= 1. Width of gate and hidden layer.
         activation: activation of the gate: "silu" (SwiGLU), "gelu" (GEGLU), "relu" (ReGLU), "sigmoid" (GLU), or any of
-            Keras.
+            Keras; or a `Gating`, such as `ClampedSwiGLU()`.
         dropout: float in [0, 1). Dropout rate of the gated hidden layer.
         use_bias: bool. Defaults to False, as in the paper.
         kernel_initializer: initializer of the three kernels.
@@ -42,6 +43,8 @@ class GatedFeedForward(DenseFeedForward):
     Reference: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202, equation 6.
     """
 
+    _is_gated = True
+
     def __init__(
         self,
         intermediate_dim: int,
@@ -53,11 +56,13 @@ class GatedFeedForward(DenseFeedForward):
         super().__init__(intermediate_dim, activation=activation, dropout=dropout, use_bias=use_bias, **kwargs)
 
     def build(self, input_shape: Shape) -> None:
-        self._gate_dense = self._dense("gate", self.intermediate_dim, self.activation)
+        joint = isinstance(self.activation, Gating)
+        self._gate_dense = self._dense("gate", self.intermediate_dim, None if joint else self.activation)
         self._gate_dense.build(input_shape)
         self._hidden_dense = self._dense("hidden", self.intermediate_dim)
         self._hidden_dense.build(input_shape)
         self._build_output(input_shape)
 
     def _hidden(self, inputs):
-        return self._gate_dense(inputs) * self._hidden_dense(inputs)
+        gate, hidden = self._gate_dense(inputs), self._hidden_dense(inputs)
+        return self.activation(gate, hidden) if isinstance(self.activation, Gating) else gate * hidden

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.feedforward.activations import Gating, get_activation
 from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, dispatch_to_buffers, gather
 from keras_transformer.feedforward.expert_counts import ExpertCounts
 from keras_transformer.feedforward.router import TopKRouter
@@ -30,7 +30,8 @@ class MixtureOfExperts(keras.layers.Layer):
         router: `TopKRouter`, its config, or an int: the number of experts, with 2 per token. Defaults to 8.
         gated: bool. Whether experts are `(activation(x W_gate) * x W_hidden) W_output`, or
             `activation(x W_hidden) W_output`. Defaults to True.
-        activation: "silu" (default), "relu", "gelu", "gelu_tanh", or any activation of Keras.
+        activation: "silu" (default), "relu", "gelu", "gelu_tanh", or any activation of Keras; of gated experts also a
+            `Gating`, such as `ClampedSwiGLU()`.
         dropout: float in [0, 1). Dropout rate of the hidden layer.
         use_bias: bool. Defaults to False.
         kernel_initializer: initializer of the kernels, sampled for each expert separately.
@@ -48,7 +49,7 @@ class MixtureOfExperts(keras.layers.Layer):
         ValueError: `intermediate_dim` below 1; an invalid `router`.
 
     Weights: "gate_kernel" and "hidden_kernel" `(E, D, F)`, "output_kernel" `(E, F, D)`, biases `(E, F)` and `(E, D)`, and
-    "router/kernel" `(D, E)`; "loads" `(E,)` and "dropped" `()`, int32 counters that are not trained.
+    "router/kernel" `(D, E)`, "router/bias" `(E,)`; "loads" `(E,)` and "dropped" `()`, int32 counters that are not trained.
 
     Losses: those of the router, with `add_loss`. Training logs: "PATH/load_0", ..., the assignments of each expert since the
     start of the epoch, and "PATH/dropped", the dropped assignments. They are counted only in training. On JAX they are
@@ -87,7 +88,7 @@ class MixtureOfExperts(keras.layers.Layer):
         router = TopKRouter(router) if isinstance(router, int) else resolve(router, {}, TopKRouter, argument="router")
         self.router = clone(router, name="router")
         self.gated = gated
-        self.activation = get_activation(activation)
+        self.activation = get_activation(activation, gated=gated)
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -142,7 +143,9 @@ class MixtureOfExperts(keras.layers.Layer):
         """Applies the expert of each group to its slots, `(G, S, D)`."""
         hidden = self._product(x, self.hidden_kernel, self.hidden_bias, experts)
         if self.gated:
-            hidden = self.activation(self._product(x, self.gate_kernel, self.gate_bias, experts)) * hidden
+            gate = self._product(x, self.gate_kernel, self.gate_bias, experts)
+            joint = isinstance(self.activation, Gating)
+            hidden = self.activation(gate, hidden) if joint else self.activation(gate) * hidden
         else:
             hidden = self.activation(hidden)
         hidden = self._dropout_layer(hidden, training=training)

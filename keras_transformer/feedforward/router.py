@@ -28,10 +28,11 @@ class Routing(NamedTuple):
 
 @serializable
 class TopKRouter(keras.layers.Layer):
-    """Router to the k most probable experts of `softmax(x W)`, in float32 under every dtype policy.
+    """Router to the k most probable experts of `softmax(x W + b)`, in float32 under every dtype policy.
 
-    With one expert per token, its weight is its probability (Switch); with more, the weights of the chosen experts are by
-    default normalized to sum to 1 (Mixtral). Padding is not routed, and has no influence on the losses.
+    With one expert per token, its weight is its probability (Switch). With more, the weights of the chosen experts are by
+    default normalized to sum to 1, as by a softmax over their logits alone (Mixtral, gpt-oss). Padding is not routed, and
+    has no influence on the losses.
 
     Args:
         num_experts: int >= 1. E.
@@ -42,11 +43,12 @@ class TopKRouter(keras.layers.Layer):
         jitter: float in [0, 1). In training, inputs are multiplied by noise, uniform in [1 - jitter, 1 + jitter].
         load_balancing_weight: float >= 0. Weight of the loss `E · Σ_e f_e P_e`, where f_e is the share of assignments of
             expert e and P_e its mean probability. It is 1 for a uniform load. Defaults to 0.01.
-        z_weight: float >= 0. Weight of the loss `mean(logsumexp(x W)²)`, which keeps logits small. Defaults to 0.
+        z_weight: float >= 0. Weight of the loss `mean(logsumexp(x W + b)²)`, which keeps logits small. Defaults to 0.
         kernel_initializer: initializer of W.
         seed: int or None. Seed of the jitter.
         normalize: bool. Whether the weights of several chosen experts sum to 1; otherwise they are their probabilities
             (Qwen2-MoE). Defaults to True.
+        use_bias: bool. Whether there is a bias b. Defaults to False.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -82,6 +84,7 @@ class TopKRouter(keras.layers.Layer):
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
         normalize: bool = True,
+        use_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -103,11 +106,13 @@ class TopKRouter(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
         self.normalize = normalize
+        self.use_bias = use_bias
         self._seeds = keras.random.SeedGenerator(seed) if jitter else None
 
     def build(self, input_shape: Shape) -> None:
         shape = (input_shape[-1], self.num_experts)
         self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer.clone())
+        self.bias = self.add_weight(name="bias", shape=shape[1:], initializer="zeros") if self.use_bias else None
 
     def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         if self.jitter and training:
@@ -115,6 +120,7 @@ class TopKRouter(keras.layers.Layer):
             inputs = inputs * keras.random.uniform(ops.shape(inputs), *noise, dtype="float32", seed=self._seeds)
         width = inputs.shape[-1]
         logits = ops.matmul(ops.reshape(inputs, (-1, width)), self.kernel)
+        logits = logits if self.bias is None else logits + self.bias
         logits = ops.reshape(logits, (-1, ops.shape(inputs)[1], self.num_experts))
         probabilities = ops.softmax(logits, axis=-1)
         weights, experts = ops.top_k(probabilities, self.top_k)
@@ -150,6 +156,7 @@ class TopKRouter(keras.layers.Layer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
             "normalize": self.normalize,
+            "use_bias": self.use_bias,
         }
 
 

@@ -229,7 +229,7 @@ def banded(count):
 MECHANISMS = {
     "softmax": Case(
         SoftmaxAttention,
-        arguments={"scoring": "dot", "dropout": 0.5, "flash_attention": True, "seed": 7},
+        arguments={"scoring": "dot", "dropout": 0.5, "flash_attention": True, "seed": 7, "use_sinks": True},
         with_arguments=_DROPOUT,
         growth=QUADRATIC,
         inputs=twice,
@@ -237,7 +237,7 @@ MECHANISMS = {
     ),
     "local": _mechanism(
         attention.LocalAttention,
-        arguments={"window": 2, "block_size": 4, "scoring": "dot", "dropout": 0.5, "seed": 7},
+        arguments={"window": 2, "block_size": 4, "scoring": "dot", "dropout": 0.5, "seed": 7, "use_sinks": True},
         neutral={"block_size"},
         window=3,
     ),
@@ -781,6 +781,7 @@ LAYERS = {
             "kernel_initializer": "ones",
             "seed": 7,
             "normalize": False,
+            "use_bias": True,
         },
         with_arguments={"seed": {"jitter": 0.3}, "jitter": {"seed": 7}},
         wrap=lambda router: feedforward.MixtureOfExperts(16, router=router),

@@ -12,6 +12,7 @@ from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.verification.quantized_weights import check_quantized_weights
 
 K, N, WORDS = 96, 64, 200
 FILES = {"serve": "model.onnx"}
@@ -112,6 +113,42 @@ def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, 
         rounded["turned/kernel"] = rounded_by_block(w["turned/kernel"], bits, 32)
     for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, np.matmul), strict=True):
         np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("contrib_ops", [True, False])
+@pytest.mark.parametrize("mode", ["int8", "weight_int8", "weight_int4"])
+def test_kernels_of_experts_are_looked_up_as_whole_numbers(tmp_path, mode, contrib_ops):
+    """Those of the given experts alone become floats, and the check of weights knows all of them."""
+    rng = np.random.default_rng(0)
+    kernel, x = (rng.normal(size=shape).astype("float32") for shape in ((5, 40, 24), (2, 3, 40)))
+    nodes = [
+        helper.make_node("Gather", ["experts/kernel", "ids"], ["chosen"]),
+        helper.make_node("MatMul", ["x", "chosen"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 40]),
+        helper.make_tensor_value_info("ids", TensorProto.INT32, [2]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, [numpy_helper.from_array(kernel, "experts/kernel")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    for folder in ("float", "small"):
+        (tmp_path / folder).mkdir()
+        onnx.save(model, str(tmp_path / folder / FILES["serve"]))
+    quantize_files(tmp_path / "small", FILES, Quantization(mode), contrib_ops=contrib_ops)
+    rows = kernel.reshape(5, -1)
+    rounded = rounded_with_offset(rows, 32) if mode == "weight_int4" else rounded_by_block(rows, 8, 64)
+    wanted = x @ rounded.reshape(kernel.shape)[[3, 0]]
+    session = onnxruntime.InferenceSession(str(tmp_path / "small" / FILES["serve"]))
+    (found,) = session.run(None, {"x": x, "ids": np.array([3, 0], "int32")})
+    np.testing.assert_allclose(found, wanted, atol=2e-5 * np.abs(wanted).max())
+    small = onnx.load(str(tmp_path / "small" / FILES["serve"]))
+    assert all(
+        np.prod(each.dims) < kernel.size for each in small.graph.initializer if each.data_type == TensorProto.FLOAT
+    )
+    assert "DequantizeLinear" not in {node.op_type for node in small.graph.node}
+    record = check_quantized_weights("onnx", tmp_path / "float", tmp_path / "small", FILES)
+    assert (record["equal"], record["unaccounted"]) == (0, [])
 
 
 def test_kernels_of_the_runtime_give_nearly_that(tmp_path):

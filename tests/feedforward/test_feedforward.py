@@ -1,11 +1,18 @@
 """Each feed-forward against its formula in float64."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
-from keras_transformer.feedforward import ACTIVATIONS, DenseFeedForward, GatedFeedForward
+from keras_transformer.feedforward import (
+    ACTIVATIONS,
+    ClampedSwiGLU,
+    DenseFeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+)
 
 erf = np.vectorize(math.erf)
 
@@ -57,3 +64,40 @@ def test_exact_and_tanh_gelu_differ():
 def test_refuses_no_width(cls):
     with pytest.raises(ValueError, match="intermediate_dim"):
         cls(0)
+
+
+def clamped(gate, hidden, alpha, limit):
+    gate, hidden = np.minimum(gate, limit), np.clip(hidden, -limit, limit)
+    return (hidden + 1) * gate / (1 + np.exp(-alpha * gate))
+
+
+def test_clamped_swiglu_is_its_formula():
+    x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
+    layer = GatedFeedForward(7, activation=ClampedSwiGLU(alpha=1.2, limit=0.8), use_bias=True)
+    layer.build(x.shape)
+    rng = np.random.default_rng(1)
+    for weight in layer.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    by_path = {weight.path.split("/", 1)[-1]: np.asarray(weight, "float64") for weight in layer.weights}
+    gate, hidden = (x @ by_path[f"{name}/kernel"] + by_path[f"{name}/bias"] for name in ("gate", "hidden"))
+    assert np.any(gate > 0.8)
+    assert np.any(hidden > 0.8)
+    assert np.any(hidden < -0.8)
+    inner = clamped(gate, hidden, 1.2, 0.8)
+    np.testing.assert_allclose(layer(x), inner @ by_path["output/kernel"] + by_path["output/bias"], atol=1e-5)
+    restored = GatedFeedForward.from_config(json.loads(json.dumps(layer.get_config())))
+    assert (restored.activation.alpha, restored.activation.limit) == (1.2, 0.8)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: ClampedSwiGLU(limit=0), "limit must be above 0"),
+        (lambda: ClampedSwiGLU(alpha=float("nan")), "alpha must be above 0"),
+        (lambda: DenseFeedForward(4, activation=ClampedSwiGLU()), "has no gate"),
+        (lambda: MixtureOfExperts(4, gated=False, activation=ClampedSwiGLU()), "has no gate"),
+    ],
+)
+def test_what_clamped_swiglu_cannot_be(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -8,8 +8,9 @@ import pytest
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
-from keras_transformer.feedforward import MixtureOfExperts, TopKRouter
+from keras_transformer.feedforward import ClampedSwiGLU, MixtureOfExperts, TopKRouter
 
+_INPUTS = ("gate", "hidden")
 DATA = Path(__file__).parents[1] / "data"
 
 
@@ -65,6 +66,24 @@ def test_mixtral():
     routing = layer.router(x)
     np.testing.assert_array_equal(np.reshape(routing.experts, (-1, 2)), golden["outputs/top_index"])
     np.testing.assert_allclose(np.reshape(routing.weights, (-1, 2)), golden["outputs/top_weight"], atol=1e-6)
+
+
+def test_experts_and_router_with_biases_and_a_clamped_swiglu():
+    x = tokens()
+    router = TopKRouter(5, top_k=3, use_bias=True)
+    layer = made(MixtureOfExperts(8, router=router, activation=ClampedSwiGLU(1.2, 0.8), use_bias=True), x)
+    weights = {weight.path.split("/", 1)[-1]: np.asarray(weight, "float64") for weight in layer.weights}
+    y = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:2]):
+        logits = x[place] @ weights["router/kernel"] + weights["router/bias"]
+        chosen = np.argsort(-logits)[:3]
+        shares = np.exp(logits[chosen]) / np.exp(logits[chosen]).sum()
+        for share, expert in zip(shares, chosen, strict=True):
+            gate, hidden = (x[place] @ weights[f"{n}_kernel"][expert] + weights[f"{n}_bias"][expert] for n in _INPUTS)
+            gate, hidden = np.minimum(gate, 0.8), np.clip(hidden, -0.8, 0.8)
+            inner = (hidden + 1) * gate / (1 + np.exp(-1.2 * gate))
+            y[place] += share * (inner @ weights["output_kernel"][expert] + weights["output_bias"][expert])
+    np.testing.assert_allclose(layer(x), y, atol=2e-5 * np.abs(y).max())
 
 
 def switch(capacity_factor):

@@ -34,6 +34,7 @@ class LocalAttention(SoftmaxBasedMechanism):
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
+        use_sinks: bool. Whether each head has a learned logit in its softmax; see `SoftmaxAttention`.
 
     Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps the
     last `window` keys, independent of `max_length`.
@@ -67,9 +68,11 @@ class LocalAttention(SoftmaxBasedMechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
+        use_sinks: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
+        self.softmax.use_sinks = use_sinks
         self.window = positive("window", window)
         self.block_size = None if block_size is None else positive("block_size", block_size)
 
@@ -142,4 +145,5 @@ class LocalAttention(SoftmaxBasedMechanism):
             **super().get_config(),
             "window": self.window,
             "block_size": self.block_size,
+            "use_sinks": self.softmax.use_sinks,
         }

@@ -11,7 +11,12 @@ from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
 from keras_transformer.attention.scoring import SCORINGS
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
-from keras_transformer.attention.softmax_ops import masked_bias, weighted_sum, zero_masked_queries
+from keras_transformer.attention.softmax_ops import (
+    masked_bias,
+    softmax_with_sinks,
+    weighted_sum,
+    zero_masked_queries,
+)
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -24,15 +29,18 @@ class SoftmaxAttention(Mechanism):
     """Softmax attention, `softmax(scores(Q, K) + bias) V`, with any scoring function.
 
     Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query whose keys are all
-    masked has a zero context.
+    masked has a zero context. With sinks, each head n has a learned logit `sink_n` that takes part in the softmax as one
+    more key whose value is zero, so that the weights of a query sum to less than 1:
+    `weight_j = exp(score_j) / (exp(sink_n) + Σ_i exp(score_i))`.
 
     Args:
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         flash_attention: bool or None. Whether to use the backend's fused kernel. None uses it if Keras allows it
             (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel supports scaled
-            dot scores without dropout, and returns no weights.
+            dot scores without dropout and without sinks, and returns no weights.
         seed: int or None. Seed of the dropout.
+        use_sinks: bool. Whether each head has a sink.
 
     Call arguments: see `Mechanism`; all are supported. The scores are the attention weights before dropout.
 
@@ -42,6 +50,8 @@ class SoftmaxAttention(Mechanism):
     Raises:
         ValueError: `flash_attention=True` for a call that the kernel does not support.
 
+    Weights: with sinks, "sinks" `(N,)`, initially zeros.
+
     Example:
 
     >>> import numpy as np
@@ -49,7 +59,8 @@ class SoftmaxAttention(Mechanism):
     >>> SoftmaxAttention(scoring="dot")(x, x, x).numpy().round(3)[0, 0, 0].tolist()
     [0.7310000061988831, 0.26899999380111694]
 
-    Reference: Vaswani et al., arXiv 1706.03762, equation 1.
+    Reference: Vaswani et al., arXiv 1706.03762, equation 1; sinks: OpenAI, gpt-oss model card, arXiv 2508.10925, section
+    2.3, and Xiao et al., arXiv 2309.17453, section 3.3 (SinkAttention).
     """
 
     supports = ALL_CAPABILITIES
@@ -60,6 +71,7 @@ class SoftmaxAttention(Mechanism):
         dropout: float = 0.0,
         flash_attention: bool | None = None,
         seed: int | None = None,
+        use_sinks: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,10 +81,16 @@ class SoftmaxAttention(Mechanism):
         self.seed = seed
         if flash_attention and dropout > 0:
             raise ValueError("Dropout is not supported when flash attention is enabled. Set dropout=0.0.")
+        if flash_attention and use_sinks:
+            raise ValueError("The fused kernel has no sinks. Set flash_attention=None, or use_sinks=False.")
+        self.use_sinks = use_sinks
+        self.sinks = None
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.scoring, query_shape, key_shape)
+        if self.use_sinks:
+            self.sinks = self.add_weight(name="sinks", shape=(query_shape[-2],), initializer="zeros")
 
     def attend(
         self,
@@ -114,10 +132,11 @@ class SoftmaxAttention(Mechanism):
         scores = ops.cast(scores, "float32")
         if bias is not None:
             scores = scores + bias
-        return ops.cast(ops.softmax(scores, axis=-1), dtype)
+        weights = ops.softmax(scores, axis=-1) if self.sinks is None else softmax_with_sinks(scores, self.sinks)
+        return ops.cast(weights, dtype)
 
     def _takes_kernel(self, key: Tensor, value: Tensor, return_attention_scores: bool, training: bool | None):
-        fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores
+        fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores and not self.use_sinks
         # JAX's kernel needs heads of equal width, and Keras's workaround fails.
         fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
         if self.flash_attention and not fits:
@@ -156,4 +175,5 @@ class SoftmaxAttention(Mechanism):
             "dropout": self.dropout,
             "flash_attention": self.flash_attention,
             "seed": self.seed,
+            "use_sinks": self.use_sinks,
         }

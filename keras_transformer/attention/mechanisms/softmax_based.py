@@ -31,7 +31,7 @@ class SoftmaxBasedMechanism(Mechanism):
         super().__init__(**kwargs)
         self.dropout = dropout
         self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
+        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy, name="softmax")
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self.softmax.build(query_shape, key_shape, value_shape)

@@ -22,6 +22,7 @@ from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
 from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
+from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -73,6 +74,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gemma3_text": Gemma3,
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
+    "gpt_oss": GptOss,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,

@@ -28,6 +28,7 @@ def llama_decoder(
     window: int | Sequence[int | None] | None = None,
     scoring: str | keras.layers.Layer = "scaled_dot",
     attention_dropout: float = 0.0,
+    use_sinks: bool = False,
     use_bias: bool = False,
     use_output_bias: bool | None = None,
     query_key_norm: keras.layers.Layer | None = None,
@@ -51,6 +52,7 @@ def llama_decoder(
         window: int or None, or a sequence of these that repeats over the blocks: the sliding window; None for no window.
         scoring: a name in `attention.SCORINGS`, or an instance.
         attention_dropout: float in [0, 1). Of the attention weights.
+        use_sinks: bool. Whether each head has a sink: see `attention.SoftmaxAttention`.
         use_bias: bool. Whether the query, key, value and output projections have biases.
         use_output_bias: bool or None. Overrides `use_bias` for the output projection.
         query_key_norm: norm layer for each query and key head, or None.
@@ -76,6 +78,7 @@ def llama_decoder(
             is_rotated=rotates is None or of_block(rotates, index),
             scoring=scoring,
             dropout=attention_dropout,
+            use_sinks=use_sinks,
             query_key_norm=query_key_norm,
             use_bias=use_bias,
             use_output_bias=use_output_bias,

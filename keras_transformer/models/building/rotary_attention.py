@@ -53,6 +53,7 @@ def rotary_attention(
     scoring: str | keras.layers.Layer = "scaled_dot",
     dropout: float = 0.0,
     is_rotated: bool = True,
+    use_sinks: bool = False,
     **options: Any,
 ) -> keras.layers.Layer | list[keras.layers.Layer]:
     """Attention layer as a template for the blocks of a stack.
@@ -65,23 +66,27 @@ def rotary_attention(
         scoring: a name in `attention.SCORINGS`, or an instance.
         dropout: float in [0, 1). Of the attention weights.
         is_rotated: bool. Whether there is a position at all.
+        use_sinks: bool. Whether each head has a sink: see `SoftmaxAttention`.
         **options: other arguments of `MultiHeadAttention`.
     """
-    shared = {"position": position, "scoring": scoring, "dropout": dropout, "is_rotated": is_rotated, **options}
     if isinstance(window, (list, tuple)):
+        shared = {"position": position, "scoring": scoring, "dropout": dropout, "is_rotated": is_rotated}
+        shared |= {"use_sinks": use_sinks, **options}
         return [rotary_attention(grouped, window=each, **shared) for each in window]
     return MultiHeadAttention(
         grouped.size.num_heads,
         grouped.key_dim,
         num_key_value_heads=grouped.num_key_value_heads,
-        mechanism=_mechanism(window, scoring, dropout),
+        mechanism=_mechanism(window, scoring, dropout, use_sinks),
         position=(Rotary(layout="halves") if position is None else position) if is_rotated else None,
         **options,
     )
 
 
-def _mechanism(window, scoring, dropout):
+def _mechanism(window, scoring, dropout, use_sinks):
+    # The name is part of the path of the sinks, so that it must not depend on other layers.
+    options = {"scoring": scoring, "dropout": dropout, "use_sinks": use_sinks, "name": "mechanism"}
     if window is None:
-        return SoftmaxAttention(scoring, dropout)
+        return SoftmaxAttention(**options)
     # Texts are usually shorter than the windows of large models: larger blocks would be mostly padding.
-    return LocalAttention(window, min(_BLOCK, (window + 1) // 2), scoring, dropout)
+    return LocalAttention(window, min(_BLOCK, (window + 1) // 2), **options)

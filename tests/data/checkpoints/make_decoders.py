@@ -137,6 +137,16 @@ QWEN_MOE = {
     "num_experts_per_tok": 3,
     "moe_intermediate_size": 12,
 }
+GPT_OSS = {
+    **SIZE,
+    "head_dim": 8,
+    "layer_types": ["full_attention", "sliding_attention"],
+    "sliding_window": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 3,
+    "swiglu_alpha": 1.1,
+    "swiglu_limit": 0.3,
+}
 ROPES = {
     "llama": {
         "rope_type": "llama3",
@@ -145,6 +155,15 @@ ROPES = {
         "low_freq_factor": 1.5,
         "high_freq_factor": 3.0,
         "original_max_position_embeddings": 16,
+    },
+    "gpt_oss": {
+        "rope_type": "yarn",
+        "rope_theta": 100.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 8,
+        "beta_fast": 0.6,
+        "beta_slow": 0.1,
+        "truncate": False,
     },
     "llama_linear": {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0},
     "llama_dynamic": {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0},
@@ -238,6 +257,12 @@ FAMILIES = {
         {**FALCON, "alibi": True, "parallel_attn": False, "multi_query": False},
         ("CausalLM",),
     ),
+    "gpt_oss": (
+        "GptOss",
+        "GptOssConfig",
+        {**GPT_OSS, "rope_parameters": ROPES["gpt_oss"]},
+        ("CausalLM", *ALL[:2]),
+    ),
     "gpt_neox": ("GPTNeoX", "GPTNeoXConfig", NEOX, ("CausalLM", *ALL[:1])),
     "gpt_neox_sequential": (
         "GPTNeoX",
@@ -304,7 +329,17 @@ GRADIENTS = {
         "transformer.h.1.mlp.c_fc.weight",
         "transformer.h.0.ln_1.weight",
         "transformer.ln_f.bias",
-    )
+    ),
+    "gpt_oss-CausalLM": (
+        "model.layers.0.self_attn.sinks",
+        "model.layers.1.self_attn.sinks",
+        "model.layers.0.self_attn.k_proj.weight",
+        "model.layers.0.mlp.router.weight",
+        "model.layers.0.mlp.router.bias",
+        "model.layers.0.mlp.experts.gate_up_proj",
+        "model.layers.1.mlp.experts.gate_up_proj_bias",
+        "model.layers.1.mlp.experts.down_proj_bias",
+    ),
 }
 OUTPUTS = {"Model": {"tokens": "last_hidden_state"}, "QuestionAnswering": ("start_logits", "end_logits")}
 
