@@ -137,7 +137,7 @@ def test_kernels_of_experts_are_looked_up_as_whole_numbers(tmp_path, mode, contr
         onnx.save(model, str(tmp_path / folder / FILES["serve"]))
     quantize_files(tmp_path / "small", FILES, Quantization(mode), contrib_ops=contrib_ops)
     rows = kernel.reshape(5, -1)
-    rounded = rounded_with_offset(rows, 32) if mode == "weight_int4" else rounded_by_block(rows, 8, 64)
+    rounded = rounded_with_offset(rows, 32) if mode == "weight_int4" else rounded_by_block(rows, 8, 32)
     wanted = x @ rounded.reshape(kernel.shape)[[3, 0]]
     session = onnxruntime.InferenceSession(str(tmp_path / "small" / FILES["serve"]))
     (found,) = session.run(None, {"x": x, "ids": np.array([3, 0], "int32")})
