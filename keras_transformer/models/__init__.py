@@ -20,6 +20,7 @@ from keras_transformer.models.crate import CRATE
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
+from keras_transformer.models.dinov3 import DINOv3
 from keras_transformer.models.distilbert import DistilBERT
 from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encoder import Encoder
@@ -62,6 +63,7 @@ MODELS = {
     "vit": ViT,
     "deit": DeiT,
     "dinov2": DINOv2,
+    "dinov3": DINOv3,
     "swin": Swin,
     "crate": CRATE,
     "rednet": RedNet,
@@ -136,6 +138,7 @@ __all__ = [
     "CLIPText",
     "CLIPVision",
     "DINOv2",
+    "DINOv3",
     "Decoder",
     "DeiT",
     "DistilBERT",

@@ -115,6 +115,7 @@ _ATTENTION = {
     "mechanism": keras.saving.serialize_keras_object(SoftmaxAttention(scoring="dot")),
     "position": "rotary",
     "use_key_bias": False,
+    "use_value_bias": False,
     "use_output_bias": False,
     "query_key_norm": "rms_norm",
     "context_norm": "layer_norm",
@@ -475,6 +476,7 @@ ATTENTION_POSITIONS = {
         bidirectional=False,
         initializer="ones",
     ),
+    "axial_rotary": _position(positions.AxialRotary, grid_size=(2, 3), max_wavelength=5.0),
     "relative_grid_bias": _position(positions.RelativeGridBias, grid_size=(2, 3), initializer="ones"),
     "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
     "transformer_xl": _position(
@@ -506,13 +508,13 @@ FEEDFORWARDS = {
     "dense": Case(
         feedforward.DenseFeedForward,
         lambda: {"intermediate_dim": 16},
-        arguments={**_FEEDFORWARD, "use_bias": False, "hidden_norm": "rms_norm"},
+        arguments={**_FEEDFORWARD, "use_bias": False, "hidden_norm": "rms_norm", "use_output_bias": False},
         with_arguments=_DROPOUT,
     ),
     "gated": Case(
         feedforward.GatedFeedForward,
         lambda: {"intermediate_dim": 16},
-        arguments={**_FEEDFORWARD, "use_bias": True, "hidden_norm": "layer_norm"},
+        arguments={**_FEEDFORWARD, "use_bias": True, "hidden_norm": "layer_norm", "use_output_bias": True},
         with_arguments=_DROPOUT,
     ),
     "mixture_of_experts": Case(

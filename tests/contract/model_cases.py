@@ -29,6 +29,7 @@ MODELS = {
     "vit": lambda: models.ViT(SIZE, patch_size=4, image_size=8),
     "deit": lambda: models.DeiT(SIZE, patch_size=4, image_size=8),
     "dinov2": lambda: models.DINOv2(SIZE, patch_size=4, image_size=8, gated=True, mask_token=False, layer_scale=0.3),
+    "dinov3": lambda: models.DINOv3(SIZE, patch_size=4, image_size=8, gated=True, mask_token=False, layer_scale=0.3),
     "swin": lambda: models.Swin(
         models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4)), patch_size=2, image_size=12, window_size=3
     ),
@@ -98,6 +99,7 @@ GENERATIVE = sorted(
         "vit",
         "deit",
         "dinov2",
+        "dinov3",
         "swin",
         "crate",
         "rednet",

@@ -14,6 +14,7 @@ from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, Cli
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
+from keras_transformer.checkpoints.architectures.dinov3_vit import Dinov3Vit
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
 from keras_transformer.checkpoints.architectures.falcon import Falcon
@@ -22,6 +23,7 @@ from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
 from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
+from keras_transformer.checkpoints.architectures.gte import Gte
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -65,6 +67,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "deit": Deit,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,
+    "dinov3_vit": Dinov3Vit,
     "distilbert": DistilBert,
     "electra": Electra,
     "falcon": Falcon,
@@ -73,6 +76,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gemma3_text": Gemma3,
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
+    "gte": Gte,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,
@@ -84,6 +88,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "modernbert": ModernBert,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
+    "new": Gte,
     "nomic_bert": NomicBert,
     "olmo2": Olmo2,
     "opt": Opt,

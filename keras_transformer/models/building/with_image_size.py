@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import keras
 
-from keras_transformer.vision.patch_embedding import PatchEmbedding, pair_of
+from keras_transformer.models.building.image_stack import image_sides
+from keras_transformer.vision.patch_embedding import PatchEmbedding
 
 # Attributes of a model besides its weights.
 _COMPANIONS = ("checkpoint", "processor", "tokenizer")
 
 
-def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> keras.Model:
+def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None) -> keras.Model:
     """The same model with shared weights at another image size, with resized position embeddings.
 
     DINOv2, whose weights are for 518 x 518 pixels, is mostly used at 224 x 224. Models with relative positions, such as
@@ -19,13 +20,14 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> ke
     Args:
         model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, with or without a
             head.
-        image_size: int or pair of ints, a multiple of the patch size. Pixels.
+        image_size: int or pair of ints, a multiple of the patch size. Pixels. None for images of any size, which models
+            without a position table support, such as `models.DINOv3`.
 
     Returns:
         `keras.Model`, with the weights of `model`: training one trains both.
 
     Raises:
-        ValueError: no such input or layer; an image that does not divide into patches.
+        ValueError: no such input or layer; an image that does not divide into patches; any size, with a position table.
 
     Example:
 
@@ -42,7 +44,7 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> ke
 
     def replace(tensor):
         shape = tensor.shape[1:]
-        shape = (*pair_of(image_size), shape[-1]) if tensor.name == "images" else shape
+        shape = (*image_sides(image_size), shape[-1]) if tensor.name == "images" else shape
         return keras.Input(shape, dtype=tensor.dtype, name=tensor.name)
 
     inputs = keras.tree.map_structure(replace, model.input)
