@@ -81,8 +81,8 @@ class MultiHeadAttention(CachedLayer):
         value_mask, key_mask: boolean `(B, S)`; with a cache, `(B, L)` over its slots.
         attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`; True = may attend. See
             `AttentionAxes.fold_attention_mask` for higher ranks.
-        positions: int `(T,)` or `(B, T)`, or as the position object takes them: positions of queries and keys; a pair of them
-            if queries and keys are different tokens; None for 0, 1, 2, ..., counted from `cache_index`. Used by position
+        positions: int `(T,)` or `(B, T)`, or as the position object takes them: positions of queries and keys; a pair if
+            queries and keys are different tokens; None for 0, 1, 2, ..., counted from `cache_index`. Used by position
             objects only: causal masks depend on the order of the tokens. For inputs of rank 3.
         cache: dict as `init_cache` returns: attention is causal. Or as `memory_cache` returns: it is not updated. For inputs
             of rank 3.

@@ -56,9 +56,7 @@ class AxialRotary(AttentionPosition):
     Reference: Siméoni et al., DINOv3, arXiv 2508.10104, section 3.2, as in its published code.
     """
 
-    def __init__(
-        self, grid_size: int | tuple[int, int] = 14, max_wavelength: float = 100.0, **kwargs: Any
-    ) -> None:
+    def __init__(self, grid_size: int | tuple[int, int] = 14, max_wavelength: float = 100.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grid_size = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
         if len(self.grid_size) != 2 or min(self.grid_size) < 1:

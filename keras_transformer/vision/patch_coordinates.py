@@ -32,8 +32,8 @@ class PatchCoordinates(keras.layers.Layer):
         seed: int or None. Seed of the augmentation.
 
     Call arguments:
-        images: `(B, height, width, channels)`, of any size, which may be dynamic; as of a convolution without padding, pixels
-            beyond the last whole patch do not count.
+        images: `(B, height, width, channels)`, of any size, which may be dynamic. Pixels beyond the last whole patch do not
+            count, as of a convolution without padding.
 
     Returns:
         int32 `(1, num_prefix_tokens + patches, 2)`: y and x in steps of 2^-24.

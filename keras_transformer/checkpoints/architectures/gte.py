@@ -34,7 +34,9 @@ class Gte(Architecture):
     """
 
     base_prefix = ("gte.", "new.")
-    tied = {"lm_head.decoder.weight": tuple(f"{prefix}embeddings.word_embeddings.weight" for prefix in ("gte.", "new."))}
+    tied = {
+        "lm_head.decoder.weight": tuple(f"{prefix}embeddings.word_embeddings.weight" for prefix in ("gte.", "new."))
+    }
     heads = {
         "Model": Head(ignored=_OTHER_HEADS),
         "MaskedLM": masked_language_head(
@@ -120,9 +122,7 @@ def _block_entries(theirs: str, ours: str, config: Config) -> list[Entry]:
     return [
         *projections,
         *norm(f"{theirs}.attn_ln", f"{ours}/mixer_residual/norm"),
-        *fused_linear(
-            f"{theirs}.mlp.up_gate_proj", [f"{feedforward}/hidden", f"{feedforward}/gate"], bias=False
-        ),
+        *fused_linear(f"{theirs}.mlp.up_gate_proj", [f"{feedforward}/hidden", f"{feedforward}/gate"], bias=False),
         *linear(f"{theirs}.mlp.down_proj", f"{feedforward}/output"),
         *norm(f"{theirs}.mlp_ln", f"{ours}/feedforward_residual/norm"),
     ]

@@ -121,7 +121,9 @@ def new_checkpoint(name, config, head=None, **settings):
     folder = HERE / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    save_file({f"new.{key}": value for key, value in tensors.items()} | more, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {f"new.{key}": value for key, value in tensors.items()} | more, folder / "model.safetensors", {"format": "pt"}
+    )
     del values["rope_parameters"], values["transformers_version"]
     (folder / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
     inputs = {"input/token_ids": token_ids, "input/padding_mask": mask}
@@ -167,7 +169,12 @@ def gte():
         config = transformers.GteConfig(**CONFIG)
         names = GRADIENTS if ending == "ForTokenClassification" else ()
         make(
-            f"gte-{ending.removeprefix('For')}", f"Gte{ending}", config, outputs, segments=True, gradients_of=in_memory(names)
+            f"gte-{ending.removeprefix('For')}",
+            f"Gte{ending}",
+            config,
+            outputs,
+            segments=True,
+            gradients_of=in_memory(names),
         )
 
 
