@@ -16,6 +16,7 @@ from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stepwise import Stepwise
 from keras_transformer.models.building.with_image_size import with_image_size
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
+from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.crate import CRATE
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
@@ -65,6 +66,7 @@ MODELS = {
     "dinov2": DINOv2,
     "dinov3": DINOv3,
     "swin": Swin,
+    "convnext": ConvNeXt,
     "crate": CRATE,
     "rednet": RedNet,
     "clip": CLIP,
@@ -139,6 +141,8 @@ __all__ = [
     "CLIPVision",
     "DINOv2",
     "DINOv3",
+    "ConvNeXt",
+    "ConvNeXtSize",
     "Decoder",
     "DeiT",
     "DistilBERT",

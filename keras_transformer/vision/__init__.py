@@ -1,5 +1,6 @@
 """Image processing, and layers that turn images into tokens."""
 
+from keras_transformer.vision.convnext_block import ConvNeXtBlock
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
@@ -13,6 +14,7 @@ from keras_transformer.vision.processor import ImageProcessor
 from keras_transformer.vision.resampler import Resampler
 
 __all__ = [
+    "ConvNeXtBlock",
     "EachImage",
     "Entity",
     "ImageError",

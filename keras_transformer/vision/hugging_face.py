@@ -53,6 +53,7 @@ _KIND_OF_MODEL = {
     "bit": "Bit",
     "dinov2": "Bit",
     "dinov2_with_registers": "Bit",
+    "dinov3_convnext": "DINOv3ViT",
     "dinov3_vit": "DINOv3ViT",
     "clip": "CLIP",
     "kosmos-2": "CLIP",

@@ -47,6 +47,7 @@ SETTINGS = {
     "deit-Model": {**IMAGES, "pooler_act": "tanh", "qkv_bias": True},
     "dinov2-Model": {**IMAGES, "layer_norm_eps": 1e-6},
     "dinov2_with_registers-Model": {**IMAGES, "layer_norm_eps": 1e-6},
+    "dinov3_convnext-Model": {"hidden_act": "gelu", "layer_norm_eps": 1e-6},
     "dinov3_vit-Model": {**IMAGES, "layer_norm_eps": 1e-5, "num_attention_heads": 6, "rope_theta": 100.0},
     "dinov3_vit_gated-Model": {"use_gated_mlp": False, "hidden_act": "gelu"},
     "distilbert-MaskedLM": {"activation": "gelu", "n_heads": 2},

@@ -970,6 +970,20 @@ LAYERS = {
         arguments={"epsilon": 0.5},
         inputs=lambda: (tokens(length=20),),
     ),
+    "convnext_block": Case(
+        vision.ConvNeXtBlock,
+        arguments={
+            "kernel_size": 3,
+            "expansion": 2,
+            "activation": "relu",
+            "layer_scale": 0.5,
+            "stochastic_depth": 0.5,
+            "layer_norm_epsilon": 0.5,
+            "seed": 7,
+        },
+        with_arguments={"seed": {"stochastic_depth": 0.5}, "stochastic_depth": {"seed": 7}},
+        inputs=images,
+    ),
     "patch_embedding": Case(
         vision.PatchEmbedding,
         lambda: {"hidden_dim": WIDTH, "patch_size": 4},

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import clip, deit, dinov2, dinov3, swin
+from keras_transformer.models import clip, convnext, deit, dinov2, dinov3, swin
 from keras_transformer.training import ContrastiveLoss
 from keras_transformer.vision import PatchCoordinates
 
@@ -24,6 +24,7 @@ DINOV3_PARAMETERS = {
     "H+": 840_592_640,
     "7B": 6_716_035_072,
 }
+CONVNEXT_PARAMETERS = {"T": 27_820_128, "S": 49_454_688, "B": 87_566_464, "L": 196_230_336}
 CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
 
 
@@ -34,6 +35,7 @@ CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513
         (DEIT_PARAMETERS, deit.SIZES),
         (DINOV2_PARAMETERS, dinov2.SIZES),
         (DINOV3_PARAMETERS, dinov3.SIZES),
+        (CONVNEXT_PARAMETERS, convnext.SIZES),
         (CLIP_PARAMETERS, clip.SIZES),
     ],
 )
@@ -67,6 +69,12 @@ def test_dinov3_parameters(size):
     with unallocated():
         model = models.DINOv3(size)
     assert model.count_params() == DINOV3_PARAMETERS[size]
+
+
+def test_convnext_parameters():
+    with unallocated():
+        model = models.ConvNeXt("L")
+    assert model.count_params() == CONVNEXT_PARAMETERS["L"]
 
 
 @pytest.mark.parametrize("size", ["B/32", "L/14"])
@@ -169,13 +177,17 @@ def test_another_image_size_takes_the_same_weights(tmp_path):
     np.testing.assert_allclose(np.asarray(load_model(tmp_path / "larger.keras")(x)["logits"]), wanted, atol=1e-6)
 
 
-def test_a_model_without_a_table_takes_images_of_any_size(tmp_path):
-    fixed = tasks.ImageClassifier(models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=(8, 12)), 3)
+@pytest.mark.parametrize("kind", ["dinov3", "convnext"])
+def test_a_model_without_a_table_takes_images_of_any_size(kind, tmp_path):
+    if kind == "dinov3":
+        fixed = tasks.ImageClassifier(models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=(8, 12)), 3)
+    else:
+        fixed = models.ConvNeXt(models.ConvNeXtSize((4, 8), (1, 1)), image_size=(8, 16), layer_scale=0.5)
     open_size = models.with_image_size(fixed, None)
     assert open_size.input_shape == (None, None, None, 3)
     open_size.save(tmp_path / "any.keras")
     loaded = load_model(tmp_path / "any.keras")
-    for size in ((8, 12), (20, 4)):
+    for size in ((8, 12), (24, 8)):
         x = np.random.default_rng(0).normal(size=(2, *size, 3)).astype("float32")
         wanted = np.asarray(models.with_image_size(fixed, size)(x))
         np.testing.assert_allclose(np.asarray(open_size(x)), wanted, atol=1e-6)
@@ -207,6 +219,7 @@ DEFAULTS = {
     "deit": 87_338_192 - 2 * 769_000,
     "dinov2": 86_580_480 - 768 - (37**2 - 16**2) * 768,
     "dinov3_vit": 21_596_544 - 384 - 4 * 384,
+    "dinov3_convnext": 27_820_128,
     "swin": 28_288_354 - 769_000,
     "clip": 151_277_313,
 }

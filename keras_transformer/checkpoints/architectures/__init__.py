@@ -14,6 +14,7 @@ from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, Cli
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
+from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3ConvNext
 from keras_transformer.checkpoints.architectures.dinov3_vit import Dinov3Vit
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
@@ -67,6 +68,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "deit": Deit,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,
+    "dinov3_convnext": Dinov3ConvNext,
     "dinov3_vit": Dinov3Vit,
     "distilbert": DistilBert,
     "electra": Electra,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.models.building.image_stack import image_sides
-from keras_transformer.vision.patch_embedding import PatchEmbedding
+from keras_transformer.vision import ConvNeXtBlock, PatchEmbedding
 
 # Attributes of a model besides its weights.
 _COMPANIONS = ("checkpoint", "processor", "tokenizer")
@@ -18,10 +18,10 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None
     `models.Swin`, must be built at the new size; copy their weights with `set_weights`.
 
     Args:
-        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, with or without a
-            head.
+        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, or a
+            `models.ConvNeXt`, with or without a head.
         image_size: int or pair of ints, a multiple of the patch size. Pixels. None for images of any size, which models
-            without a position table support, such as `models.DINOv3`.
+            without a position table support: `models.DINOv3` and `models.ConvNeXt`.
 
     Returns:
         `keras.Model`, with the weights of `model`: training one trains both.
@@ -38,8 +38,9 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.2.
     """
+    resizable = (ConvNeXtBlock, PatchEmbedding)
     names = [tensor.name for tensor in keras.tree.flatten(model.input)]
-    if "images" not in names or not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
+    if "images" not in names or not any(isinstance(layer, resizable) for layer in model.layers):
         raise ValueError(f"{model.name!r} has no input 'images', or no PatchEmbedding whose positions can be resized.")
 
     def replace(tensor):

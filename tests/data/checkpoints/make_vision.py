@@ -45,6 +45,15 @@ DINOV3 = {
 # SwiGLU without registers.
 GATED_DINOV3 = {**DINOV3, "hidden_act": "silu", "num_register_tokens": 0, "use_gated_mlp": True, "mlp_bias": False}
 GATED_DINOV3 |= {"key_bias": False, "query_bias": True, "value_bias": False, "proj_bias": False}
+# The last stage is one row of two pixels, and a row of the first is left over.
+DINOV3_CONVNEXT = {
+    "image_size": [9, 16],
+    "num_channels": 2,
+    "hidden_sizes": [4, 6],
+    "depths": [1, 2],
+    "hidden_act": "relu",
+    "layer_scale_init_value": 0.3,
+}
 # Padded everywhere: 27 x 22 pixels are 14 x 11 patches, in windows of 3 they are 15 x 12, and merging makes 7 x 6 of them.
 SWIN = {
     "image_size": [27, 22],
@@ -94,6 +103,12 @@ DINOV3_GRADIENTS = (
     "layer.0.attention.k_proj.bias",
     "layer.0.layer_scale1.lambda1",
     "layer.0.mlp.up_proj.weight",
+)
+CONVNEXT_GRADIENTS = (
+    "stages.0.downsample_layers.0.weight",
+    "stages.1.downsample_layers.0.weight",
+    "stages.1.layers.0.depthwise_conv.weight",
+    "stages.1.layers.1.gamma",
 )
 
 
@@ -195,6 +210,10 @@ def dinov3():
             model = build(transformers.DINOv3ViTModel, config)
             more = gradients(model, names, pixels(images(values)), output="last_hidden_state")
         image_model(name, transformers.DINOv3ViTModel, config, TOKENS, **more)
+    cls, config = transformers.DINOv3ConvNextModel, transformers.DINOv3ConvNextConfig(**DINOV3_CONVNEXT)
+    names = {each: each.replace("stages", "model.stages") for each in CONVNEXT_GRADIENTS}
+    more = gradients(build(cls, config), names, pixels(images(DINOV3_CONVNEXT)), output="last_hidden_state")
+    image_model("dinov3_convnext-Model", cls, config, TOKENS, **more)
 
 
 def swins():
