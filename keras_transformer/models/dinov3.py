@@ -74,7 +74,7 @@ def DINOv3(
         token first.
 
     Raises:
-        ValueError: unknown size; an image that does not divide into patches; heads whose width is not a multiple of 4.
+        ValueError: unknown size; an image that does not divide into patches; heads of less than 4 features.
 
     Example:
 

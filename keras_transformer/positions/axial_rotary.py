@@ -28,7 +28,8 @@ class AxialRotary(AttentionPosition):
         θ_i = 2π x · max_wavelength^(-4(i - H/4) / H)        for H/4 <= i < H/2
 
     so that images of all sizes have the same range of angles. A token at `(0, 0)` is not rotated, such as a class token.
-    Angles are computed in float32 under every dtype policy.
+    Angles are computed in float32 under every dtype policy. H is a multiple of 4; of wider heads, up to three features at the
+    end are not rotated.
 
     Args:
         grid_size: int or pair of ints >= 1: rows and columns of the patches that are numbered, row by row. It has no effect
@@ -43,7 +44,7 @@ class AxialRotary(AttentionPosition):
         Rotated queries and keys, of the same shapes.
 
     Raises:
-        ValueError: a side below 1; heads whose width is not a multiple of 4.
+        ValueError: a side below 1; heads of less than 4 features.
 
     Example:
 
@@ -69,9 +70,15 @@ class AxialRotary(AttentionPosition):
         return self._rotate(query, query_positions), self._rotate(key, key_positions)
 
     def _rotate(self, x, positions):
+        width = x.shape[-1] // 4 * 4
+        if not width:
+            raise ValueError(f"AxialRotary needs heads of at least 4 features. Received: {x.shape[-1]}")
+        if width == x.shape[-1]:
+            return self._rotate_all(x, positions)
+        return ops.concatenate([self._rotate_all(x[..., :width], positions), x[..., width:]], axis=-1)
+
+    def _rotate_all(self, x, positions):
         width = x.shape[-1]
-        if width % 4:
-            raise ValueError(f"AxialRotary needs heads whose width is a multiple of 4. Received: {width}")
         rates = 2 * math.pi * self.max_wavelength ** (-4 * np.arange(width // 4) / width)
         unused = np.zeros_like(rates)
         of_row, of_column = (np.tile(pair, 2).astype("float32") for pair in ([*rates, *unused], [*unused, *rates]))

@@ -21,6 +21,7 @@ DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
         ("vit-Model", {"pooler_act": "magic"}),
         ("dinov2-Model", {"qkv_bias": False}),
         ("dinov3_convnext-Model", {"depths": [1, 10**9]}),
+        ("dinov3_vit-Model", {"num_attention_heads": 4}),
         ("dinov3_vit-Model", {"num_register_tokens": -1}),
         ("dinov3_vit-Model", {"pos_embed_jitter": "much"}),
         ("dinov3_vit-Model", {"value_bias": "yes"}),

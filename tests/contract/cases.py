@@ -77,9 +77,9 @@ def images():
     return (np.random.default_rng(0).uniform(size=(2, 8, 12, 3)).astype("float32"),)
 
 
-def attend(**options):
+def attend(key_dim=6, **options):
     """Returns an attention layer with a mechanism, scoring or position under test."""
-    return MultiHeadAttention(num_heads=4, key_dim=6, **options)
+    return MultiHeadAttention(num_heads=4, key_dim=key_dim, **options)
 
 
 def feed_forward():
@@ -444,14 +444,14 @@ SCORINGS = {
 }
 
 
-def _position(cls, with_arguments=None, neutral=(), **arguments):
+def _position(cls, with_arguments=None, neutral=(), key_dim=6, **arguments):
     return Case(
         cls,
         arguments=arguments,
         neutral=frozenset(neutral),
         with_arguments=with_arguments or {},
         inputs=twice,
-        wrap=lambda position: attend(position=position, num_key_value_heads=2),
+        wrap=lambda position: attend(key_dim, position=position, num_key_value_heads=2),
     )
 
 
@@ -476,7 +476,7 @@ ATTENTION_POSITIONS = {
         bidirectional=False,
         initializer="ones",
     ),
-    "axial_rotary": _position(positions.AxialRotary, grid_size=(2, 3), max_wavelength=5.0),
+    "axial_rotary": _position(positions.AxialRotary, key_dim=8, grid_size=(2, 3), max_wavelength=5.0),
     "relative_grid_bias": _position(positions.RelativeGridBias, grid_size=(2, 3), initializer="ones"),
     "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
     "transformer_xl": _position(

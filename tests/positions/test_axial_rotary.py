@@ -57,9 +57,16 @@ def test_angles_stay_exact_in_bfloat16():
     np.testing.assert_array_equal(*rotated)
 
 
+def test_features_beyond_a_multiple_of_four_stay():
+    x = RANDOM.normal(size=(1, 6, 1, 11))
+    found, whole = (AxialRotary(3).rotate(each, each, np.arange(6), np.arange(6))[0] for each in (x, x[..., :8]))
+    np.testing.assert_array_equal(np.asarray(found)[..., 8:], x[..., 8:])
+    np.testing.assert_array_equal(np.asarray(found)[..., :8], whole)
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match="grid_size"):
         AxialRotary((3, 0))
-    x = np.zeros((1, 1, 1, 6))
-    with pytest.raises(ValueError, match="multiple of 4. Received: 6"):
+    x = np.zeros((1, 1, 1, 3))
+    with pytest.raises(ValueError, match="at least 4 features. Received: 3"):
         AxialRotary().rotate(x, x, np.arange(1), np.arange(1))

@@ -7,6 +7,7 @@ import keras
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.image_mapping import patch_entries
 from keras_transformer.checkpoints.image_settings import image_options
 from keras_transformer.checkpoints.layouts import Empty, Expanded
@@ -27,6 +28,11 @@ class Dinov3Vit(Architecture):
 
     def backbone(self, config: Config) -> keras.Model:
         size = _size(config)
+        if size.hidden_dim % (4 * size.num_heads):
+            heads = f"'num_attention_heads' {size.num_heads}"
+            raise ConfigError(
+                f"{config.source}: 'hidden_size' {size.hidden_dim} is not a multiple of 4 for each of {heads}."
+            )
         make_feedforward = GatedFeedForward if config.flag("use_gated_mlp", False) else DenseFeedForward
         return DINOv3(
             size,
