@@ -28,8 +28,8 @@ class AxialRotary(AttentionPosition):
         θ_i = 2π x · max_wavelength^(-4(i - H/4) / H)        for H/4 <= i < H/2
 
     so that images of all sizes have the same range of angles. A token at `(0, 0)` is not rotated, such as a class token.
-    Angles are computed in float32 under every dtype policy. H is a multiple of 4; of wider heads, up to three features at the
-    end are not rotated.
+    Angles are computed in float32 under every dtype policy. H is a multiple of 4; of wider heads, up to three features at
+    the end are not rotated.
 
     Args:
         grid_size: int or pair of ints >= 1: rows and columns of the patches that are numbered, row by row. It has no effect
@@ -50,9 +50,9 @@ class AxialRotary(AttentionPosition):
 
     >>> import numpy as np
     >>> x = np.array([1.0, 1.0, 0.0, 0.0]).reshape(1, 1, 1, 4)
-    >>> rotated, _ = AxialRotary(grid_size=(1, 4)).rotate(x, x, np.array([1]), np.array([1]))
-    >>> np.array(rotated).round(3).ravel().tolist()  # y = 0, x = -1/4
-    [1.0, 0.0, 0.0, -1.0]
+    >>> rotated, _ = AxialRotary(grid_size=(1, 8)).rotate(x, x, np.array([3]), np.array([3]))
+    >>> np.array(rotated).astype("float64").round(3).ravel().tolist()  # y = 0, x = -1/8
+    [1.0, 0.707, 0.0, -0.707]
 
     Reference: Siméoni et al., DINOv3, arXiv 2508.10104, section 3.2, as in its published code.
     """
