@@ -26,9 +26,9 @@ class PatchCoordinates(keras.layers.Layer):
         patch_size: int or pair of ints. Height and width of a patch in pixels. Default 16.
         num_prefix_tokens: int >= 0. Number of tokens before those of the patches; their coordinates are `(0, 0)`, which
             `AxialRotary` does not rotate. Default 0.
-        shift: float >= 0, or None. In training, s is uniform in [-shift, shift], for each axis.
-        jitter: float >= 1, or None. In training, j is log-uniform in [1 / jitter, jitter], for each axis.
-        rescale: float >= 1, or None. In training, k is log-uniform in [1 / rescale, rescale], for both axes.
+        shift: float in [0, 4], or None. In training, s is uniform in [-shift, shift], for each axis.
+        jitter: float in [1, 4], or None. In training, j is log-uniform in [1 / jitter, jitter], for each axis.
+        rescale: float in [1, 4], or None. In training, k is log-uniform in [1 / rescale, rescale], for both axes.
         seed: int or None. Seed of the augmentation.
 
     Call arguments:

@@ -138,11 +138,11 @@ class PatchEmbedding(keras.layers.Layer):
                 setattr(self, f"{name}_embedding", token)
         if self.mask_token:
             self.mask_embedding = self.add_weight(name="mask_embedding", shape=(self.hidden_dim,), initializer="zeros")
-        self._table_grid = None if self.interpolation is None else grid
-        if self._table_grid is not None:
+        self._table_grid = table = None if self.interpolation is None else grid
+        if table is not None:
             self.position_embeddings = self.add_weight(
                 name="position_embeddings",
-                shape=(grid[0] * grid[1] + self._num_placed_tokens, self.hidden_dim),
+                shape=(table[0] * table[1] + self._num_placed_tokens, self.hidden_dim),
                 initializer=keras.initializers.TruncatedNormal(stddev=0.02),
             )
         if self.num_register_tokens:

@@ -38,7 +38,7 @@ def test_numbers_of_patches(grid):
 def test_coordinates_of_an_image_of_any_size():
     coordinates = PatchCoordinates(patch_size=(2, 4), num_prefix_tokens=2)(np.zeros((2, 6, 20, 3), "float32"))
     assert coordinates.shape == (1, 17, 2)
-    x = RANDOM.normal(size=(2, 17, 3, 8))
+    x = RANDOM.normal(size=(2, 17, 3, 8)).astype("float32")
     found, _ = AxialRotary(max_wavelength=30.0).rotate(x, x, coordinates, coordinates)
     np.testing.assert_array_equal(np.asarray(found)[:, :2], x[:, :2])  # Not rotated at all.
     numbered, _ = AxialRotary((3, 5), max_wavelength=30.0).rotate(x[:, 2:], x, np.arange(15), np.arange(17))
@@ -58,7 +58,7 @@ def test_angles_stay_exact_in_bfloat16():
 
 
 def test_features_beyond_a_multiple_of_four_stay():
-    x = RANDOM.normal(size=(1, 6, 1, 11))
+    x = RANDOM.normal(size=(1, 6, 1, 11)).astype("float32")
     found, whole = (AxialRotary(3).rotate(each, each, np.arange(6), np.arange(6))[0] for each in (x, x[..., :8]))
     np.testing.assert_array_equal(np.asarray(found)[..., 8:], x[..., 8:])
     np.testing.assert_array_equal(np.asarray(found)[..., :8], whole)
