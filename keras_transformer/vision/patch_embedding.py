@@ -161,8 +161,8 @@ class PatchEmbedding(keras.layers.Layer):
         if first:
             one = ops.zeros_like(tokens[:, :1])  # Repeats the tokens for each example.
             tokens = ops.concatenate([*(one + ops.cast(token, tokens.dtype) for token in first), tokens], axis=1)
-        if self.interpolation is not None:
-            tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
+        table = self._positions(grid)
+        tokens = tokens if table is None else tokens + ops.cast(table, tokens.dtype)
         if self.num_register_tokens:
             registers = ops.expand_dims(ops.cast(self.register_embeddings, tokens.dtype), 0)
             registers = registers + ops.zeros_like(tokens[:, :1])
@@ -185,14 +185,17 @@ class PatchEmbedding(keras.layers.Layer):
         return ops.where(hidden, ops.reshape(ops.cast(self.mask_embedding, tokens.dtype), (1, 1, -1)), tokens)
 
     def _positions(self, grid):
-        """Returns the position table, resized to `grid`, `(1, tokens, D)`."""
+        """Returns the position table, resized to `grid`, `(1, tokens, D)`; None if there is none."""
+        table_grid, interpolation = self._table_grid, self.interpolation
+        if table_grid is None or interpolation is None:
+            return None
         table = ops.convert_to_tensor(self.position_embeddings)
-        if grid == self._table_grid:
+        if grid == table_grid:
             return ops.expand_dims(table, 0)
-        head, (rows, columns) = self._num_placed_tokens, self._table_grid
+        head, (rows, columns) = self._num_placed_tokens, table_grid
         down, across = (
-            ops.cast(resize_matrix(old, new, self.interpolation), table.dtype)
-            for old, new in zip(self._table_grid, grid, strict=True)
+            ops.cast(resize_matrix(old, new, interpolation), table.dtype)
+            for old, new in zip(table_grid, grid, strict=True)
         )
         patches = ops.matmul(down, ops.reshape(table[head:], (rows, columns * self.hidden_dim)))
         patches = ops.matmul(across, ops.reshape(patches, (grid[0], columns, self.hidden_dim)))
