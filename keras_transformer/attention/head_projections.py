@@ -18,15 +18,21 @@ class HeadProjections:
     Args:
         use_bias: bool. Whether the projections have biases.
         use_key_bias: bool, or None for `use_bias`. Whether the key projection has a bias.
+        use_value_bias: bool, or None for `use_bias`. Whether the value projection has a bias.
         use_output_bias: bool, or None for `use_bias`. Whether the output projection has a bias.
         **options: initializers, regularizers and constraints of `keras.layers.EinsumDense`.
     """
 
     def __init__(
-        self, use_bias: bool, use_key_bias: bool | None = None, use_output_bias: bool | None = None, **options: Any
+        self,
+        use_bias: bool,
+        use_key_bias: bool | None = None,
+        use_value_bias: bool | None = None,
+        use_output_bias: bool | None = None,
+        **options: Any,
     ) -> None:
         self.use_bias = use_bias
-        self._own_bias = {"key": use_key_bias, "attention_output": use_output_bias}
+        self._own_bias = {"key": use_key_bias, "value": use_value_bias, "attention_output": use_output_bias}
         self._options = {name: _kind(name).get(option) for name, option in options.items()}
 
     def split_heads(
@@ -62,6 +68,7 @@ class HeadProjections:
         return {
             "use_bias": self.use_bias,
             "use_key_bias": self._own_bias["key"],
+            "use_value_bias": self._own_bias["value"],
             "use_output_bias": self._own_bias["attention_output"],
             **{name: _kind(name).serialize(option) for name, option in self._options.items()},
         }

@@ -66,6 +66,7 @@ class MultiHeadAttention(CachedLayer):
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
         use_key_bias: bool, or None for `use_bias`. Whether the key projection has a bias. It has no effect on softmax
             attention without positions.
+        use_value_bias: bool, or None for `use_bias`. Whether the value projection has a bias.
         use_output_bias: bool, or None for `use_bias`. Whether the output projection has a bias.
         query_key_norm: None, "layer_norm", "rms_norm", or a norm layer to copy. Normalizes each query and each key head
             before rotation.
@@ -80,9 +81,9 @@ class MultiHeadAttention(CachedLayer):
         value_mask, key_mask: boolean `(B, S)`; with a cache, `(B, L)` over its slots.
         attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`; True = may attend. See
             `AttentionAxes.fold_attention_mask` for higher ranks.
-        positions: int `(T,)` or `(B, T)`: positions of queries and keys; a pair of them if queries and keys are different
-            tokens; None for 0, 1, 2, ..., counted from `cache_index`. Used by position objects only: causal masks depend on
-            the order of the tokens. For inputs of rank 3.
+        positions: int `(T,)` or `(B, T)`, or as the position object takes them: positions of queries and keys; a pair if
+            queries and keys are different tokens; None for 0, 1, 2, ..., counted from `cache_index`. Used by position
+            objects only: causal masks depend on the order of the tokens. For inputs of rank 3.
         cache: dict as `init_cache` returns: attention is causal. Or as `memory_cache` returns: it is not updated. For inputs
             of rank 3.
         cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row; None with a `memory_cache`.
@@ -144,6 +145,7 @@ class MultiHeadAttention(CachedLayer):
         mechanism: str | Config | Mechanism = "softmax",
         position: str | Config | AttentionPosition | None = None,
         use_key_bias: bool | None = None,
+        use_value_bias: bool | None = None,
         use_output_bias: bool | None = None,
         query_key_norm: str | Config | keras.layers.Layer | None = None,
         context_norm: str | Config | keras.layers.Layer | None = None,
@@ -164,6 +166,7 @@ class MultiHeadAttention(CachedLayer):
         self._projections = HeadProjections(
             use_bias,
             use_key_bias,
+            use_value_bias,
             use_output_bias,
             kernel_initializer=kernel_initializer,
             bias_initializer=bias_initializer,

@@ -25,7 +25,8 @@ class Architecture:
             without a head, which may have a pooler.
         ignored: tuple of regular expressions of tensors without information, such as the position ids of old versions. They
             are written back unchanged.
-        tied: dict of the name of a duplicate tensor in some files to the name of the original.
+        tied: dict of the name of a duplicate tensor in some files to the name of the original, or to a tuple of the names
+            that it may have.
         initialized: tuple of regular expressions of paths of weights that no file has: they are initialized at random.
 
     Example:
@@ -47,7 +48,7 @@ class Architecture:
     base_prefix: str | tuple[str, ...] = ""
     heads: Mapping[str, Head] = {}
     ignored: tuple[str, ...] = ()
-    tied: Mapping[str, str] = {}
+    tied: Mapping[str, str | tuple[str, ...]] = {}
     initialized: tuple[str, ...] = ()
 
     def backbone(self, config: Config) -> keras.Model:

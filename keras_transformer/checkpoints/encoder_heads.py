@@ -16,16 +16,20 @@ from keras_transformer.checkpoints.mapping import Entry, linear, norm, same
 _UNUSED = (r"\.pooler\.", r"^cls\.seq_relationship\.", r"^sop_classifier\.")
 
 
-def masked_language_head(dense: str, layer_norm: str, bias: str, *, activation: str | None = None) -> Head:
+def masked_language_head(
+    dense: str, layer_norm: str, bias: str, *, activation: str | Callable[[Config], str] | None = None
+) -> Head:
     """Returns the masked language model head, whose output projection is the token embedding.
 
     Args:
         dense, layer_norm: str. Names of the transform and its norm.
         bias: str. The name of the bias of the logits.
-        activation: str. Of the transform. Defaults to that of the config.
+        activation: str, or function of a `Config` to it. Of the transform. Defaults to that of the config.
     """
     return Head(
-        lambda backbone, config: masked_language_model(backbone, config, activation),
+        lambda backbone, config: masked_language_model(
+            backbone, config, activation(config) if callable(activation) else activation
+        ),
         lambda config, prefix: [
             *linear(dense, "transform"),
             *norm(layer_norm, "transform_norm"),

@@ -90,6 +90,26 @@ class Expanded(Layout):
         return [weight.reshape(shape) for weight, shape in zip(weights, shapes, strict=True)]
 
 
+class Empty(Layout):
+    """A tensor without elements, which is no weight.
+
+    Args:
+        shape: tuple of ints.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [self.shape]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return []
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return [np.zeros(self.shape, "float32")]
+
+
 class Transposed(Layout):
     """A weight as a tensor with permuted axes.
 

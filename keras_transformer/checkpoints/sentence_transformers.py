@@ -15,8 +15,8 @@ from keras_transformer.checkpoints.folder import Folder
 from keras_transformer.checkpoints.mapping import Entry, linear
 
 _MODULES = "modules.json"
-# Tensors of pretraining heads.
-_UNUSED = (r"(^|\.)pooler\.", r"^cls\.", r"^lm_head\.", r"^vocab_")
+# Tensors of other heads.
+_UNUSED = (r"(^|\.)pooler\.", r"^classifier\.", r"^cls\.", r"^lm_head\.", r"^vocab_")
 # In the order in which vectors are concatenated.
 _MODES = {
     "pooling_mode_cls_token": "first",

@@ -29,12 +29,10 @@ class TensorsOfModel:
         }
         self.names = list(self._sources)
         self._last: tuple[Transfer, list[np.ndarray]] | None = None
-        tied = {name: source for name, source in checkpoint.architecture.tied.items() if name in self._dtypes}
-        self._sources |= {
-            name: self._sources[source]
-            for name, source in tied.items()
-            if name not in self._sources and source in self._sources
-        }
+        for name, known in checkpoint.architecture.tied.items():
+            found = [source for source in ((known,) if isinstance(known, str) else known) if source in self._sources]
+            if found and name in self._dtypes:
+                self._sources.setdefault(name, self._sources[found[0]])
 
     def sizes(self) -> dict[str, int]:
         """Returns a dict of name to bytes, of unused tensors too."""
@@ -68,5 +66,5 @@ class TensorsOfModel:
         """Returns the type of a tensor of the model in its checkpoint, or of its weight if it is new."""
         import ml_dtypes
 
-        dtype = _DTYPES.get(self._dtypes.get(name, ""), self._sources[name][0].variables[0].dtype)
+        dtype = _DTYPES.get(self._dtypes.get(name, "")) or self._sources[name][0].variables[0].dtype
         return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)

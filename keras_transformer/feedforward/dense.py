@@ -25,6 +25,7 @@ class DenseFeedForward(keras.layers.Layer):
         kernel_initializer: initializer of both kernels.
         seed: int or None. Seed of the dropout.
         hidden_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the hidden layer, after its dropout.
+        use_output_bias: bool, or None for `use_bias`. Whether the second map has a bias.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -57,6 +58,7 @@ class DenseFeedForward(keras.layers.Layer):
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
         hidden_norm: str | Config | keras.layers.Layer | None = None,
+        use_output_bias: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -66,6 +68,7 @@ class DenseFeedForward(keras.layers.Layer):
         self.activation = get_activation(activation, gated=self._is_gated)
         self.dropout = dropout
         self.use_bias = use_bias
+        self.use_output_bias = use_output_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
         self.hidden_norm = resolve(hidden_norm, NORMS, keras.layers.Layer, argument="hidden_norm")
@@ -82,16 +85,18 @@ class DenseFeedForward(keras.layers.Layer):
         hidden_shape = (*input_shape[:-1], self.intermediate_dim)
         if self.hidden_norm is not None:
             self._hidden_norm.build(hidden_shape)
-        self._output_dense = self._dense("output", input_shape[-1])
+        has_bias = self.use_bias if self.use_output_bias is None else self.use_output_bias
+        self._output_dense = self._dense("output", input_shape[-1], use_bias=has_bias)
         self._output_dense.build(hidden_shape)
 
-    def _dense(self, name, units, activation=None):
+    def _dense(self, name, units, activation=None, use_bias=None):
+        has_bias = self.use_bias if use_bias is None else use_bias
         initializer = self.kernel_initializer.clone()
         return Projection(
             "btd,df->btf",
             output_shape=(None, units),
             activation=activation,
-            bias_axes="f" if self.use_bias else None,
+            bias_axes="f" if has_bias else None,
             kernel_initializer=initializer,
             dtype=self.dtype_policy,
             name=name,
@@ -117,4 +122,5 @@ class DenseFeedForward(keras.layers.Layer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
             "hidden_norm": serialize(self.hidden_norm),
+            "use_output_bias": self.use_output_bias,
         }

@@ -23,6 +23,7 @@ class GatedFeedForward(DenseFeedForward):
         kernel_initializer: initializer of the three kernels.
         seed: int or None. Seed of the dropout.
         hidden_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the gated hidden layer, after its dropout.
+        use_output_bias: bool, or None for `use_bias`. Whether the output has a bias.
 
     Call arguments:
         inputs: float `(B, T, D)`.

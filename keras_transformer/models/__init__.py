@@ -16,10 +16,12 @@ from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stepwise import Stepwise
 from keras_transformer.models.building.with_image_size import with_image_size
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
+from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.crate import CRATE
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
+from keras_transformer.models.dinov3 import DINOv3
 from keras_transformer.models.distilbert import DistilBERT
 from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encoder import Encoder
@@ -62,7 +64,9 @@ MODELS = {
     "vit": ViT,
     "deit": DeiT,
     "dinov2": DINOv2,
+    "dinov3": DINOv3,
     "swin": Swin,
+    "convnext": ConvNeXt,
     "crate": CRATE,
     "rednet": RedNet,
     "clip": CLIP,
@@ -136,6 +140,9 @@ __all__ = [
     "CLIPText",
     "CLIPVision",
     "DINOv2",
+    "DINOv3",
+    "ConvNeXt",
+    "ConvNeXtSize",
     "Decoder",
     "DeiT",
     "DistilBERT",

@@ -5,6 +5,7 @@ import keras
 from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.axial import Axial
+from keras_transformer.positions.axial_rotary import AxialRotary
 from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
@@ -31,6 +32,7 @@ EMBEDDING_POSITIONS: dict[str, type[keras.layers.Layer]] = {
 
 ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
     "rotary": Rotary,
+    "axial_rotary": AxialRotary,
     "xpos": XPos,
     "alibi": ALiBi,
     "relative_bias": RelativeBias,
@@ -46,6 +48,7 @@ __all__ = [
     "ALiBi",
     "AttentionPosition",
     "Axial",
+    "AxialRotary",
     "BoxPosition",
     "DynamicNTKScaling",
     "Learned",

@@ -13,8 +13,9 @@ class AttentionPosition(keras.layers.Layer):
     """Base class of positions that act inside attention. By default each method has no effect.
 
     A position may rotate the projected query and key (`rotate`), add a term to the scores (`bias`), and add a term to the
-    context (`values`). Positions are int32 `(T,)` or `(B, T)` for queries and `(S,)` or `(B, S)` for keys. With a cache,
-    `rotate` receives only the new keys: cached keys are already rotated.
+    context (`values`). Positions are int32 `(T,)` or `(B, T)` for queries and `(S,)` or `(B, S)` for keys, or of any other
+    shape that the position object defines, as `AxialRotary` does. With a cache, `rotate` receives only the new keys: cached
+    keys are already rotated.
 
     Attributes:
         needs: frozenset of what a mechanism must support: "bias" (a term added to the scores), "query" (a bias that reads

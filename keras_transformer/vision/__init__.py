@@ -1,10 +1,12 @@
 """Image processing, and layers that turn images into tokens."""
 
+from keras_transformer.vision.convnext_block import ConvNeXtBlock
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
+from keras_transformer.vision.patch_coordinates import PatchCoordinates
 from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
 from keras_transformer.vision.place_images import PlaceImages, mark_images
@@ -12,6 +14,7 @@ from keras_transformer.vision.processor import ImageProcessor
 from keras_transformer.vision.resampler import Resampler
 
 __all__ = [
+    "ConvNeXtBlock",
     "EachImage",
     "Entity",
     "ImageError",
@@ -19,6 +22,7 @@ __all__ = [
     "ImageProcessorError",
     "ImagesInText",
     "Involution",
+    "PatchCoordinates",
     "PatchEmbedding",
     "PatchMerging",
     "PlaceImages",

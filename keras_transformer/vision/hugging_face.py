@@ -40,7 +40,10 @@ DEFAULTS = {
     "Bit": _CLIP,
     "CLIP": _CLIP,
     "Siglip": {**_HALF, **_SQUARE, "resample": 3},
+    "DINOv3ViT": {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225], **_SQUARE},
 }
+# Kinds that resample real levels.
+_UNROUNDED = ("DINOv3ViT",)
 # For files without an image_processor_type.
 _KIND_OF_MODEL = {
     "vit": "ViT",
@@ -50,6 +53,8 @@ _KIND_OF_MODEL = {
     "bit": "Bit",
     "dinov2": "Bit",
     "dinov2_with_registers": "Bit",
+    "dinov3_convnext": "DINOv3ViT",
+    "dinov3_vit": "DINOv3ViT",
     "clip": "CLIP",
     "kosmos-2": "CLIP",
     "siglip": "Siglip",
@@ -131,6 +136,7 @@ def _arguments(config, kind):
         "rescale": values["rescale_factor"] if values["do_rescale"] else None,
         "mean": values["image_mean"] if values["do_normalize"] else None,
         "std": values["image_std"] if values["do_normalize"] else None,
+        "round_levels": kind not in _UNROUNDED,
     }
 
 
@@ -151,6 +157,7 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     normalizes = processor.mean is not None or processor.std is not None
     proportional = processor.size is None or "height" not in processor.size
     kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
+    kind = kind if processor.round_levels else _UNROUNDED[0]
     content: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,

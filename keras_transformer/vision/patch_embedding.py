@@ -34,18 +34,21 @@ class PatchEmbedding(keras.layers.Layer):
         norm: a name in `NORMS`, or a layer to copy, for a norm over the pixels of each patch and one over its embedding;
             None (the default) for no norms.
         dropout: float in [0, 1). Dropout rate of the tokens.
-        interpolation: "bilinear" or "bicubic": interpolation of the table.
+        interpolation: "bilinear" or "bicubic": interpolation of the table; None for no table, where positions are inside
+            attention: see `PatchCoordinates`.
         seed: int or None. Seed of the dropout.
 
     Call arguments:
-        images: float `(B, height, width, channels)`; height and width are static and multiples of the patch size.
+        images: float `(B, height, width, channels)`; height and width are multiples of the patch size. With a position
+            table they are static; without, they may be dynamic, and pixels beyond the last whole patch do not count.
         patch_mask: boolean `(B, patches)`, or None: True = the mask token replaces the patch. Requires `mask_token`.
 
     Returns:
         `(B, tokens, D)`: the class, distillation and register tokens, if any, then `height/patch · width/patch` tokens.
 
     Raises:
-        ValueError: images of unknown size, or not a multiple of the patch size; a `patch_mask` without a mask token.
+        ValueError: images of unknown size, or not a multiple of the patch size; a `patch_mask` without a mask token; a
+            `grid_size` without a table.
 
     Example:
 
@@ -72,7 +75,7 @@ class PatchEmbedding(keras.layers.Layer):
         grid_size: int | Sequence[int] | None = None,
         class_token: bool = True,
         dropout: float = 0.0,
-        interpolation: str = "bilinear",
+        interpolation: str | None = "bilinear",
         seed: int | None = None,
         *,
         distillation_token: bool = False,
@@ -83,8 +86,10 @@ class PatchEmbedding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if interpolation not in INTERPOLATIONS:
-            raise ValueError(f"interpolation must be 'bilinear' or 'bicubic'. Received: {interpolation!r}")
+        if interpolation is not None and interpolation not in INTERPOLATIONS:
+            raise ValueError(f"interpolation must be 'bilinear', 'bicubic' or None. Received: {interpolation!r}")
+        if interpolation is None and grid_size is not None:
+            raise ValueError("grid_size is the size of a position table, which interpolation=None leaves out.")
         self.hidden_dim = hidden_dim
         self.patch_size = pair_of(patch_size)
         self.grid_size = None if grid_size is None else pair_of(grid_size)
@@ -117,13 +122,13 @@ class PatchEmbedding(keras.layers.Layer):
 
     @property
     def _num_placed_tokens(self) -> int:
-        """The number of tokens before those of the patches that have a row of the position table."""
+        """The number of tokens before those of the patches that may have a row of the position table."""
         return int(self.class_token) + int(self.distillation_token)
 
     def build(self, images_shape: Shape) -> None:
         grid = self.grid_size or self._grid(images_shape)
         self._projection.build(images_shape)
-        if self.norm is not None:
+        if self.norm is not None and grid is not None:
             shape = (images_shape[0], grid[0] * grid[1])
             self._pixel_norm.build((*shape, self.patch_size[0] * self.patch_size[1] * images_shape[-1]))
             self._token_norm.build((*shape, self.hidden_dim))
@@ -133,20 +138,22 @@ class PatchEmbedding(keras.layers.Layer):
                 setattr(self, f"{name}_embedding", token)
         if self.mask_token:
             self.mask_embedding = self.add_weight(name="mask_embedding", shape=(self.hidden_dim,), initializer="zeros")
-        self.position_embeddings = self.add_weight(
-            name="position_embeddings",
-            shape=(grid[0] * grid[1] + self._num_placed_tokens, self.hidden_dim),
-            initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        )
+        self._table_grid = table = None if self.interpolation is None else grid
+        if table is not None:
+            self.position_embeddings = self.add_weight(
+                name="position_embeddings",
+                shape=(table[0] * table[1] + self._num_placed_tokens, self.hidden_dim),
+                initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+            )
         if self.num_register_tokens:
             shape = (self.num_register_tokens, self.hidden_dim)
             self.register_embeddings = self.add_weight(name="register_embeddings", shape=shape, initializer="zeros")
-        self._table_grid = grid
 
     def call(self, images: Tensor, patch_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         grid = self._grid(images.shape)
         tokens = self._normalized(images, grid) if self.norm is not None else self._projection(images)
-        tokens = ops.reshape(tokens, (-1, grid[0] * grid[1], self.hidden_dim))
+        sizes = (ops.shape(tokens)[0], -1) if grid is None else (-1, grid[0] * grid[1])
+        tokens = ops.reshape(tokens, (*sizes, self.hidden_dim))
         if patch_mask is not None:
             tokens = self._hide(tokens, patch_mask)
         first = [self.class_embedding] if self.class_token else []
@@ -154,7 +161,8 @@ class PatchEmbedding(keras.layers.Layer):
         if first:
             one = ops.zeros_like(tokens[:, :1])  # Repeats the tokens for each example.
             tokens = ops.concatenate([*(one + ops.cast(token, tokens.dtype) for token in first), tokens], axis=1)
-        tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
+        table = self._positions(grid)
+        tokens = tokens if table is None else tokens + ops.cast(table, tokens.dtype)
         if self.num_register_tokens:
             registers = ops.expand_dims(ops.cast(self.register_embeddings, tokens.dtype), 0)
             registers = registers + ops.zeros_like(tokens[:, :1])
@@ -177,14 +185,17 @@ class PatchEmbedding(keras.layers.Layer):
         return ops.where(hidden, ops.reshape(ops.cast(self.mask_embedding, tokens.dtype), (1, 1, -1)), tokens)
 
     def _positions(self, grid):
-        """Returns the position table, resized to `grid`, `(1, tokens, D)`."""
+        """Returns the position table, resized to `grid`, `(1, tokens, D)`; None if there is none."""
+        table_grid, interpolation = self._table_grid, self.interpolation
+        if table_grid is None or interpolation is None:
+            return None
         table = ops.convert_to_tensor(self.position_embeddings)
-        if grid == self._table_grid:
+        if grid == table_grid:
             return ops.expand_dims(table, 0)
-        head, (rows, columns) = self._num_placed_tokens, self._table_grid
+        head, (rows, columns) = self._num_placed_tokens, table_grid
         down, across = (
-            ops.cast(resize_matrix(old, new, self.interpolation), table.dtype)
-            for old, new in zip(self._table_grid, grid, strict=True)
+            ops.cast(resize_matrix(old, new, interpolation), table.dtype)
+            for old, new in zip(table_grid, grid, strict=True)
         )
         patches = ops.matmul(down, ops.reshape(table[head:], (rows, columns * self.hidden_dim)))
         patches = ops.matmul(across, ops.reshape(patches, (grid[0], columns, self.hidden_dim)))
@@ -192,8 +203,10 @@ class PatchEmbedding(keras.layers.Layer):
         return ops.expand_dims(ops.concatenate([table[:head], patches], axis=0), 0)
 
     def _grid(self, images_shape):
-        """Returns the rows and columns of patches."""
+        """Returns the rows and columns of patches; None if they are dynamic."""
         size = images_shape[1:3]
+        if None in size and self.interpolation is None and self.norm is None:
+            return None
         if None in size:
             raise ValueError(f"Height and width of the images must be static. Received shape: {tuple(images_shape)}")
         if size[0] % self.patch_size[0] or size[1] % self.patch_size[1]:
@@ -202,7 +215,8 @@ class PatchEmbedding(keras.layers.Layer):
 
     def compute_output_shape(self, images_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         grid = self._grid(images_shape)
-        return (images_shape[0], grid[0] * grid[1] + self.num_prefix_tokens, self.hidden_dim)
+        length = None if grid is None else grid[0] * grid[1] + self.num_prefix_tokens
+        return (images_shape[0], length, self.hidden_dim)
 
     def get_config(self) -> Config:
         return {

@@ -28,8 +28,8 @@ CHANNEL_ORDERS = ("rgb", "bgr", "gray")
 class ImageProcessor:
     """Resizes, crops, rescales and normalizes images: `(rescale · pixel - mean) / std`.
 
-    The steps are in this order; those set to None are skipped. Pillow resamples, with antialiasing, and rounds to integer
-    levels. Only `dataset` needs Keras.
+    The steps are in this order; those set to None are skipped. Pillow resamples, with antialiasing. Only `dataset` needs
+    Keras.
 
     Args:
         size: the size after resizing: `(height, width)`, or a dict of "shortest_edge", of "shortest_edge" and
@@ -41,6 +41,8 @@ class ImageProcessor:
         std: likewise, none of them 0; or None for 1.
         channel_order: "rgb", "bgr", or "gray" for one channel. Images of other modes are converted: gray ones to three
             equal channels; transparent pixels are blended with white. Default "rgb".
+        round_levels: bool. Whether resizing rounds to integer levels from 0 to 255, as Pillow and most processors do; False
+            for real ones, as DINOv3. Default True.
 
     Call arguments:
         images: one image or a list: paths, Pillow images, uint8 arrays `(height, width)` or `(height, width, 1, 3 or 4)`;
@@ -65,7 +67,7 @@ class ImageProcessor:
     except for files with transparent pixels, whose transparency transformers drops instead of blending with white. Its
     torchvision processors, like Pillow before version 13, differ in resizing: by one level of 255 at some pixels, by up to
     ten for images of noise whose proportions change; and images an odd number of pixels smaller than the crop are one pixel
-    further up and left.
+    further up and left. That of DINOv3, which does not round, is equal within rounding.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class ImageProcessor:
         mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None,
         channel_order: str = "rgb",
+        round_levels: bool = True,
     ) -> None:
         self.size = size_setting(size)
         self.crop_size = size_setting(crop_size, "crop_size")
@@ -93,6 +96,7 @@ class ImageProcessor:
         self.resample = resample
         self.rescale = rescale
         self.channel_order = channel_order
+        self.round_levels = round_levels
         self.mean = self._of_channels(mean, "mean")
         self.std = self._of_channels(std, "std")
         if self.std is not None and 0 in np.ravel(self.std).astype("float32"):
@@ -141,9 +145,11 @@ class ImageProcessor:
     def _process(self, image):
         """Returns an image as float32 `(height, width, channels)`."""
         image = open_image(image, "L" if self.channel_order == "gray" else "RGB")
+        bands = [image] if self.round_levels or self.size is None else [band.convert("F") for band in image.split()]
         if self.size is not None:
-            image = self._resize(image, self.size)
-        pixels = np.asarray(image).reshape(image.size[1], image.size[0], self.num_channels)
+            bands = [self._resize(band, self.size) for band in bands]
+        width, height = bands[0].size
+        pixels = np.stack(bands, axis=-1).reshape(height, width, self.num_channels)
         if self.crop_size is not None:
             pixels = center_crop(pixels, self.crop_size["height"], self.crop_size["width"])
         return self._normalize(pixels)
@@ -201,7 +207,7 @@ class ImageProcessor:
 
         Args:
             folder: str or path of a folder with `preprocessor_config.json`, or with a `processor_config.json` that has an
-                "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2) and SigLIP.
+                "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2), SigLIP and DINOv3.
 
         Returns:
             An `ImageProcessor`.
@@ -236,6 +242,7 @@ class ImageProcessor:
             "mean": self.mean,
             "std": self.std,
             "channel_order": self.channel_order,
+            "round_levels": self.round_levels,
         }
 
     @classmethod

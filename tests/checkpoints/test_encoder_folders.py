@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from checkpoint_cases import Expected
 from keras_transformer import checkpoints
 from keras_transformer.checkpoints import from_huggingface, to_huggingface
 
@@ -44,6 +45,12 @@ def test_a_decoder_of_berts_kind_is_refused(copy):
         ("albert-Model", {"inner_group_num": 2}),
         ("albert-Model", {"num_hidden_groups": 6}),
         ("electra-MultipleChoice", {"summary_type": "mean"}),
+        ("new-Model", {"layer_norm_type": "rms_norm"}),
+        ("new-Model", {"logn_attention_scale": True}),
+        ("new-Model", {"position_embedding_type": "absolute"}),
+        ("new-Model", {"rope_scaling": {"type": "ntk", "factor": 3.0, "mixed_b": 0.6}}),
+        ("new-Model", {"rope_scaling": {"type": "ntk", "factor": 0.5}}),
+        ("new-Model", {"rope_scaling": {"type": "magic", "factor": 2.0}}),
         ("modernbert-Model", {"layer_types": ["full_attention"]}),
         ("modernbert-Model", {"layer_types": ["magic"] * 4}),
         ("modernbert-MaskedLM", {"decoder_bias": False}),
@@ -183,3 +190,26 @@ def test_nomic_bert_as_its_first_configs_describe_it(copy):
     np.testing.assert_array_equal(from_huggingface(folder, verbose=0)(inputs), new(inputs))
     change(file, prenorm=True)
     assert "'prenorm' is true; only false is supported" in refusal(folder, checkpoints.ConfigError)
+
+
+def test_gte_as_a_model_of_sentences(copy, tmp_path):
+    """The first checkpoints have a classifier of tokens in the file, which sentences do not need."""
+    folder = copy("new-Model")
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    entries = [{"path": path, "type": f"sentence_transformers.models.{name}"} for name, path in modules]
+    (folder / "modules.json").write_text(json.dumps(entries))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    model, expected = from_huggingface(folder, verbose=0), Expected(folder)
+    tokens = expected.outputs["output"][:, 0]
+    wanted = tokens / np.linalg.norm(tokens, axis=-1, keepdims=True)
+    np.testing.assert_allclose(model.predict(expected.inputs, verbose=0), wanted, atol=1e-6)
+    to_huggingface(model, tmp_path / "again", verbose=0)
+    before, after = (load_file(path / "model.safetensors") for path in (folder, tmp_path / "again"))
+    np.testing.assert_equal(after, before)
+
+
+def test_queries_keys_and_values_that_are_not_packed(copy):
+    folder = copy("new-MaskedLM")
+    change(folder / "config.json", pack_qkv=True)
+    assert "qkv_proj" in refusal(folder, checkpoints.MissingTensorError)

@@ -47,6 +47,9 @@ SETTINGS = {
     "deit-Model": {**IMAGES, "pooler_act": "tanh", "qkv_bias": True},
     "dinov2-Model": {**IMAGES, "layer_norm_eps": 1e-6},
     "dinov2_with_registers-Model": {**IMAGES, "layer_norm_eps": 1e-6},
+    "dinov3_convnext-Model": {"hidden_act": "gelu", "layer_norm_eps": 1e-6},
+    "dinov3_vit-Model": {**IMAGES, "layer_norm_eps": 1e-5, "num_attention_heads": 6, "rope_theta": 100.0},
+    "dinov3_vit_gated-Model": {"use_gated_mlp": False, "hidden_act": "gelu"},
     "distilbert-MaskedLM": {"activation": "gelu", "n_heads": 2},
     "electra-MultipleChoice": {**ENCODER, "num_attention_heads": 4, "summary_activation": "gelu"},
     "electra-PreTraining": {"hidden_act": "gelu"},
@@ -118,6 +121,12 @@ SETTINGS = {
         "rope_parameters/truncate": False,
         "tie_word_embeddings": False,
     },
+    "gte-MaskedLM": {
+        **ENCODER,
+        "num_attention_heads": 4,
+        "rope_parameters/rope_theta": 160000.0,
+        "type_vocab_size": 1,
+    },
     "kosmos2-ConditionalGeneration": {
         "text_config/activation_function": "gelu",
         "text_config/layer_norm_eps": 1e-5,
@@ -187,6 +196,8 @@ SETTINGS = {
         "layer_norm_epsilon": 1e-6,
         "relative_attention_max_distance": 128,
     },
+    "new-MaskedLM": {**ENCODER, "pack_qkv": True, "rope_theta": 10000.0},
+    "new-Model": {"num_attention_heads": 4, "rope_scaling/factor": 1.0, "rope_theta": 10000.0, "type_vocab_size": 1},
     "nomic_bert-MaskedLM": {
         "hidden_act": "silu",
         "layer_norm_eps": 1e-12,

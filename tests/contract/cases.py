@@ -77,9 +77,9 @@ def images():
     return (np.random.default_rng(0).uniform(size=(2, 8, 12, 3)).astype("float32"),)
 
 
-def attend(**options):
+def attend(key_dim=6, **options):
     """Returns an attention layer with a mechanism, scoring or position under test."""
-    return MultiHeadAttention(num_heads=4, key_dim=6, **options)
+    return MultiHeadAttention(num_heads=4, key_dim=key_dim, **options)
 
 
 def feed_forward():
@@ -115,6 +115,7 @@ _ATTENTION = {
     "mechanism": keras.saving.serialize_keras_object(SoftmaxAttention(scoring="dot")),
     "position": "rotary",
     "use_key_bias": False,
+    "use_value_bias": False,
     "use_output_bias": False,
     "query_key_norm": "rms_norm",
     "context_norm": "layer_norm",
@@ -443,14 +444,14 @@ SCORINGS = {
 }
 
 
-def _position(cls, with_arguments=None, neutral=(), **arguments):
+def _position(cls, with_arguments=None, neutral=(), key_dim=6, **arguments):
     return Case(
         cls,
         arguments=arguments,
         neutral=frozenset(neutral),
         with_arguments=with_arguments or {},
         inputs=twice,
-        wrap=lambda position: attend(position=position, num_key_value_heads=2),
+        wrap=lambda position: attend(key_dim, position=position, num_key_value_heads=2),
     )
 
 
@@ -475,6 +476,7 @@ ATTENTION_POSITIONS = {
         bidirectional=False,
         initializer="ones",
     ),
+    "axial_rotary": _position(positions.AxialRotary, key_dim=8, grid_size=(2, 3), max_wavelength=5.0),
     "relative_grid_bias": _position(positions.RelativeGridBias, grid_size=(2, 3), initializer="ones"),
     "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
     "transformer_xl": _position(
@@ -506,13 +508,13 @@ FEEDFORWARDS = {
     "dense": Case(
         feedforward.DenseFeedForward,
         lambda: {"intermediate_dim": 16},
-        arguments={**_FEEDFORWARD, "use_bias": False, "hidden_norm": "rms_norm"},
+        arguments={**_FEEDFORWARD, "use_bias": False, "hidden_norm": "rms_norm", "use_output_bias": False},
         with_arguments=_DROPOUT,
     ),
     "gated": Case(
         feedforward.GatedFeedForward,
         lambda: {"intermediate_dim": 16},
-        arguments={**_FEEDFORWARD, "use_bias": True, "hidden_norm": "layer_norm"},
+        arguments={**_FEEDFORWARD, "use_bias": True, "hidden_norm": "layer_norm", "use_output_bias": True},
         with_arguments=_DROPOUT,
     ),
     "mixture_of_experts": Case(
@@ -968,6 +970,20 @@ LAYERS = {
         lambda: {"grid_size": (5, 4)},
         arguments={"epsilon": 0.5},
         inputs=lambda: (tokens(length=20),),
+    ),
+    "convnext_block": Case(
+        vision.ConvNeXtBlock,
+        arguments={
+            "kernel_size": 3,
+            "expansion": 2,
+            "activation": "relu",
+            "layer_scale": 0.5,
+            "stochastic_depth": 0.5,
+            "layer_norm_epsilon": 0.5,
+            "seed": 7,
+        },
+        with_arguments={"seed": {"stochastic_depth": 0.5}, "stochastic_depth": {"seed": 7}},
+        inputs=images,
     ),
     "patch_embedding": Case(
         vision.PatchEmbedding,

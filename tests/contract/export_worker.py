@@ -79,6 +79,10 @@ def resized_dinov2():
     return tasks.ImageClassifier(backbone, num_classes=5, pooling="class_token_and_mean")
 
 
+def dinov3_of_any_size():
+    return models.DINOv3(SIZE, patch_size=4, image_size=None, gated=True, mask_token=False, layer_scale=0.3)
+
+
 def swin():
     """Returns a model of image layers, with windows and patches that do not divide the image, and shifts."""
     size = models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4))
@@ -108,6 +112,7 @@ MODELS = {
     "vit_mixed_precision": mixed_precision_vit,
     "deit": lambda: tasks.DistilledImageClassifier(models.DeiT(SIZE, patch_size=4, image_size=8), num_classes=5),
     "dinov2_resized": resized_dinov2,
+    "dinov3_of_any_size": dinov3_of_any_size,
     "swin": swin,
     "clip": clip,
     "encoder": lambda: models.Encoder(SIZE, vocabulary_size=50, max_sequence_length=64),

@@ -29,9 +29,11 @@ MODELS = {
     "vit": lambda: models.ViT(SIZE, patch_size=4, image_size=8),
     "deit": lambda: models.DeiT(SIZE, patch_size=4, image_size=8),
     "dinov2": lambda: models.DINOv2(SIZE, patch_size=4, image_size=8, gated=True, mask_token=False, layer_scale=0.3),
+    "dinov3": lambda: models.DINOv3(SIZE, patch_size=4, image_size=8, gated=True, mask_token=False, layer_scale=0.3),
     "swin": lambda: models.Swin(
         models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4)), patch_size=2, image_size=12, window_size=3
     ),
+    "convnext": lambda: models.ConvNeXt(models.ConvNeXtSize((4, 8), (1, 2)), image_size=16, layer_scale=0.3),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
     "clip": _clip,
@@ -98,7 +100,9 @@ GENERATIVE = sorted(
         "vit",
         "deit",
         "dinov2",
+        "dinov3",
         "swin",
+        "convnext",
         "crate",
         "rednet",
         "clip",

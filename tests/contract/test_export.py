@@ -23,6 +23,7 @@ NAMES = [
     "vit_mixed_precision",
     "deit",
     "dinov2_resized",
+    pytest.param("dinov3_of_any_size", marks=pytest.mark.exhaustive),
     "swin",
     "clip",
     "encoder",

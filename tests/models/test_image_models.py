@@ -7,13 +7,24 @@ import pytest
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import clip, deit, dinov2, swin
+from keras_transformer.models import clip, convnext, deit, dinov2, dinov3, swin
 from keras_transformer.training import ContrastiveLoss
+from keras_transformer.vision import PatchCoordinates
 
 # As published with the weights: classifiers of 1,000 classes; DINOv2 without a head, and with its mask token.
 SWIN_PARAMETERS = {"T": 28_288_354, "S": 49_606_258, "B": 87_768_224, "L": 196_532_476}
 DEIT_PARAMETERS = {"Ti": 5_910_800, "S": 22_436_432, "B": 87_338_192}
 DINOV2_PARAMETERS = {"S": 22_056_576, "B": 86_580_480, "L": 304_368_640, "g": 1_136_480_768}
+# Of transformers' models of the published configs, which have a mask token.
+DINOV3_PARAMETERS = {
+    "S": 21_596_544,
+    "S+": 28_692_864,
+    "B": 85_660_416,
+    "L": 303_129_600,
+    "H+": 840_592_640,
+    "7B": 6_716_035_072,
+}
+CONVNEXT_PARAMETERS = {"T": 27_820_128, "S": 49_454_688, "B": 87_566_464, "L": 196_230_336}
 CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
 
 
@@ -23,6 +34,8 @@ CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513
         (SWIN_PARAMETERS, swin.SIZES),
         (DEIT_PARAMETERS, deit.SIZES),
         (DINOV2_PARAMETERS, dinov2.SIZES),
+        (DINOV3_PARAMETERS, dinov3.SIZES),
+        (CONVNEXT_PARAMETERS, convnext.SIZES),
         (CLIP_PARAMETERS, clip.SIZES),
     ],
 )
@@ -49,6 +62,19 @@ def test_dinov2_parameters(size):
     with unallocated():
         model = models.DINOv2(size)
     assert model.count_params() == DINOV2_PARAMETERS[size]
+
+
+@pytest.mark.parametrize("size", ["S", "S+", "7B"])
+def test_dinov3_parameters(size):
+    with unallocated():
+        model = models.DINOv3(size)
+    assert model.count_params() == DINOV3_PARAMETERS[size]
+
+
+def test_convnext_parameters():
+    with unallocated():
+        model = models.ConvNeXt("L")
+    assert model.count_params() == CONVNEXT_PARAMETERS["L"]
 
 
 @pytest.mark.parametrize("size", ["B/32", "L/14"])
@@ -151,6 +177,36 @@ def test_another_image_size_takes_the_same_weights(tmp_path):
     np.testing.assert_allclose(np.asarray(load_model(tmp_path / "larger.keras")(x)["logits"]), wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["dinov3", "convnext"])
+def test_a_model_without_a_table_takes_images_of_any_size(kind, tmp_path):
+    if kind == "dinov3":
+        fixed = tasks.ImageClassifier(models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=(8, 12)), 3)
+    else:
+        fixed = models.ConvNeXt(models.ConvNeXtSize((4, 8), (1, 1)), image_size=(8, 16), layer_scale=0.5)
+    open_size = models.with_image_size(fixed, None)
+    assert open_size.input_shape == (None, None, None, 3)
+    open_size.save(tmp_path / "any.keras")
+    loaded = load_model(tmp_path / "any.keras")
+    for size in ((8, 12), (24, 8)):
+        x = np.random.default_rng(0).normal(size=(2, *size, 3)).astype("float32")
+        wanted = np.asarray(models.with_image_size(fixed, size)(x))
+        np.testing.assert_allclose(np.asarray(open_size(x)), wanted, atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(loaded(x)), np.asarray(open_size(x)))
+    with pytest.raises(ValueError, match="must be static"):
+        models.with_image_size(models.ViT(models.Size(1, 8, 2, 16), 4, 8), None)
+
+
+def test_coordinates_are_rescaled_in_training_alone():
+    model = models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=8, layer_scale=1.0)
+    x = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    first, second = (np.asarray(model(x, training=True)) for _ in range(2))
+    assert np.abs(first - second).max() > 1e-4
+    np.testing.assert_array_equal(model(x), model(x))
+    off = PatchCoordinates()
+    model = models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=8, layer_scale=1.0, coordinates=off)
+    np.testing.assert_array_equal(model(x, training=True), model(x))
+
+
 def test_a_model_without_patches_cannot_be_resized():
     model = models.Swin(models.SwinSize(8, (1,), (2,)), patch_size=4, image_size=8, window_size=2)
     with pytest.raises(ValueError, match="PatchEmbedding"):
@@ -162,6 +218,8 @@ DEFAULTS = {
     "vit": 86_567_656 - 769_000,
     "deit": 87_338_192 - 2 * 769_000,
     "dinov2": 86_580_480 - 768 - (37**2 - 16**2) * 768,
+    "dinov3_vit": 21_596_544 - 384 - 4 * 384,
+    "dinov3_convnext": 27_820_128,
     "swin": 28_288_354 - 769_000,
     "clip": 151_277_313,
 }

@@ -123,7 +123,7 @@ def test_resampling_is_what_is_asked_for():
 
 
 def test_saved_and_loaded(tmp_path):
-    processor = ImageProcessor((5, 7), (3, 4), "lanczos", 0.25, [1, 2, 3], 2.0, "bgr")
+    processor = ImageProcessor((5, 7), (3, 4), "lanczos", 0.25, [1, 2, 3], 2.0, "bgr", False)
     processor.save(tmp_path / "a" / "b")
     assert ImageProcessor.load(tmp_path / "a" / "b") == processor
     config = processor.get_config()
@@ -229,7 +229,7 @@ def test_arguments_out_of_range(arguments, match):
     [
         (
             {"image_processor_type": "ConvNextImageProcessor"},
-            "type 'ConvNextImageProcessor'. Supported: Bit, CLIP, DeiT",
+            "type 'ConvNextImageProcessor'. Supported: Bit, CLIP, DINOv3ViT, DeiT",
         ),
         ({"image_processor_type": None}, "does not specify the type"),
         ({"do_pad": True}, "do_pad is not supported"),

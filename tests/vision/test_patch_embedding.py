@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -66,6 +67,25 @@ def test_refuses_unknown_image_sizes():
         PatchEmbedding(5).compute_output_shape((None, None, 8, 3))
     with pytest.raises(ValueError, match="interpolation"):
         PatchEmbedding(5, interpolation="nearest")
+
+
+def test_without_a_table_any_size():
+    small, large = images(), images(6, 12)
+    layer = built(small, interpolation=None, num_register_tokens=2)
+    assert sorted(tuple(weight.shape) for weight in layer.weights) == [(1, 1, 5), (2, 4, 3, 5), (2, 5), (5,)]
+    model_input = keras.Input((None, None, 3))
+    output = layer(model_input)
+    assert output.shape == (None, None, 5)
+    model = keras.Model(model_input, output)
+    for x, count in ((small, 4), (large, 9)):
+        expected = np.asarray(layer._projection(x)).reshape(2, count, 5)
+        found = np.asarray(model(x))
+        np.testing.assert_allclose(found[:, 3:], expected, atol=1e-6)
+        first = np.concatenate([np.asarray(layer.class_embedding)[0], np.asarray(layer.register_embeddings)])
+        np.testing.assert_array_equal(found[:, :3], np.broadcast_to(first, (2, 3, 5)))
+    assert PatchEmbedding.from_config(layer.get_config()).interpolation is None
+    with pytest.raises(ValueError, match="grid_size"):
+        PatchEmbedding(5, interpolation=None, grid_size=3)
 
 
 # What torch.nn.functional.interpolate gives, with align_corners=False and without smoothing.

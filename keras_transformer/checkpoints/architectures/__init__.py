@@ -14,6 +14,8 @@ from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, Cli
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
+from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3ConvNext
+from keras_transformer.checkpoints.architectures.dinov3_vit import Dinov3Vit
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
 from keras_transformer.checkpoints.architectures.falcon import Falcon
@@ -23,6 +25,7 @@ from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
+from keras_transformer.checkpoints.architectures.gte import Gte
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -66,6 +69,8 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "deit": Deit,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,
+    "dinov3_convnext": Dinov3ConvNext,
+    "dinov3_vit": Dinov3Vit,
     "distilbert": DistilBert,
     "electra": Electra,
     "falcon": Falcon,
@@ -75,6 +80,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,
+    "gte": Gte,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,
@@ -86,6 +92,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "modernbert": ModernBert,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
+    "new": Gte,
     "nomic_bert": NomicBert,
     "olmo2": Olmo2,
     "opt": Opt,

@@ -11,9 +11,14 @@ from keras_transformer.utils.types import Activation, LayerLike, Tensor
 from keras_transformer.vision.patch_embedding import pair_of
 
 
-def image_input(image_size: int | tuple[int, int], num_channels: int) -> keras.KerasTensor:
-    """Symbolic images, float `(B, height, width, channels)`."""
-    return keras.Input((*pair_of(image_size), num_channels), name="images")
+def image_input(image_size: int | tuple[int, int] | None, num_channels: int) -> keras.KerasTensor:
+    """Symbolic images, float `(B, height, width, channels)`; None for images of any size."""
+    return keras.Input((*image_sides(image_size), num_channels), name="images")
+
+
+def image_sides(image_size: int | tuple[int, int] | None) -> tuple[int | None, ...]:
+    """Height and width of images; None each for any."""
+    return (None, None) if image_size is None else pair_of(image_size)
 
 
 def image_stack(
@@ -31,6 +36,7 @@ def image_stack(
     activation: Activation = "gelu",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
+    coordinates: keras.layers.Layer | None = None,
     name: str,
 ) -> keras.Model:
     """The graph of a vision transformer.
@@ -49,12 +55,15 @@ def image_stack(
         activation: activation of a feed-forward that is given by name.
         dropout: float. Of the outputs of attention and feed-forward.
         attention_dropout: float. Of the attention weights.
+        coordinates: layer from images to the positions of their tokens, which the position in the attention of every block
+            takes; None for none.
         name: str.
 
     Returns:
         `keras.Model`: "images" to tokens `(B, T, D)`.
     """
     x = embedding(images)
+    positions = {} if coordinates is None else {"positions": coordinates(images)}
     x = x if first_norm is None else first_norm(x)
     for index in range(size.num_layers):
         block = EncoderBlock(
@@ -66,6 +75,6 @@ def image_stack(
             dropout=dropout,
             name=f"encoder_block_{index}",
         )
-        x = block(x)
+        x = block(x, **positions)
     x = x if last_norm is None else last_norm(x)
     return keras.Model(images, x, name=name)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import keras
 
-from keras_transformer.vision.patch_embedding import PatchEmbedding, pair_of
+from keras_transformer.models.building.image_stack import image_sides
+from keras_transformer.vision import ConvNeXtBlock, PatchEmbedding
 
 # Attributes of a model besides its weights.
 _COMPANIONS = ("checkpoint", "processor", "tokenizer")
 
 
-def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> keras.Model:
+def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None) -> keras.Model:
     """The same model with shared weights at another image size, with resized position embeddings.
 
     DINOv2, whose weights are for 518 x 518 pixels, is mostly used at 224 x 224. Models with relative positions, such as
     `models.Swin`, must be built at the new size; copy their weights with `set_weights`.
 
     Args:
-        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, with or without a
-            head.
-        image_size: int or pair of ints, a multiple of the patch size. Pixels.
+        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, or a
+            `models.ConvNeXt`, with or without a head.
+        image_size: int or pair of ints, a multiple of the patch size. Pixels. None for images of any size, which models
+            without a position table support: `models.DINOv3` and `models.ConvNeXt`.
 
     Returns:
         `keras.Model`, with the weights of `model`: training one trains both.
 
     Raises:
-        ValueError: no such input or layer; an image that does not divide into patches.
+        ValueError: no such input or layer; an image that does not divide into patches; any size, with a position table.
 
     Example:
 
@@ -36,13 +38,14 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> ke
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.2.
     """
+    resizable = (ConvNeXtBlock, PatchEmbedding)
     names = [tensor.name for tensor in keras.tree.flatten(model.input)]
-    if "images" not in names or not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
+    if "images" not in names or not any(isinstance(layer, resizable) for layer in model.layers):
         raise ValueError(f"{model.name!r} has no input 'images', or no PatchEmbedding whose positions can be resized.")
 
     def replace(tensor):
         shape = tensor.shape[1:]
-        shape = (*pair_of(image_size), shape[-1]) if tensor.name == "images" else shape
+        shape = (*image_sides(image_size), shape[-1]) if tensor.name == "images" else shape
         return keras.Input(shape, dtype=tensor.dtype, name=tensor.name)
 
     inputs = keras.tree.map_structure(replace, model.input)

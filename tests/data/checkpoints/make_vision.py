@@ -27,6 +27,33 @@ DINOV2 = {name: value for name, value in TOWER.items() if name != "intermediate_
     "mlp_ratio": 3,
     "layerscale_value": 0.3,
 }
+# Not as wide as high, with two wavelengths for each side; augmentation is off in evaluation.
+DINOV3 = {
+    **TOWER,
+    "hidden_size": 24,
+    "image_size": [8, 12],
+    "hidden_act": "relu",
+    "layerscale_value": 0.3,
+    "num_register_tokens": 3,
+    "rope_theta": 20.0,
+    "key_bias": True,
+    "query_bias": False,
+    "pos_embed_shift": 0.2,
+    "pos_embed_jitter": 1.3,
+    "pos_embed_rescale": None,
+}
+# SwiGLU without registers.
+GATED_DINOV3 = {**DINOV3, "hidden_act": "silu", "num_register_tokens": 0, "use_gated_mlp": True, "mlp_bias": False}
+GATED_DINOV3 |= {"key_bias": False, "query_bias": True, "value_bias": False, "proj_bias": False}
+# The last stage is one row of two pixels, and a row of the first is left over.
+DINOV3_CONVNEXT = {
+    "image_size": [9, 16],
+    "num_channels": 2,
+    "hidden_sizes": [4, 6],
+    "depths": [1, 2],
+    "hidden_act": "relu",
+    "layer_scale_init_value": 0.3,
+}
 # Padded everywhere: 27 x 22 pixels are 14 x 11 patches, in windows of 3 they are 15 x 12, and merging makes 7 x 6 of them.
 SWIN = {
     "image_size": [27, 22],
@@ -68,6 +95,20 @@ GRADIENTS = (
     "vit.encoder.layer.1.output.dense.bias",
     "vit.encoder.layer.0.layernorm_before.weight",
     "classifier.weight",
+)
+DINOV3_GRADIENTS = (
+    "embeddings.register_tokens",
+    "embeddings.patch_embeddings.weight",
+    "layer.0.attention.q_proj.weight",
+    "layer.0.attention.k_proj.bias",
+    "layer.0.layer_scale1.lambda1",
+    "layer.0.mlp.up_proj.weight",
+)
+CONVNEXT_GRADIENTS = (
+    "stages.0.downsample_layers.0.weight",
+    "stages.1.downsample_layers.0.weight",
+    "stages.1.layers.0.depthwise_conv.weight",
+    "stages.1.layers.1.gamma",
 )
 
 
@@ -160,6 +201,21 @@ def vision_transformers():
     image_model("dinov2_with_registers-ImageClassification", cls, config, LOGITS)
 
 
+def dinov3():
+    for name, values in (("dinov3_vit-Model", DINOV3), ("dinov3_vit_gated-Model", GATED_DINOV3)):
+        config = transformers.DINOv3ViTConfig(**values)
+        more = {}
+        if name == "dinov3_vit-Model":
+            names = {each: each.replace("layer.0", "model.layer.0") for each in DINOV3_GRADIENTS}
+            model = build(transformers.DINOv3ViTModel, config)
+            more = gradients(model, names, pixels(images(values)), output="last_hidden_state")
+        image_model(name, transformers.DINOv3ViTModel, config, TOKENS, **more)
+    cls, config = transformers.DINOv3ConvNextModel, transformers.DINOv3ConvNextConfig(**DINOV3_CONVNEXT)
+    names = {each: each.replace("stages", "model.stages") for each in CONVNEXT_GRADIENTS}
+    more = gradients(build(cls, config), names, pixels(images(DINOV3_CONVNEXT)), output="last_hidden_state")
+    image_model("dinov3_convnext-Model", cls, config, TOKENS, **more)
+
+
 def swins():
     config = transformers.SwinConfig(**SWIN, num_labels=5)
     image_model("swin-Model", transformers.SwinModel, config, POOLED)
@@ -186,5 +242,6 @@ def clips():
 
 if __name__ == "__main__":
     vision_transformers()
+    dinov3()
     swins()
     clips()

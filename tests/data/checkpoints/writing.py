@@ -77,7 +77,7 @@ def run(model, **inputs):
         return model(**{name: torch.tensor(value) for name, value in inputs.items()})
 
 
-def gradients(model, names, inputs, mask=None):
+def gradients(model, names, inputs, mask=None, output="logits"):
     """Of `sum(logits * direction)`: what `write` takes to store them, and the direction.
 
     Args:
@@ -85,8 +85,9 @@ def gradients(model, names, inputs, mask=None):
         names: names of parameters; or a dict from the name in the file to that in memory.
         inputs: dict of numpy arrays that the model is called with.
         mask: bool array that broadcasts to the logits, which count where it is True; None for all.
+        output: str. transformers' name of the logits, or of another output instead.
     """
-    logits = model(**{name: torch.tensor(value) for name, value in inputs.items()}).logits
+    logits = model(**{name: torch.tensor(value) for name, value in inputs.items()})[output]
     direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32")
     direction = direction if mask is None else direction * mask
     (logits * torch.tensor(direction)).sum().backward()

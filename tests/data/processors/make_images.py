@@ -1,6 +1,7 @@
 """Writes `pictures/`, a folder for each kind of image processor, and `images.npz`: what transformers makes of the pictures.
 
-Needs transformers (with Pillow); run from the root of the repository: `python tests/data/processors/make_images.py`.
+Needs transformers with Pillow, and torchvision 0.28 for the processor of DINOv3; run from the root of the repository:
+`python tests/data/processors/make_images.py`.
 """
 
 import json
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+from transformers import DINOv3ViTImageProcessor
+from transformers.image_utils import load_image
 from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
@@ -25,6 +28,11 @@ PROCESSORS = {
     "dinov2": BitImageProcessorPil(size={"shortest_edge": 18}, crop_size={"height": 14, "width": 14}, **IMAGENET),
     # The crop is larger than what is left of the pictures.
     "clip": CLIPImageProcessorPil(size={"shortest_edge": 11}, crop_size={"height": 16, "width": 16}),
+    "dinov3": DINOv3ViTImageProcessor(size={"height": 12, "width": 16}),
+    # More pixels than the pictures have, with overshoots beyond the levels of pixels.
+    "dinov3_crop": DINOv3ViTImageProcessor(
+        size={"height": 40, "width": 48}, resample=3, do_center_crop=True, crop_size={"height": 32, "width": 30}
+    ),
     "siglip": SiglipImageProcessorPil(size={"height": 15, "width": 15}),
     "longest": BitImageProcessorPil(
         size={"shortest_edge": 15, "longest_edge": 18}, crop_size={"height": 17, "width": 17}
@@ -90,7 +98,7 @@ def write(name, config, processor, names):
             if not processor.do_convert_rgb:
                 continue
         else:
-            image = str(PICTURES / picture)
+            image = load_image(str(PICTURES / picture))
         pixels = processor(image, return_tensors="np")["pixel_values"]
         results[f"{name}/{picture}"] = np.ascontiguousarray(pixels[0].transpose(1, 2, 0).astype("float32"))
     return results
