@@ -17,6 +17,7 @@ from keras_transformer.models.building.stepwise import Stepwise
 from keras_transformer.models.building.with_image_size import with_image_size
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.crate import CRATE
+from keras_transformer.models.deberta import DeBERTa
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
@@ -77,6 +78,7 @@ MODELS = {
     "decoder": Decoder,
     "albert": ALBERT,
     "bert": BERT,
+    "deberta": DeBERTa,
     "bigbird": BigBird,
     "distilbert": DistilBERT,
     "electra": ELECTRA,
@@ -136,6 +138,7 @@ __all__ = [
     "CLIPText",
     "CLIPVision",
     "DINOv2",
+    "DeBERTa",
     "Decoder",
     "DeiT",
     "DistilBERT",

@@ -932,6 +932,27 @@ LAYERS = {
         neutral=frozenset({"recompute"}),
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
     ),
+    "relative_embedding": Case(
+        positions.RelativeEmbedding,
+        arguments={"max_distance": 5, "num_buckets": 4, "norm": "rms_norm", "initializer": "ones"},
+        with_arguments={"num_buckets": {"max_distance": 5}},
+        inputs=twice,
+        wrap=lambda embedding: attention.DisentangledAttention(4, 6, embedding),
+    ),
+    "ngram_induced_encoding": Case(
+        blocks.NGramInducedEncoding,
+        arguments={
+            "kernel_size": 5,
+            "groups": 3,
+            "activation": "gelu_tanh",
+            "norm": "rms_norm",
+            "dropout": 0.5,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), tokens(seed=1)),
+    ),
     "involution": Case(
         vision.Involution,
         lambda: {"group_channels": 4, "reduction_ratio": 2},
