@@ -137,9 +137,7 @@ def Encoder(
     return keras.Model(inputs, x, name=name)
 
 
-def add_segments(
-    x: keras.KerasTensor, inputs: dict[str, keras.KerasTensor], num_segments: int
-) -> keras.KerasTensor:
+def add_segments(x: keras.KerasTensor, inputs: dict[str, keras.KerasTensor], num_segments: int) -> keras.KerasTensor:
     """Returns `x` with segment embeddings added; adds "segment_ids" to the inputs unless there is a single segment."""
     if num_segments > 1:
         inputs["segment_ids"] = token_input("segment_ids")

@@ -19,7 +19,7 @@ _LONGEST = 2**17
 
 @serializable
 class RelativeEmbedding(keras.layers.Layer):
-    """Relative position embedding of DeBERTa: a vector for each distance between two tokens, or for each bucket of distances.
+    """Relative position embedding of DeBERTa: a vector for each distance of two tokens, or for each bucket of distances.
 
     Query i and key j have the row `clip(bucket(i - j), -k, k - 1) + k` of a table of 2k vectors of the width of the tokens.
     Without buckets, `bucket(d) = d` and k is `max_distance`. With buckets, k is `num_buckets`, distances up to k / 2 have a

@@ -49,7 +49,8 @@ class DisentangledAttention(TokenMixer):
     Args:
         num_heads: int >= 1. N.
         key_dim: int >= 1. Width H of each head, of queries, keys and values.
-        relative_embedding: `RelativeEmbedding`, or its config. Layers with the same instance share it.
+        relative_embedding: `RelativeEmbedding`, or its config. Layers with the same instance share it. None for one of 256
+            buckets up to a distance of 512.
         terms: list of "c2p" and "p2c", or of one of them. Defaults to both.
         share_projections: bool. Whether `W_qr` and `W_kr` are the projections of queries and keys. Defaults to False.
         dropout: float in [0, 1). Dropout rate of the attention weights.
@@ -93,7 +94,7 @@ class DisentangledAttention(TokenMixer):
         self,
         num_heads: int,
         key_dim: int,
-        relative_embedding: RelativeEmbedding | Config,
+        relative_embedding: RelativeEmbedding | Config | None = None,
         terms: Sequence[str] = TERMS,
         share_projections: bool = False,
         dropout: float = 0.0,
@@ -106,12 +107,14 @@ class DisentangledAttention(TokenMixer):
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
-        self.relative_embedding = resolve(
-            relative_embedding, {}, RelativeEmbedding, argument="relative_embedding"
-        )
+        if relative_embedding is None:
+            relative_embedding = RelativeEmbedding(512, num_buckets=256, name="relative_embedding")
+        self.relative_embedding = resolve(relative_embedding, {}, RelativeEmbedding, argument="relative_embedding")
         self.terms = [term for term in TERMS if term in terms]
         if isinstance(terms, str) or not terms or set(terms) - set(TERMS):
-            raise ValueError(f"terms must be a list of {' and '.join(map(repr, TERMS))}, or of one. Received: {terms!r}")
+            raise ValueError(
+                f"terms must be a list of {' and '.join(map(repr, TERMS))}, or of one. Received: {terms!r}"
+            )
         self.share_projections = share_projections
         self.dropout = dropout
         self.position_dropout = position_dropout
