@@ -68,6 +68,8 @@ class RelativeEmbedding(keras.layers.Layer):
         self._norm = clone(self.norm, name="norm", dtype=self.dtype_policy)
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self._buckets = None if num_buckets is None else log_buckets(num_buckets, max_distance)
+        # Distances of at least this have the outermost row.
+        self._reach = max_distance if self._buckets is None else len(self._buckets) // 2
 
     @property
     def span(self) -> int:
@@ -81,19 +83,38 @@ class RelativeEmbedding(keras.layers.Layer):
         if self._norm is not None:
             build_once(self._norm, (1, *shape))
 
-    def vectors(self) -> Tensor:
-        """Returns the vectors, `(1, 2k, D)`."""
-        vectors = ops.expand_dims(ops.convert_to_tensor(self.embeddings), 0)
-        return vectors if self._norm is None else self._norm(vectors)
+    def vectors(self, length: Any = None) -> tuple[Tensor, Any]:
+        """Returns the vectors that a sequence reaches, and the row of the first one.
+
+        Args:
+            length: int, or an int scalar: the positions are below it. None for all vectors.
+
+        Returns:
+            `(vectors, first)`: float `(1, R, D)`, and an int or an int32 scalar.
+        """
+        table, first = ops.convert_to_tensor(self.embeddings), 0
+        if length is not None:
+            first, last = self._reached(length)
+            table = table[first : last + 1]
+        vectors = ops.expand_dims(table, 0)
+        return vectors if self._norm is None else self._norm(vectors), first
+
+    def _reached(self, length):
+        """Returns the first and the last row of distances below `length`."""
+        minimum = min if isinstance(length, int) else ops.minimum
+        bucket = minimum(length - 1, self._reach)
+        if self._buckets is not None:
+            of_later_keys = self._buckets[self._reach :: -1]
+            found = of_later_keys[bucket] if isinstance(length, int) else ops.take(of_later_keys, bucket)
+            bucket = self.span - found
+        return self.span - bucket, self.span + minimum(bucket, self.span - 1)
 
     def rows(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Returns the row of each pair, int32 `(1 | B, T, S)`, for positions `(T,)` or `(B, T)` and `(S,)` or `(B, S)`."""
-        distance = distances(key_positions, query_positions)  # Keys first: `(1 | B, S, T)` of query minus key.
-        distance = ops.transpose(distance, (0, 2, 1))
+        distance = -distances(query_positions, key_positions)
         if self._buckets is None:
             return ops.clip(distance + self.span, 0, 2 * self.span - 1)
-        reach = len(self._buckets) // 2
-        return ops.take(self._buckets, ops.clip(distance, -reach, reach) + reach, axis=0)
+        return ops.take(self._buckets, ops.clip(distance, -self._reach, self._reach) + self._reach, axis=0)
 
     def get_config(self) -> Config:
         return {

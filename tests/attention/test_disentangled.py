@@ -37,7 +37,7 @@ def test_scores_pair_by_pair(terms, shared):
     positions = np.arange(9)
     # A vector for each pair, which the layer never builds.
     rows = np.asarray(layer.relative_embedding.rows(positions, positions))[0]
-    vectors = np.asarray(layer.relative_embedding.vectors())[0][rows]
+    vectors = np.asarray(layer.relative_embedding.vectors()[0])[0][rows]
     prefix = "" if shared else "position_"
     scores = np.einsum("binh,bjnh->bnij", query, key)
     if "c2p" in terms:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_transformer.positions import RelativeEmbedding
 from keras_transformer.positions.relative_embedding import log_buckets
@@ -52,6 +53,19 @@ def test_the_table_ends_where_both_sides_are_in_the_outermost_row():
         middle = len(table) // 2
         assert (table[0], table[1], table[-1], table[middle]) == (0, 1, 2 * buckets - 1, buckets)
         assert (np.diff(table) >= 0).all()
+
+
+@pytest.mark.parametrize("embedding", [RelativeEmbedding(5), RelativeEmbedding(12, num_buckets=6, norm="layer_norm")])
+@pytest.mark.parametrize("length", [1, 2, 4, 6, 7, 30])
+def test_vectors_that_a_length_reaches(embedding, length):
+    if not embedding.built:
+        embedding.build((None, None, 3))
+    expected, _ = embedding.vectors()
+    reached = rows(embedding, length)
+    for given in (length, np.int32(length)):
+        found, first = embedding.vectors(given if given is length else ops.convert_to_tensor(given))
+        assert int(first) == reached.min()
+        np.testing.assert_allclose(found, expected[:, reached.min() : reached.max() + 1], atol=1e-6)
 
 
 @pytest.mark.parametrize(

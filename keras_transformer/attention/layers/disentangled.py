@@ -43,8 +43,8 @@ class DisentangledAttention(TokenMixer):
         score_ij = (q_i · k_j + q_i · W_kr P_r(i,j) + k_j · W_qr P_r(i,j)) / √(H · number of terms)
 
     The terms are content to content, content to position ("c2p") and position to content ("p2c"). There is no vector for a
-    pair: products with the vectors are computed once per row of P, `(T, 2k)` and `(S, 2k)`, and gathered for the pairs. Time
-    and memory grow with T · S.
+    pair: products with the vectors are computed once per row of P, `(T, 2k)` and `(S, 2k)`, and gathered for the pairs; only
+    rows that the length reaches are computed. Time and memory grow with T · S.
 
     Args:
         num_heads: int >= 1. N.
@@ -179,7 +179,7 @@ class DisentangledAttention(TokenMixer):
     def _attend(self, inputs: MixerInputs, key, value, visibility: Visibility):
         """Returns the output, or `(output, scores)` if requested."""
         is_captured = capture.is_captured(self)
-        terms: Any = self._position_terms(key, inputs.training)
+        terms: Any = self._position_terms(key, _length(inputs), inputs.training)
         returns_scores = inputs.return_attention_scores or is_captured
         result = self.softmax.attend(
             self._query_dense(inputs.query), key, value, visibility, terms, returns_scores, inputs.training
@@ -190,13 +190,14 @@ class DisentangledAttention(TokenMixer):
         output = self._output_dense(context)
         return (output, scores) if inputs.return_attention_scores else output
 
-    def _position_terms(self, key, training):
+    def _position_terms(self, key, length, training):
         """Returns the c2p and p2c terms for these keys."""
-        vectors = self._position_dropout(self.relative_embedding.vectors(), training=training)
+        vectors, first = self.relative_embedding.vectors(length)
+        vectors = self._position_dropout(vectors, training=training)
         prefix = "" if self.share_projections else "position_"
         names = {"c2p": f"_{prefix}key_dense", "p2c": f"_{prefix}query_dense"}
         found = {term: getattr(self, names[term])(vectors)[0] * self._scale for term in self.terms}
-        return _PositionTerms(self.relative_embedding, key, found.get("c2p"), found.get("p2c"))
+        return _PositionTerms(self.relative_embedding, key, first, found.get("c2p"), found.get("p2c"))
 
     def compute_output_spec(
         self,
@@ -239,18 +240,20 @@ class _PositionTerms:
     Attributes:
         embedding: `RelativeEmbedding`.
         key: float `(B, S, N, H)`.
-        position_keys, position_queries: the projected and scaled vectors of all rows, `(R, N, H)`, or None without the term.
+        first: int or int32 scalar. The row of the first vector.
+        position_keys, position_queries: the projected and scaled vectors, `(R, N, H)`, or None without the term.
     """
 
     embedding: RelativeEmbedding
     key: Tensor
+    first: Tensor
     position_keys: Tensor
     position_queries: Tensor
     needs = frozenset({"bias", "query"})
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Returns the sum of the terms, float32 `(B, N, T, S)`."""
-        rows = self.embedding.rows(query_positions, key_positions)
+        rows = self.embedding.rows(query_positions, key_positions) - self.first
         terms = []
         if self.position_keys is not None:
             terms.append(_gathered(query, self.position_keys, rows, axis=2))
@@ -258,6 +261,14 @@ class _PositionTerms:
             terms.append(_gathered(self.key, self.position_queries, rows, axis=1))
         bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
         return ops.cast(ops.transpose(bias, (0, 3, 1, 2)), "float32")
+
+
+def _length(inputs: MixerInputs):
+    """Returns the number that all positions are below; None if it is not known."""
+    if inputs.positions is not None or inputs.cache is not None:
+        return None
+    lengths = [ops.shape(x)[1] for x in (inputs.query, inputs.value) if x is not None]
+    return max(lengths) if all(isinstance(length, int) for length in lengths) else ops.max(ops.stack(lengths))
 
 
 def _gathered(x, vectors, rows, axis):
@@ -272,7 +283,7 @@ def _gathered(x, vectors, rows, axis):
         axis: int. The axis to insert for the other side of a pair: 2 for queries, 1 for keys.
     """
     batch, length = ops.shape(x)[0], ops.shape(x)[1]
-    count, heads = vectors.shape[:2]
+    count, heads = ops.shape(vectors)[0], vectors.shape[1]
     products = shared_matmul(ops.transpose(x, (0, 2, 1, 3)), ops.transpose(vectors, (1, 2, 0)))  # (B, N, L, R)
     products = ops.reshape(ops.transpose(products, (0, 2, 3, 1)), (-1, heads))
     starts = ops.reshape(ops.arange(batch * length, dtype="int32") * count, (-1, length))
