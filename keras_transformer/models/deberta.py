@@ -121,6 +121,7 @@ def DeBERTa(
         )
         for index in range(size.num_layers)
     ]
+    beside = clone(convolution, name="ngram_induced_encoding")
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
@@ -134,7 +135,6 @@ def DeBERTa(
     x = embedded = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for index, block in enumerate(blocks):
         x = block(x, padding_mask=inputs["padding_mask"])
-        if index == 0 and convolution is not None:
-            convolution = clone(convolution, name="ngram_induced_encoding")
-            x = convolution(embedded, x, padding_mask=inputs["padding_mask"])
+        if index == 0 and beside is not None:
+            x = beside(embedded, x, padding_mask=inputs["padding_mask"])
     return keras.Model(inputs, x, name=name)

@@ -36,7 +36,7 @@ TERMS = ("c2p", "p2c")
 
 @serializable
 class DisentangledAttention(TokenMixer):
-    """Disentangled attention of DeBERTa: the scores of a pair depend on both contents and on their distance, in turn.
+    """Disentangled attention of DeBERTa: separate vectors for the contents of tokens and for their distances.
 
     With the row r(i, j) of the pair in a table P of relative vectors, see `positions.RelativeEmbedding`,
 
