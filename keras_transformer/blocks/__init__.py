@@ -6,6 +6,7 @@ from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
+from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
@@ -42,6 +43,7 @@ __all__ = [
     "JoinStreams",
     "LayerScaleResidual",
     "MemoryStack",
+    "NGramInducedEncoding",
     "NeighborBlock",
     "NeighborEncoder",
     "NoResidual",

@@ -69,6 +69,10 @@ class Architecture:
         """Returns the mapping of the backbone: list of `mapping.Entry`, with names without `base_prefix`."""
         raise NotImplementedError
 
+    def ignored_in(self, config: Config) -> tuple[str, ...]:
+        """Returns `ignored`, which may depend on the config."""
+        return self.ignored
+
     def find_head(self, name: str, source: str) -> Head:
         """Returns the `Head` of a name; an empty one for "Model" if the architecture has no other.
 

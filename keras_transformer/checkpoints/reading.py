@@ -152,7 +152,7 @@ def _find_head(architecture: Architecture, folder: Folder, task: Any) -> Head:
 
 def _unused(folder: Folder, architecture: Architecture, head: Head) -> list[str]:
     """Returns the names of the tensors that neither the backbone nor its head uses."""
-    patterns = (*architecture.ignored, *head.ignored)
+    patterns = (*architecture.ignored_in(folder.config), *head.ignored)
     return [name for name in folder.tensors if any(re.search(pattern, name) for pattern in patterns)]
 
 

@@ -18,6 +18,7 @@ from keras_transformer.models.building.with_image_size import with_image_size
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.crate import CRATE
+from keras_transformer.models.deberta import DeBERTa
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
@@ -81,6 +82,7 @@ MODELS = {
     "decoder": Decoder,
     "albert": ALBERT,
     "bert": BERT,
+    "deberta": DeBERTa,
     "bigbird": BigBird,
     "distilbert": DistilBERT,
     "electra": ELECTRA,
@@ -143,6 +145,7 @@ __all__ = [
     "DINOv3",
     "ConvNeXt",
     "ConvNeXtSize",
+    "DeBERTa",
     "Decoder",
     "DeiT",
     "DistilBERT",

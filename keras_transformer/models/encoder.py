@@ -121,7 +121,7 @@ def Encoder(
     x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
         inputs["token_ids"]
     )
-    x = x if num_segments is None else _add_segments(x, inputs, num_segments)
+    x = x if num_segments is None else add_segments(x, inputs, num_segments)
     x = x if num_box_coordinates is None else _add_boxes(x, inputs, num_box_coordinates)
     x = x if embedding_position is None else embedding_position(x)
     x = x if first_norm is None else first_norm(x)
@@ -137,8 +137,8 @@ def Encoder(
     return keras.Model(inputs, x, name=name)
 
 
-def _add_segments(x, inputs, num_segments):
-    """Adds segment embeddings; a single segment needs no input."""
+def add_segments(x: keras.KerasTensor, inputs: dict[str, keras.KerasTensor], num_segments: int) -> keras.KerasTensor:
+    """Returns `x` with segment embeddings added; adds "segment_ids" to the inputs unless there is a single segment."""
     if num_segments > 1:
         inputs["segment_ids"] = token_input("segment_ids")
     segment_ids = inputs["segment_ids"] if num_segments > 1 else ops.zeros_like(inputs["token_ids"])

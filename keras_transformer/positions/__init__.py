@@ -10,6 +10,7 @@ from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.relative_bias import RelativeBias
+from keras_transformer.positions.relative_embedding import RelativeEmbedding
 from keras_transformer.positions.relative_grid_bias import RelativeGridBias
 from keras_transformer.positions.rotary import ROTARY_SCALINGS, Rotary
 from keras_transformer.positions.rotary_scaling import (
@@ -57,6 +58,7 @@ __all__ = [
     "LongRoPEScaling",
     "NTKScaling",
     "RelativeBias",
+    "RelativeEmbedding",
     "RelativeGridBias",
     "Rotary",
     "RotaryScaling",

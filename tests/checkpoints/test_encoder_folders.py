@@ -44,6 +44,13 @@ def test_a_decoder_of_berts_kind_is_refused(copy):
     [
         ("albert-Model", {"inner_group_num": 2}),
         ("albert-Model", {"num_hidden_groups": 6}),
+        ("deberta_v2-Model", {"attention_head_size": 8}),
+        ("deberta_v2-Model", {"norm_rel_ebd": "batch_norm"}),
+        ("deberta_v2-Model", {"pos_att_type": "c2p|p2p"}),
+        ("deberta_v2-Model", {"pos_att_type": []}),
+        ("deberta_v2-QuestionAnswering", {"pos_att_type": ["c2p"]}),
+        ("deberta_v2-SequenceClassification", {"pooler_hidden_size": 8}),
+        ("deberta_v2_published-MaskedLM", {"embedding_size": 12}),
         ("electra-MultipleChoice", {"summary_type": "mean"}),
         ("new-Model", {"layer_norm_type": "rms_norm"}),
         ("new-Model", {"logn_attention_scale": True}),
@@ -63,6 +70,44 @@ def test_a_variant_that_is_not_built(copy, name, changes):
     folder = copy(name)
     change(folder / "config.json", **changes)
     assert next(iter(changes)) in refusal(folder, checkpoints.ConfigError)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"position_buckets": 7}, "num_buckets must be even and at least 4. Received: 7"),
+        ({"max_relative_positions": 2**30}, "max_distance must be in [5, 131072]"),
+        ({"conv_kernel_size": 4}, "kernel_size must be odd"),
+    ],
+)
+def test_what_deberta_refuses_before_memory_is_taken(copy, changes, message):
+    folder = copy("deberta_v2-Model")
+    change(folder / "config.json", **changes)
+    assert message in refusal(folder, checkpoints.ConfigError)
+
+
+def test_the_first_version_of_deberta_is_refused(copy):
+    folder = copy("deberta_v2-Model")
+    change(folder / "config.json", model_type="deberta")
+    assert 'unknown model_type "deberta"' in refusal(folder, checkpoints.UnknownArchitectureError)
+
+
+def test_deberta_as_version_3_is_published(copy, tmp_path):
+    """Without "architectures" and "legacy", with a table of positions that is not used, and with two pretraining heads."""
+    folder = copy("deberta_v2_published-MaskedLM")
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    config = {name: value for name, value in config.items() if name not in ("architectures", "legacy")}
+    file.write_text(json.dumps(config | {"position_biased_input": False}))
+    before = load_file(folder / "model.safetensors") | {"mask_predictions.dense.bias": np.arange(3.0, dtype="float32")}
+    save_file(before, folder / "model.safetensors")
+    model = from_huggingface(folder, verbose=0)
+    assert model.output_shape == (None, None, 16)
+    assert "position_embedding" not in {layer.name for layer in model.layers}
+    to_huggingface(model, tmp_path / "again", verbose=0)
+    np.testing.assert_equal(load_file(tmp_path / "again" / "model.safetensors"), before)
+    change(file, architectures=["DebertaV2ForMaskedLM"])
+    assert from_huggingface(folder, verbose=0).output_shape == (None, None, 60)
 
 
 def test_modernbert_as_configs_before_version_5_describe_it(copy):

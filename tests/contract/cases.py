@@ -617,6 +617,25 @@ MIXER_LAYERS = {
         segment_length=3,
         memory_length=2,
     ),
+    "disentangled": Case(
+        attention.DisentangledAttention,
+        lambda: {"num_heads": 4, "key_dim": 6, "relative_embedding": positions.RelativeEmbedding(5, num_buckets=4)},
+        arguments={
+            "relative_embedding": keras.saving.serialize_keras_object(
+                positions.RelativeEmbedding(3, norm="layer_norm", initializer="ones")
+            ),
+            "terms": ["p2c"],
+            "share_projections": True,
+            "dropout": 0.5,
+            "position_dropout": 0.5,
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments={**_DROPOUT, "position_dropout": {"seed": 7}},
+        growth=QUADRATIC,
+        inputs=twice,
+    ),
     "longformer": Case(
         attention.LongformerAttention,
         lambda: {"num_heads": 4, "key_dim": 6, "attention_window": 4, "num_global_tokens": 1},
@@ -915,6 +934,27 @@ LAYERS = {
         with_arguments=_DROPOUT,
         neutral=frozenset({"recompute"}),
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
+    ),
+    "relative_embedding": Case(
+        positions.RelativeEmbedding,
+        arguments={"max_distance": 5, "num_buckets": 4, "norm": "rms_norm", "initializer": "ones"},
+        with_arguments={"num_buckets": {"max_distance": 5}},
+        inputs=twice,
+        wrap=lambda embedding: attention.DisentangledAttention(4, 6, embedding),
+    ),
+    "ngram_induced_encoding": Case(
+        blocks.NGramInducedEncoding,
+        arguments={
+            "kernel_size": 5,
+            "groups": 3,
+            "activation": "gelu_tanh",
+            "norm": "rms_norm",
+            "dropout": 0.5,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), tokens(seed=1)),
     ),
     "involution": Case(
         vision.Involution,

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_transformer import models, tasks
+from keras_transformer import models, positions, tasks
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24)
 VOCABULARY = 23
@@ -52,6 +52,9 @@ MODELS = {
     "decoder": lambda: models.Decoder(SIZE, VOCABULARY, max_sequence_length=16),
     "albert": lambda: models.ALBERT(SIZE, VOCABULARY, embedding_dim=6, max_sequence_length=16),
     "bert": lambda: models.BERT(SIZE, VOCABULARY, max_sequence_length=16),
+    "deberta": lambda: models.DeBERTa(
+        SIZE, VOCABULARY, relative_embedding=positions.RelativeEmbedding(5, num_buckets=4, norm="layer_norm")
+    ),
     "bigbird": lambda: models.BigBird(SIZE, VOCABULARY, block_size=2, num_random_blocks=1, max_sequence_length=16),
     "distilbert": lambda: models.DistilBERT(SIZE, VOCABULARY, max_sequence_length=16),
     "electra": lambda: models.ELECTRA(SIZE, VOCABULARY, embedding_dim=6, max_sequence_length=16),
@@ -111,6 +114,7 @@ GENERATIVE = sorted(
         "encoder",
         "albert",
         "bert",
+        "deberta",
     }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}

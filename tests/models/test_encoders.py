@@ -34,6 +34,12 @@ PARAMETERS = {
     "modernbert-base": (models.ModernBERT, 0, 149_014_272),
     "layoutlm-base": (models.LayoutLM, pooler(768), 112_627_968),
     "mpnet-base": (lambda: models.MPNet("base", max_sequence_length=512), pooler(768), 109_486_464),
+    "deberta-v3-xsmall": (lambda: models.DeBERTa("xsmall"), 0, 70_682_112),
+    "deberta-v3-small": (lambda: models.DeBERTa("small"), 0, 141_304_320),
+    "deberta-v3-base": (models.DeBERTa, 0, 183_831_552),
+    "deberta-v3-large": (lambda: models.DeBERTa("large"), 0, 434_012_160),
+    "deberta-v2-xlarge": (lambda: models.DeBERTa("xlarge"), 0, 884_593_152),
+    "deberta-v2-xxlarge": (lambda: models.DeBERTa("xxlarge"), 0, 1_564_549_632),
     "longformer-base": (models.Longformer, pooler(768), 148_659_456),
 }
 

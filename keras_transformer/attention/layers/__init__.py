@@ -4,6 +4,7 @@ Most attention variants are mechanisms of `MultiHeadAttention`: see `Mechanism`.
 """
 
 from keras_transformer.attention.layers.branched_convolution import BranchedConvolution
+from keras_transformer.attention.layers.disentangled import DisentangledAttention
 from keras_transformer.attention.layers.dynamic_convolution import DynamicConvolution
 from keras_transformer.attention.layers.gated_attention_unit import GatedAttentionUnit
 from keras_transformer.attention.layers.lightweight_convolution import LightweightConvolution
@@ -24,4 +25,5 @@ MIXERS: dict[str, type[Mixer]] = {
     "long_short_range": LongShortRangeAttention,
     "branched_convolution": BranchedConvolution,
     "segment_recurrent": SegmentRecurrentAttention,
+    "disentangled": DisentangledAttention,
 }

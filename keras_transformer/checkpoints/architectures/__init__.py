@@ -11,6 +11,7 @@ from keras_transformer.checkpoints.architectures.bert import Bert
 from keras_transformer.checkpoints.architectures.bigbird import Bigbird
 from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
+from keras_transformer.checkpoints.architectures.deberta_v2 import DebertaV2
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
@@ -66,6 +67,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip": Clip,
     "clip_text_model": ClipText,
     "clip_vision_model": ClipVision,
+    "deberta-v2": DebertaV2,
     "deit": Deit,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,

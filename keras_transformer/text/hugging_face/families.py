@@ -68,6 +68,12 @@ FAMILIES = {
             _BERT_PAIR,
         ),
         Family(
+            "deberta-v2",
+            {**BERT, "start": "[CLS]", "end": "[SEP]"},
+            ("classification:0", "$A:0", "separator:0"),
+            _BERT_PAIR,
+        ),
+        Family(
             "xlnet",
             {**_TEXT_ENDS, "separator": "<sep>", "pad": "<pad>", "classification": "<cls>", "mask": "<mask>"},
             ("$A:0", "separator:0", "classification:2"),
@@ -98,6 +104,7 @@ _ALIASES = {
     "clip": "clip_text_model clipseg",
     "qwen2": "qwen2_moe qwen3 qwen3_moe",
     "t5": "mt5 umt5",
+    "deberta-v2": "debertav2",
     "xlm-roberta": "xlmroberta kosmos-2",
     "llama": "mistral mixtral",
     "gemma": "gemma2 gemma3",

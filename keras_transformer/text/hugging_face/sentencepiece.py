@@ -9,6 +9,7 @@ from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.tokenizers.sentencepiece_model import (
     CONTROL,
     SPACE,
+    UNKNOWN,
     USER_DEFINED,
     read_charsmap,
     read_pieces,
@@ -77,6 +78,24 @@ def _albert(model: bytes, config: dict[str, Any]) -> Any:
     return _unigram(_scores(model), model, 1, chain, config.get("add_prefix_space") is not False)
 
 
+def _deberta_v2(model: bytes, config: dict[str, Any]) -> Any:
+    tokenizers, pieces = library(), read_pieces(model)
+    unknown = next((index for index, (_, _, kind) in enumerate(pieces) if kind == UNKNOWN), 1)
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(_scores(model), unk_id=unknown, byte_fallback=False))
+    normalizers, parts = tokenizers.normalizers, tokenizers.pre_tokenizers
+    spaces = normalizers.Replace(tokenizers.Regex(r"\s{2,}|[\n\r\t]"), " ")
+    chain = [spaces, normalizers.NFC(), normalizers.Strip(left=False, right=True)]
+    lowercase = [normalizers.Lowercase()] if config.get("do_lower_case") is True else []
+    tokenizer.normalizer = normalizers.Sequence([*lowercase, *chain])
+    scheme = "first" if config.get("add_prefix_space") is False else "always"
+    words = parts.Metaspace(replacement=SPACE, prepend_scheme=scheme)
+    punctuation = [parts.Punctuation(behavior="isolated")] if config.get("split_by_punct") is True else []
+    tokenizer.pre_tokenizer = parts.Sequence([*punctuation, words])
+    tokenizer.decoder = tokenizers.decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
+    _add_symbols(tokenizer, model)
+    return tokenizer
+
+
 def _xlnet(model: bytes, config: dict[str, Any]) -> Any:
     tokenizer = _unigram(_scores(model), model, 0, _normalizers(True, config.get("do_lower_case") is True))
     tokenizer.add_special_tokens(["<eop>", "<eod>"])
@@ -138,6 +157,7 @@ def _gemma(model: bytes, config: dict[str, Any]) -> Any:
 BUILDERS = {
     "t5": _t5,
     "albert": _albert,
+    "deberta-v2": _deberta_v2,
     "xlnet": _xlnet,
     "camembert": _camembert,
     "xlm-roberta": _xlm_roberta,

@@ -19,7 +19,7 @@ from keras_transformer.utils.types import Path
 if TYPE_CHECKING:
     from keras_transformer.text.hugging_face.families import Family
 
-SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
+SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model", "spm.model")
 # Pre-tokenization patterns that differ from that of GPT-2.
 _CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _QWEN_WORDS = (

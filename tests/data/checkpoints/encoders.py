@@ -23,6 +23,7 @@ def make(
     lengths=(11, 7, 1),
     repair=None,
     gradients_of=(),
+    real_tokens=False,
 ):
     """Writes the folder `name` with the class `cls` of transformers.
 
@@ -38,6 +39,7 @@ def make(
         lengths: tuple of ints.
         repair: function of the model with its random weights, which changes it.
         gradients_of: names of the parameters whose gradients are stored, too.
+        real_tokens: bool. Whether only the logits of real tokens have gradients.
     """
     config.num_labels = labels
     token_ids, mask = ragged_tokens(config.vocab_size, lengths)
@@ -69,5 +71,5 @@ def make(
         repair(model)
     theirs = {names[key]: array.astype("int64") for key, array in inputs.items()}
     found = run(model, **theirs)
-    more = gradients(model, gradients_of, theirs) if gradients_of else {}
+    more = gradients(model, gradients_of, theirs, mask[:, :, None] if real_tokens else None) if gradients_of else {}
     write(name, model, inputs, {our: found[their] for our, their in outputs.items()}, **more)

@@ -240,6 +240,13 @@ def albert():
     )
 
 
+def deberta_v2():
+    special = ["[PAD]", "[CLS]", "[SEP]"]
+    model = sentences(260, "unigram", special, unk_id=3, unk_piece="[UNK]", unk_surface=" [UNK] ")
+    config = {"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": False, "split_by_punct": True}
+    return from_sentences("deberta_v2", model, "spm.model", config)
+
+
 def xlnet():
     model = sentences(260, "unigram", ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"])
     return from_sentences("xlnet", model, "spiece.model", {"tokenizer_class": "XLNetTokenizer"})
@@ -339,7 +346,7 @@ def write(name, make):
 
 
 MAKERS = (bert, roberta, gpt2, clip, whisper, qwen2, bloom, modernbert)
-MAKERS += (t5, albert, xlnet, camembert, xlm_roberta, llama, gemma)
+MAKERS += (t5, albert, deberta_v2, xlnet, camembert, xlm_roberta, llama, gemma)
 
 
 def main():
