@@ -173,8 +173,9 @@ class SpeculativeSearch:
         accepted, last = self._drawn(logits) if self._sampler.is_random else self._most_likely(logits)
         if self._has_proposed:
             self.options.count(accepted[~self._finished].tolist())
-        if hasattr(self._draft, "observe"):
-            self._draft.observe(self._hidden_states(output, accepted), logits.shape[-1])
+        observe = getattr(self._draft, "observe", None)
+        if observe is not None:
+            observe(self._hidden_states(output, accepted), logits.shape[-1])
         self._append(accepted, last)
         self._has_read_prompts = True
         return None if self._finished.all() else self._propose()
