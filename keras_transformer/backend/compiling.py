@@ -139,7 +139,6 @@ def _compiled_by_tensorflow(
 ) -> Function:
     import tensorflow as tf
 
-    traced = tf.function(function, jit_compile=jit_compile, autograph=False)
     traces: dict[Any, Function] = {}
     concrete: dict[Any, Function] = {}
 
@@ -150,6 +149,8 @@ def _compiled_by_tensorflow(
             specs = keras.tree.map_structure_up_to(arguments, _with_open_axes, specs, axes)
         key = tuple((tuple(spec.shape), spec.dtype) for spec in tf.nest.flatten(specs))
         if key not in traces:
+            # A function of its own: one with several traces would choose that of open sizes for fixed ones.
+            traced = tf.function(function, jit_compile=jit_compile, autograph=False)
             traces[key] = traced.get_concrete_function(*specs)
         return traces[key]
 

@@ -47,7 +47,7 @@ class KerasSteps:
         self._encode = self._compiled(model.encode)
         self._prefill = self._compiled(model.prefill, self._dynamic_axes)
         self._extend = self._compiled(model.extend, self._dynamic_axes)
-        self._decode_step = self._compiled(model.decode_step, self._dynamic_axes)
+        self._decode_step = self._compiled(model.decode_step, self._dynamic_axes_of_step)
         self._graphs: dict[tuple[TokenSampler, int], Callable[..., Any]] = {}
 
     def _compiled(
@@ -56,7 +56,11 @@ class KerasSteps:
         return compiled(function, self.model, self.jit_compile, self._structure, dynamic_axes)
 
     def _dynamic_axes(self, token_ids: Tensor, *others: Any) -> tuple[Any, ...]:
-        """Returns the axes of the arguments of a step whose sizes vary: of rows, of several new tokens, and of slots."""
+        """Returns the axes of the arguments of a step whose sizes vary: of rows, of new tokens, and of slots."""
+        return ((0, 1), *map(self._varying, others))
+
+    def _dynamic_axes_of_step(self, token_ids: Tensor, *others: Any) -> tuple[Any, ...]:
+        """Like `_dynamic_axes`, but a single new token has a faster trace of its own."""
         return ((0, 1) if token_ids.shape[1] > 1 else (0,), *map(self._varying, others))
 
     def _varying(self, argument: Any) -> Any:
