@@ -126,22 +126,24 @@ def difference(found, expected):
 def measure(table, name, generator, options, expected):
     """Adds a row for one engine, and returns its answers."""
     recorder = Recorder(generator.steps)
-    conversation, seconds, turn_calls, answers = generator.with_steps(recorder).conversation(), [], [], []
+    conversation = generator.with_steps(recorder).conversation()
+    seconds, cpu_seconds, turn_calls, answers = [], [], [], []
     for question in QUESTIONS[: options.turns]:
-        before, start = len(recorder.reads()), time.perf_counter()
+        before, start, cpu = len(recorder.reads()), time.perf_counter(), time.process_time()
         answers.append(conversation.send(question, max_new_tokens=options.new))
         seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu)
         turn_calls.append(sum(kind == "extend" for kind, *_ in recorder.reads()[before:]))
     reads, calls = recorder.reads(), list(recorder.calls)
     tokens, steps = text_of(reads), generator.steps
     whole = arrays(read_whole(steps, tokens), steps, len(tokens))
-    # In place in some runtimes, so that the conversation's own cache is read before another one is made.
     again = [arrays(read_again(steps, calls), steps, len(tokens)) for _ in range(2)]
     expected = answers if expected is None else expected
     num_read = sum(token_ids.shape[1] for _, token_ids, _ in reads)
     table.add(
         engine=name,
         seconds=round(sum(seconds), 1),
+        cpu_seconds=round(sum(cpu_seconds), 1),
         first_turn=round(seconds[0], 2),
         median_turn=round(statistics.median(seconds), 2),
         slowest_later=round(max(seconds[1:]), 2),
@@ -189,7 +191,9 @@ def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--gguf", metavar="FILE", help="a language model")
     parser.add_argument("--bundle", metavar="DIR", help="its float32 bundle")
-    parser.add_argument("--engines", default=",".join(ENGINES), help="those to run; the others are compared with the first")
+    parser.add_argument(
+        "--engines", default=",".join(ENGINES), help="those to run; the others are compared with the first"
+    )
     parser.add_argument("--turns", type=int, default=len(QUESTIONS), help="at most 20")
     parser.add_argument("--new", type=int, default=32, help="maximum number of tokens of an answer")
     parser.add_argument("--threads", type=int, default=2, help="of the runtimes")
@@ -221,7 +225,9 @@ def main():
         for name in options.engines:
             found = measure(table, name, opened(name, options, make_model, bundle), options, answers)
             answers = found if answers is None else answers
-    table.note(f"Greedy, at most {options.new} tokens an answer; seconds with all compilation, {options.threads} threads.")
+    table.note(
+        f"Greedy, at most {options.new} tokens an answer; seconds with all compilation, {options.threads} threads."
+    )
     table.note("reading_calls: those that read what is new in a turn, out of all calls; most_in_a_turn: of them.")
     table.note("tokens: of the whole text; tokens_read: by all calls. read_once: whether they are equal.")
     table.note("same_answers: equal to those of the first engine.")

@@ -13,6 +13,7 @@ from keras_transformer.utils.types import ArrayLike, Cache
 if TYPE_CHECKING:
     from keras_transformer.generation.protocols import ConversationalSteps, Source
 
+
 class ConversationSteps:
     """The steps of a model for one sequence that grows. Implements `generation.protocols.DecodingSteps`.
 
