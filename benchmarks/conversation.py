@@ -110,7 +110,8 @@ def read_whole(steps, tokens):
 def arrays(cache, steps, count):
     """The tensors of a cache; of keys and values the slots that are used."""
     if hasattr(steps, "as_numpy"):
-        found = {name: steps.as_numpy(tensor) for name, tensor in cache.items()}
+        # Copies: those of ONNX Runtime end with the cache.
+        found = {name: np.array(steps.as_numpy(tensor)) for name, tensor in cache.items()}
     else:
         from keras import ops
 

@@ -115,7 +115,7 @@ class RuntimeSteps:
         return {name: self._array(array) for name, array in arrays.items()}
 
     def as_numpy(self, array: Any) -> np.ndarray:
-        """A tensor of a cache as a numpy array."""
+        """A tensor of a cache as a numpy array, which in ONNX Runtime ends with the cache."""
         return self._numpy(array)
 
     def _step(self, signature: str, token_ids: ArrayLike, index: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:

@@ -1,6 +1,6 @@
 """Runs benchmarks one after another in one process, which imports libraries once: `benchmark_worker.py DIRECTORY < JSON`.
 
-The JSON is a dict of name to a list of words, the script first. Writes what each prints to DIRECTORY/NAME.txt.
+The JSON is a dict of name to a list of words, the script first. Writes what each prints, or its error, to DIRECTORY/NAME.txt.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import json
 import pathlib
 import runpy
 import sys
+import traceback
 
 BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 
@@ -17,7 +18,10 @@ def main(directory):
     for name, words in json.load(sys.stdin).items():
         sys.argv = words
         with open(directory / f"{name}.txt", "w") as printed, contextlib.redirect_stdout(printed):
-            runpy.run_path(words[0], run_name="__main__")
+            try:
+                runpy.run_path(words[0], run_name="__main__")
+            except Exception:
+                traceback.print_exc(file=printed)
 
 
 if __name__ == "__main__":

@@ -79,17 +79,31 @@ COMMANDS = {
 ALONE = ("train_step", "inference", "gpu_training")
 
 
+class Reports:
+    """What benchmarks printed and wrote: name -> (printed, JSON).
+
+    Args:
+        directory: where they wrote.
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def __getitem__(self, name):
+        printed = (self.directory / f"{name}.txt").read_text()
+        assert (self.directory / name).exists(), printed[-3000:]
+        return printed, json.loads((self.directory / name).read_text())
+
+
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """Most benchmarks run in one process, since each mostly imports: name -> (printed, JSON)."""
+    """Most benchmarks run in one process, since each mostly imports."""
     for needed in ("keras_hub", "torch", "transformers"):
         pytest.importorskip(needed)
     directory = tmp_path_factory.mktemp("benchmarks")
     for names in ([name for name in COMMANDS if name not in ALONE], *([name] for name in ALONE)):
         _run({name: _words(name, directory) for name in names}, directory)
-    return {
-        name: ((directory / f"{name}.txt").read_text(), json.loads((directory / name).read_text())) for name in COMMANDS
-    }
+    return Reports(directory)
 
 
 def _words(name, directory):
