@@ -1,6 +1,6 @@
 """Runs benchmarks one after another in one process, which imports libraries once: `benchmark_worker.py DIRECTORY < JSON`.
 
-The JSON is a dict of name to a list of words, the script first. Writes what each prints, or its error, to DIRECTORY/NAME.txt.
+The JSON is a dict of name to a list of words, the script first. What each prints, or its error, goes to DIRECTORY/NAME.txt.
 """
 
 import contextlib
