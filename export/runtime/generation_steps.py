@@ -11,10 +11,13 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.generation import GenerationSpec
+from keras_transformer.generation.chat.sizes import cache_size
 from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.utils.types import ArrayLike, Cache
 
 _INDEX = {"prefill": "lengths", "decode": "cache_index"}
+# Logits that a call may return: 256 MB.
+_MOST_LOGITS = 1 << 26
 
 
 class RuntimeSteps:
@@ -81,10 +84,28 @@ class RuntimeSteps:
         """A cache of the chosen rows of another."""
         return self.make_cache({name: np.take(self._numpy(array), rows, axis=0) for name, array in cache.items()})
 
+    def extend(self, token_ids: np.ndarray, cache: Cache, cache_index: np.ndarray) -> tuple[ModelOutput, Cache]:
+        """Reads the next tokens of one sequence in one call: the logits after the last, and the next cache.
+
+        A file computes the logits after each token; those of very many tokens are not held at once.
+        """
+        start, count = int(cache_index[0]), token_ids.shape[1]
+        if start == 0:
+            output, cache = self.prefill(token_ids, np.array([count], "int32"), cache)
+            return ModelOutput(output.logits, output.hidden_states[:, -1:]), cache
+        size = max(1, _MOST_LOGITS // self.spec.vocabulary_size)
+        for first in range(0, count, size):
+            piece = token_ids[:, first : first + size]
+            output, cache = self.decode_step(piece, cache, np.array([start + first], "int32"))
+        return ModelOutput(output.logits[:, -1:].copy(), output.hidden_states[:, -1:].copy()), cache
+
     def grow(self, cache: Cache, length: int) -> Cache:
-        """A cache of one sequence with `length` slots."""
+        """A cache of one sequence with slots for at least `length` tokens: the same one if it has them."""
+        size = self._length(cache)
+        if size is None or length <= size:
+            return cache
         grown = {}
-        for name, larger in self.init_cache(1, length).items():
+        for name, larger in self.init_cache(1, cache_size(length, self.spec.max_length)).items():
             array, shape = self._numpy(cache[name]), np.shape(self._numpy(larger))
             grown[name] = np.pad(array, [(0, new - old) for new, old in zip(shape, array.shape, strict=True)])
         return {**cache, **self.make_cache(grown)}
@@ -94,7 +115,7 @@ class RuntimeSteps:
         return {name: self._array(array) for name, array in arrays.items()}
 
     def as_numpy(self, array: Any) -> np.ndarray:
-        """A tensor of a cache as a numpy array."""
+        """A tensor of a cache as a numpy array, which in ONNX Runtime ends with the cache."""
         return self._numpy(array)
 
     def _step(self, signature: str, token_ids: ArrayLike, index: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
@@ -116,6 +137,13 @@ class RuntimeSteps:
             raise
         except Exception as error:
             raise RunError(self._backend, signature, error) from error
+
+    def _length(self, cache: Cache, axis: str = "cache_length") -> int | None:
+        """Size of an axis of the cache; None where the cache has no such axis, as a state of fixed size."""
+        for spec in self._specs("decode")[0]:
+            if axis in spec.axes:
+                return np.shape(self._numpy(cache[spec.name]))[spec.axes.index(axis)]
+        return None
 
     def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
         raise NotImplementedError

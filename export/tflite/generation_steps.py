@@ -69,10 +69,3 @@ class TFLiteSteps(RuntimeSteps):
             return signature, arrays
         padded = {name: np.pad(arrays[name], ((0, 0), (0, bucket - length))) for name in names}
         return f"{signature}_{bucket}", {**arrays, **padded}
-
-    def _length(self, cache: Cache, axis: str = "cache_length") -> int | None:
-        """Size of an axis of the cache; None where the cache has no such axis, as a state of fixed size."""
-        for spec in self._specs("decode")[0]:
-            if axis in spec.axes:
-                return cache[spec.name].shape[spec.axes.index(axis)]
-        return None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras.layers import Layer
 
 Function = Callable[..., Any]
+DynamicAxes = Callable[..., Any]
 
 # One trace at a time: a layer may hold state while it is traced.
 tracing_lock = threading.RLock()
@@ -93,8 +94,18 @@ class Recompiled:
         return function(*arguments)
 
 
+def needs_fixed_shapes(jit_compile: bool | str) -> bool:
+    """Returns whether each new set of shapes is compiled: on JAX, and by XLA on TensorFlow."""
+    backend = keras.backend.backend()
+    return backend == "jax" or (backend == "tensorflow" and bool(jit_compile))
+
+
 def compiled(
-    function: Callable[..., Tensor], model: Layer, jit_compile: bool | str, structure: ModelStructure | None = None
+    function: Callable[..., Tensor],
+    model: Layer,
+    jit_compile: bool | str,
+    structure: ModelStructure | None = None,
+    dynamic_axes: DynamicAxes | None = None,
 ) -> Callable[..., Tensor]:
     """Compiles a function of tensors that reads the variables of a model; one trace for each set of shapes.
 
@@ -105,12 +116,16 @@ def compiled(
         jit_compile: bool. Whether TensorFlow compiles with XLA; JAX always does.
         structure: `ModelStructure` of the model whose `version` the caller calls before a series of calls; None to look
             for changes in each call.
+        dynamic_axes: function of the arguments that returns the same structure with a tuple of axes in place of each tensor:
+            those whose sizes make no new trace, unless `needs_fixed_shapes`. None for none.
 
     Returns:
         A function of the same arguments.
     """
+    if needs_fixed_shapes(jit_compile):
+        dynamic_axes = None
     makers: dict[str, Callable[[list[keras.Variable]], Function]] = {
-        "tensorflow": lambda _: _compiled_by_tensorflow(function, jit_compile),
+        "tensorflow": lambda _: _compiled_by_tensorflow(function, jit_compile, dynamic_axes),
         "jax": lambda variables: _compiled_by_jax(function, variables),
     }
     make = makers.get(keras.backend.backend())
@@ -119,11 +134,25 @@ def compiled(
     return Recompiled(make, structure or ModelStructure(model), looks=structure is None)
 
 
-def _compiled_by_tensorflow(function: Function, jit_compile: bool | str) -> Function:
+def _compiled_by_tensorflow(
+    function: Function, jit_compile: bool | str, dynamic_axes: DynamicAxes | None = None
+) -> Function:
     import tensorflow as tf
 
-    traced = tf.function(function, jit_compile=jit_compile, autograph=False)
+    traces: dict[Any, Function] = {}
     concrete: dict[Any, Function] = {}
+
+    def trace(arguments: Any) -> Function:
+        specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, arguments)
+        if dynamic_axes is not None:
+            axes = dynamic_axes(*arguments)
+            specs = keras.tree.map_structure_up_to(arguments, _with_open_axes, specs, axes)
+        key = tuple((tuple(spec.shape), spec.dtype) for spec in tf.nest.flatten(specs))
+        if key not in traces:
+            # A function of its own: one with several traces would choose that of open sizes for fixed ones.
+            traced = tf.function(function, jit_compile=jit_compile, autograph=False)
+            traces[key] = traced.get_concrete_function(*specs)
+        return traces[key]
 
     def call(*arguments: Any) -> Any:
         arguments = tf.nest.map_structure(tf.convert_to_tensor, arguments)
@@ -132,10 +161,15 @@ def _compiled_by_tensorflow(function: Function, jit_compile: bool | str) -> Func
         if shapes not in concrete:
             with tracing_lock:
                 if shapes not in concrete:
-                    concrete[shapes] = traced.get_concrete_function(*arguments)
+                    concrete[shapes] = trace(arguments)
         return concrete[shapes](*arguments)
 
     return call
+
+
+def _with_open_axes(spec: Any, axes: tuple[int, ...]) -> Any:
+    """Returns a `tf.TensorSpec` without the sizes of these axes."""
+    return type(spec)([None if axis in axes else size for axis, size in enumerate(spec.shape)], spec.dtype)
 
 
 def _compiled_by_jax(function: Function, variables: list[keras.Variable]) -> Function:

@@ -9,7 +9,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiling import Function, ModelStructure, Recompiled, tracing_lock
+from keras_transformer.backend.compiling import (
+    Function,
+    ModelStructure,
+    Recompiled,
+    needs_fixed_shapes,
+    tracing_lock,
+)
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ class InPlace:
     @property
     def needs_fixed_shapes(self) -> bool:
         """Whether each new set of shapes is compiled."""
-        return self._backend == "jax" or (self._backend == "tensorflow" and bool(self._jit_compile))
+        return needs_fixed_shapes(self._jit_compile)
 
     def reset(self) -> None:
         """Restores the initial state."""

@@ -43,6 +43,21 @@ class DecodingSteps(Protocol):
         ...
 
 
+class ConversationalSteps(DecodingSteps, Protocol):
+    """A decoder in a runtime, as a `Conversation` calls it."""
+
+    def extend(self, token_ids: np.ndarray, cache: Cache, cache_index: np.ndarray) -> tuple[ModelOutput, Cache]:
+        """Reads the next tokens `(1, T)` of one sequence after its first `cache_index` `(1,)`, in one call.
+
+        The logits and hidden states are those of the last token, `(1, 1, V)` and `(1, 1, D)`.
+        """
+        ...
+
+    def grow(self, cache: Cache, length: int) -> Cache:
+        """Returns the cache of one sequence with slots for at least `length` tokens: the same one if it has them."""
+        ...
+
+
 class PagedDecodingSteps(Protocol):
     """A language model with a paged cache of blocks and states, as `engine.scheduler.Scheduler` calls it.
 

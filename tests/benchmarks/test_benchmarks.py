@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).parents[2]
-SIDE_BY_SIDE = 3
+WORKER = pathlib.Path(__file__).with_name("benchmark_worker.py")
 TURNS = ["--rounds", "2"]
 # Name -> the script and its options, and columns that its table must have.
 COMMANDS = {
@@ -70,34 +70,53 @@ COMMANDS = {
         ["grammar"],
         {"grammar", "valid", "finished", "extra_ms", "extra_percent"},
     ),
+    "conversation": (
+        ["conversation"],
+        {"engine", "seconds", "calls", "most_in_a_turn", "tokens_read", "same_answers", "from_whole", "bit_equal"},
+    ),
 }
+# These set threads or a policy for their whole process.
+ALONE = ("train_step", "inference", "gpu_training")
+
+
+class Reports:
+    """What benchmarks printed and wrote: name -> (printed, JSON).
+
+    Args:
+        directory: where they wrote.
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def __getitem__(self, name):
+        printed = (self.directory / f"{name}.txt").read_text()
+        assert (self.directory / name).exists(), printed[-3000:]
+        return printed, json.loads((self.directory / name).read_text())
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """The benchmarks run side by side, since each mostly waits for imports: name -> (printed, JSON, errors)."""
+    """Most benchmarks run in one process, since each mostly imports."""
     for needed in ("keras_hub", "torch", "transformers"):
         pytest.importorskip(needed)
     directory = tmp_path_factory.mktemp("benchmarks")
-    names, found = list(COMMANDS), {}
-    for first in range(0, len(names), SIDE_BY_SIDE):
-        running = {name: _start(name, directory) for name in names[first : first + SIDE_BY_SIDE]}
-        found |= {name: _finish(name, process, directory) for name, process in running.items()}
-    return found
+    for names in ([name for name in COMMANDS if name not in ALONE], *([name] for name in ALONE)):
+        _run({name: _words(name, directory) for name in names}, directory)
+    return Reports(directory)
 
 
-def _start(name, directory):
+def _words(name, directory):
     script, *options = COMMANDS[name][0]
-    command = [sys.executable, f"benchmarks/{script}.py", "--tiny", *options, "--json", str(directory / name)]
+    return [str(ROOT / f"benchmarks/{script}.py"), "--tiny", *options, "--json", str(directory / name)]
+
+
+def _run(commands, directory):
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
-
-
-def _finish(name, process, directory):
-    printed, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return printed, json.loads((directory / name).read_text())
+    words = [sys.executable, str(WORKER), str(directory)]
+    given = {"input": json.dumps(commands), "capture_output": True, "text": True}
+    done = subprocess.run(words, cwd=ROOT, env=environment, timeout=900, **given)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -229,3 +248,14 @@ def test_kerashub_with_our_weights_computes_what_ours_does():
         is_text = np.asarray(text["padding_mask"]) if inputs is text else ...
         expected = np.asarray(model(inputs, training=False))[is_text]
         np.testing.assert_allclose(np.asarray(peer(inputs, training=False))[is_text], expected, atol=1e-5)
+
+
+def test_engines_talk_alike_and_read_a_turn_in_one_call(reports):
+    rows = reports["conversation"][1]["rows"]
+    assert [row["engine"] for row in rows] == ["keras", "onnx"]
+    for row in rows:
+        assert row["same_answers"] == "4/4"
+        assert (row["reading_calls"], row["most_in_a_turn"]) == (4, 1)
+        assert row["tokens_read"] >= row["tokens"] > 60
+        assert row["from_whole"] < 1e-5
+        assert row["bit_equal"]

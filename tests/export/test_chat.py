@@ -8,7 +8,7 @@ import pytest
 from keras_transformer import load_model
 from keras_transformer.export import load
 from keras_transformer.export.commands import main as cli
-from keras_transformer.generation.chat import conversation_steps
+from keras_transformer.generation.chat import sizes
 from keras_transformer.generation.chat.conversation_steps import ConversationSteps
 
 BACKENDS = ("saved_model", "tflite", "onnx")
@@ -18,7 +18,7 @@ CACHES = ("llama", "mistral", "yoco", "transformer_xl", "recurrent_memory", "rwk
 
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch):
-    monkeypatch.setattr(conversation_steps, "_FEWEST_SLOTS", 8)
+    monkeypatch.setattr(sizes, "FEWEST_SLOTS", 8)
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,22 @@ def split_cache(
     return tensors, states
 
 
+def slot_axes(init_cache: Callable[[int, int], Cache]) -> dict[str, tuple[int, ...]]:
+    """Returns the axes of each tensor of a model's cache that grow with the sequence; none for a state of fixed size.
+
+    Args:
+        init_cache: function of batch size and max length, as `Stepwise.init_cache`.
+
+    Example:
+
+    >>> slot_axes(lambda batch, length: {"key": np.zeros((batch, 2, length, 4)), "state": np.zeros((batch, 7))})
+    {'key': (2,), 'state': ()}
+    """
+    short, long = (init_cache(1, length) for length in (3, 5))
+    pairs = {name: zip(tensor.shape, long[name].shape, strict=True) for name, tensor in short.items()}
+    return {name: tuple(axis for axis, (a, b) in enumerate(pair) if a != b) for name, pair in pairs.items()}
+
+
 def bits(dtype: str) -> int:
     """Returns the width in bits of one number of `dtype`, as in "bfloat16", "float8_e4m3fn", "int4" or "bool".
 

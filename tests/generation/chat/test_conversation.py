@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.generation import ChatTemplateError, GenerationError, MissingTokenizerError
-from keras_transformer.generation.chat import conversation_steps
+from keras_transformer.generation.chat import sizes
 from keras_transformer.generation.chat.conversation_steps import ConversationSteps
 from keras_transformer.text import BytePair, HuggingFaceTokenizer
 
@@ -53,7 +53,7 @@ def model(request, tokenizer):
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch):
     """Caches that are too small for the second turn."""
-    monkeypatch.setattr(conversation_steps, "_FEWEST_SLOTS", 8)
+    monkeypatch.setattr(sizes, "FEWEST_SLOTS", 8)
 
 
 def test_answers_are_those_of_a_new_beginning(model):
