@@ -70,7 +70,12 @@ def rotary_attention(
         **options: other arguments of `MultiHeadAttention`.
     """
     if isinstance(window, (list, tuple)):
-        shared: dict[str, Any] = {"position": position, "scoring": scoring, "dropout": dropout, "is_rotated": is_rotated}
+        shared: dict[str, Any] = {
+            "position": position,
+            "scoring": scoring,
+            "dropout": dropout,
+            "is_rotated": is_rotated,
+        }
         shared |= {"use_sinks": use_sinks, **options}
         return [rotary_attention(grouped, window=each, **shared) for each in window]
     return MultiHeadAttention(
