@@ -70,13 +70,8 @@ def rotary_attention(
         **options: other arguments of `MultiHeadAttention`.
     """
     if isinstance(window, (list, tuple)):
-        shared: dict[str, Any] = {
-            "position": position,
-            "scoring": scoring,
-            "dropout": dropout,
-            "is_rotated": is_rotated,
-        }
-        shared |= {"use_sinks": use_sinks, **options}
+        shared: dict[str, Any] = {"position": position, "scoring": scoring, "dropout": dropout, **options}
+        shared |= {"is_rotated": is_rotated, "use_sinks": use_sinks}
         return [rotary_attention(grouped, window=each, **shared) for each in window]
     return MultiHeadAttention(
         grouped.size.num_heads,
