@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.generation.search.draft_head import EPSILON, DraftHead
+from keras_transformer.generation.search.draft_head import EPSILON, DraftHead, weight_shapes
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.utils.types import ArrayLike, Tensor
 
@@ -111,17 +111,7 @@ class DraftHeadTrainer(keras.Model):
                 f"Received: {len(self.tokens)} tokens, width={width}, num_steps={num_steps}"
             )
         self.num_steps = num_steps
-        count, inner = len(self.tokens), 2 * width
-        shapes = {
-            "input_projection": (hidden_dim, width),
-            "recurrent": (width, width),
-            "embeddings": (count + 1, width),
-            "scale": (width,),
-            "expansion": (width, inner),
-            "contraction": (inner, width),
-            "output_projection": (width, count),
-            "bias": (count,),
-        }
+        shapes = weight_shapes(len(self.tokens), hidden_dim, width, inner_dim=2 * width)
         starts = {"scale": "ones", "bias": "zeros"}
         self._parts = {
             key: self.add_weight(name=key, shape=shape, initializer=starts.get(key, "glorot_uniform"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.generation.errors import GenerationError
-from keras_transformer.generation.search.draft_model import Proposals, distribution, draw_from
+from keras_transformer.generation.search.draft_model import DraftedTexts, Proposals
 from keras_transformer.utils.types import Path, Tensor
 
 if TYPE_CHECKING:
@@ -79,17 +79,7 @@ class DraftHead:
         for name, array in arrays.items():
             object.__setattr__(self, name, array.astype("int32" if name == "tokens" else "float32"))
         (hidden, width), inner, count = self.input_projection.shape, self.expansion.shape[-1], len(self.tokens)
-        expected = {
-            "tokens": (count,),
-            "input_projection": (hidden, width),
-            "recurrent": (width, width),
-            "embeddings": (count + 1, width),
-            "scale": (width,),
-            "expansion": (width, inner),
-            "contraction": (inner, width),
-            "output_projection": (width, count),
-            "bias": (count,),
-        }
+        expected = {"tokens": (count,), **weight_shapes(count, hidden, width, inner)}
         for name, shape in expected.items():
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} must have the shape {shape}. Received: {arrays[name].shape}")
@@ -152,6 +142,20 @@ class DraftHead:
         return np.where(self.tokens[found] == tokens, found + 1, 0)
 
 
+def weight_shapes(count: int, hidden_dim: int, width: int, inner_dim: int) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the weights of a `DraftHead` that knows `count` tokens, by name."""
+    return {
+        "input_projection": (hidden_dim, width),
+        "recurrent": (width, width),
+        "embeddings": (count + 1, width),
+        "scale": (width,),
+        "expansion": (width, inner_dim),
+        "contraction": (inner_dim, width),
+        "output_projection": (width, count),
+        "bias": (count,),
+    }
+
+
 class HeadDraft:
     """A draft head with the hidden state of each row; has the `propose` of `draft_model.DraftModel`.
 
@@ -181,30 +185,18 @@ class HeadDraft:
 
     def propose(self, sequences: Sequence[Sequence[int]], count: int, uniforms: Tensor) -> Proposals:
         """Samples `count` tokens after each sequence; see `draft_model.DraftModel.propose`."""
-        texts = [list(each) for each in sequences]
-        state, proposals, probabilities = self._head.begin(self._hidden_states), [], []
+        drafted = DraftedTexts(sequences, self._sampler, self._request)
+        state = self._head.begin(self._hidden_states)
         for step in range(count):
-            known, state = self._head.step(state, np.array([each[-1] for each in texts]))
-            logits = self._request.process_logits(self._whole(known), self._rows(texts))
-            if self._sampler.is_random:
-                probabilities.append(distribution(logits, self._sampler))
-                proposals.append(draw_from(probabilities[-1], uniforms[:, step]))
-            else:
-                proposals.append(logits.argmax(axis=-1).astype("int32"))
-            for text, token in zip(texts, proposals[-1].tolist(), strict=True):
-                text.append(token)
-        counts = np.full(len(texts), count)
-        return Proposals(np.stack(proposals, 1), np.stack(probabilities, 1) if probabilities else None, counts)
+            known, state = self._head.step(state, np.array([each[-1] for each in drafted.texts]))
+            drafted.add(self._whole(known), uniforms[:, step])
+        return drafted.proposals()
 
     def _whole(self, known: np.ndarray) -> np.ndarray:
         """Logits `(B, V)` of all tokens."""
         logits = np.full((len(known), self._vocabulary_size), _UNKNOWN, "float32")
         logits[:, self._head.tokens] = known
         return logits
-
-    def _rows(self, texts: Sequence[list[int]]) -> Iterator[tuple[int, list[int]]]:
-        for row, (text, length) in enumerate(zip(texts, self._request.lengths.tolist(), strict=True)):
-            yield row, text[length:]
 
 
 def _product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:

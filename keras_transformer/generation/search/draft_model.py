@@ -81,6 +81,46 @@ def check_rewindable(name: str, spec: GenerationSpec) -> None:
         )
 
 
+class DraftedTexts:
+    """Texts to which a draft adds one token after another.
+
+    Args:
+        sequences: lists of token ids, prompts included.
+        sampler: `protocols.TokenSampler`.
+        request: `DecodingRequest`.
+
+    Attributes:
+        texts: list of lists of int: the sequences and what was added.
+    """
+
+    def __init__(self, sequences: Any, sampler: TokenSampler, request: DecodingRequest) -> None:
+        self.texts = [list(each) for each in sequences]
+        self._sampler, self._request = sampler, request
+        self._tokens: list[np.ndarray] = []
+        self._probabilities: list[np.ndarray] = []
+
+    def add(self, logits: np.ndarray, uniforms: Tensor) -> None:
+        """Samples a token of each text from logits `(B, V)`."""
+        logits = self._request.process_logits(logits, self._rows())
+        if self._sampler.is_random:
+            self._probabilities.append(distribution(logits, self._sampler))
+            self._tokens.append(draw_from(self._probabilities[-1], uniforms))
+        else:
+            self._tokens.append(logits.argmax(axis=-1).astype("int32"))
+        for text, token in zip(self.texts, self._tokens[-1].tolist(), strict=True):
+            text.append(token)
+
+    def proposals(self) -> Proposals:
+        """Returns what was added."""
+        probabilities = np.stack(self._probabilities, axis=1) if self._probabilities else None
+        return Proposals(np.stack(self._tokens, axis=1), probabilities, np.full(len(self.texts), len(self._tokens)))
+
+    def _rows(self) -> Iterator[tuple[int, list[int]]]:
+        """Yields the prompt and the new tokens of each row."""
+        for row, (text, length) in enumerate(zip(self.texts, self._request.lengths.tolist(), strict=True)):
+            yield row, text[length:]
+
+
 class DraftModel:
     """A draft model with its cache, which proposes the next tokens.
 
@@ -112,31 +152,14 @@ class DraftModel:
         """
         if not self._cache:
             self._read_prompts()
-        token_ids, index = token_window(sequences, [len(each) - 2 for each in sequences], 2, self.request)
-        sequences = [list(each) for each in sequences]
-        proposals: list[np.ndarray] = []
-        probabilities: list[np.ndarray] = []
+        drafted = DraftedTexts(sequences, self.sampler, self.request)
+        token_ids, index = token_window(drafted.texts, [len(each) - 2 for each in drafted.texts], 2, self.request)
         for step in range(count):
             output, self._cache = self.steps.decode_step(token_ids, self._cache, index)
-            logits = self.request.process_logits(np.asarray(output.logits)[:, -1], self._rows(sequences))
-            if self.sampler.is_random:
-                probabilities.append(distribution(logits, self.sampler))
-                proposals.append(draw_from(probabilities[-1], uniforms[:, step]))
-            else:
-                proposals.append(logits.argmax(axis=-1).astype("int32"))
-            for sequence, token in zip(sequences, proposals[-1].tolist(), strict=True):
-                sequence.append(token)
+            drafted.add(np.asarray(output.logits)[:, -1], uniforms[:, step])
             # Near the maximum length of a row the index stays at the last slot; later proposals are ignored.
-            token_ids, index = token_window(sequences, [len(each) - 1 for each in sequences], 1, self.request)
-        counts = np.full(len(sequences), count)
-        return Proposals(
-            np.stack(proposals, axis=1), np.stack(probabilities, axis=1) if probabilities else None, counts
-        )
-
-    def _rows(self, sequences: Any) -> Iterator[tuple[int, list[int]]]:
-        """Yields the prompt and the new tokens of each row."""
-        for row, (sequence, length) in enumerate(zip(sequences, self.request.lengths.tolist(), strict=True)):
-            yield row, sequence[length:]
+            token_ids, index = token_window(drafted.texts, [len(each) - 1 for each in drafted.texts], 1, self.request)
+        return drafted.proposals()
 
     def _read_prompts(self) -> None:
         token_ids = pad(self.request.prompts)
