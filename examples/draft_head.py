@@ -6,7 +6,8 @@
     python examples/draft_head.py --checkpoint DIR --text FILE --quick       # smoke test: a few steps
 
 The model continues pieces of the texts; the head learns to say which tokens it chooses next, from its hidden states. With
-`generate(..., sampler=Speculative(head))` the model then reads several proposed tokens at a time and writes the same text.
+`generate(..., sampler=Speculative(head))` the model then reads several proposed tokens at a time and writes the same text;
+quantized files round one token and several differently, so that their texts can part where two tokens are nearly equal.
 The last tenth of the files is held out for the comparison. The script writes `--out`, a file of a few megabytes.
 """
 
@@ -35,7 +36,7 @@ def main() -> None:
         most_frequent(choices, arguments.tokens), inputs["hidden_states"].shape[-1], arguments.width, arguments.drafts
     )
     steps = arguments.epochs * -(-len(texts) // arguments.batch_size)
-    schedule = training.WarmupCosine(arguments.learning_rate, warmup_steps=max(steps // 20, 1), total_steps=steps)
+    schedule = training.WarmupCosine(arguments.learning_rate, warmup_steps=steps // 20, total_steps=steps)
     trainer.compile(keras.optimizers.AdamW(schedule, weight_decay=0.1))
     trainer.fit(
         inputs,
