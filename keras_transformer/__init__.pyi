@@ -44,6 +44,9 @@ from . import (
     positions as positions,
 )
 from . import (
+    quantization as quantization,
+)
+from . import (
     recurrence as recurrence,
 )
 from . import (

@@ -72,6 +72,7 @@ ORDER = [
     "tasks",
     "data",
     "plots",
+    "quantization",
     "training",
     "checkpoints",
     "planning",

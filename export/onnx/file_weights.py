@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.checkpoints.gguf import blocks as gguf_blocks
+from keras_transformer.checkpoints.gguf.blocks import DECODED
 from keras_transformer.export.onnx.quantized_weights import Blocks, QuantizedWeights, is_same
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.file_blocks import FileBlocks
 from keras_transformer.export.spec.lazy_array import AnyArray
+from keras_transformer.quantization.blocks import MIDDLES
+from keras_transformer.quantization.blocks import Blocks as RowBlocks
 
 
 class FileWeights(QuantizedWeights):
@@ -34,7 +36,7 @@ class FileWeights(QuantizedWeights):
         (count, width), (_, number, size) = self._shape(name, by_rows), self.arrays[names[0]].shape
         block = width // number
         bits = 8 * size // block
-        minimum, middle = (names[2], gguf_blocks.MIDDLES[bits]) if len(names) > 2 else (None, 0)
+        minimum, middle = (names[2], MIDDLES[bits]) if len(names) > 2 else (None, 0)
         return Blocks(names[0], names[1], None, bits, block, (count, width), minimum, middle)
 
     def _compute(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -56,19 +58,19 @@ class FileWeights(QuantizedWeights):
             return None
         rows = np.asarray(array)
         located = self._blocks.locate(rows if by_rows else rows.T)
-        return located if located and self._blocks.kind(located[0]) in gguf_blocks.DECODED else None
+        return located if located and self._blocks.kind(located[0]) in DECODED else None
 
 
-def as_stored(found: gguf_blocks.Blocks) -> tuple[np.ndarray, ...]:
+def as_stored(found: RowBlocks) -> tuple[np.ndarray, ...]:
     """The arrays of a graph: codes around the middle of their bits, packed; scales; and minima `(blocks, N)`, if any.
 
     Example:
 
     >>> codes, half = np.array([[[7, 8, 9, 12]]], "uint8"), np.ones((1, 1), "float16")
-    >>> [each.tolist() for each in as_stored(gguf_blocks.Blocks(codes, half, None, 8, 4))]
+    >>> [each.tolist() for each in as_stored(RowBlocks(codes, half, None, 8, 4))]
     [[[[135, 201]]], [[1.0]]]
     """
-    zero = found.zero if found.minimum is None else gguf_blocks.MIDDLES[found.bits]
+    zero = found.zero if found.minimum is None else MIDDLES[found.bits]
     codes = found.codes + np.uint8((1 << found.bits - 1) - zero)
     codes = pack_nibbles(codes) if found.bits == 4 else codes
     return (codes, found.scale) if found.minimum is None else (codes, found.scale, found.minimum.T)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.checkpoints.gguf.blocks import DECODED, Blocks, decoded
+from keras_transformer.checkpoints.gguf.blocks import DECODED, decoded
 from keras_transformer.checkpoints.gguf.container import Container
+from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.utils.types import Path
 
 

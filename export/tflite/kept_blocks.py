@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.checkpoints.gguf.blocks import MIDDLES, Blocks
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.file_blocks import FileBlocks
@@ -23,6 +22,7 @@ from keras_transformer.export.tflite.offsets import Offsets
 from keras_transformer.export.tflite.table_offsets import add_to_rows
 from keras_transformer.export.tflite.tree import schema
 from keras_transformer.export.tflite.weights import ROWS, Weight, readers
+from keras_transformer.quantization.blocks import MIDDLES, Blocks
 
 BLOCK = 32
 _ANY_SCALE = np.float32(2.0**-14)  # Of blocks whose codes are 0.

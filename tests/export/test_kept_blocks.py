@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from keras_transformer import checkpoints
-from keras_transformer.checkpoints.gguf.blocks import Blocks, decoded
+from keras_transformer.checkpoints.gguf.blocks import decoded
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.layouts import Interleaved
 from keras_transformer.export import Quantization, QuantizationError, WeightError, export, load, quantize, verify_bundle
@@ -23,6 +23,7 @@ from keras_transformer.export.tflite.kept_blocks import digits
 from keras_transformer.export.tflite.tree import read
 from keras_transformer.export.verification.quantized_weight import WeightPair, codes, worst_fault
 from keras_transformer.export.verification.quantized_weights import compare
+from keras_transformer.quantization.blocks import Blocks
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "checkpoints"))
 from gguf_worker import KINDS, WORDS, float_file

@@ -8,44 +8,10 @@ Reference: the layouts of these types in ggml.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-# The middle code, by bits, of blocks with minima, whose codes begin with 0: in 8 bits there are codes of 5.
-MIDDLES = {4: 8, 8: 16}
-
-
-class Blocks(NamedTuple):
-    """Rows of a matrix by blocks: `(codes - zero) * scale`, plus `minimum` where there is one.
-
-    Attributes:
-        codes: uint8 `(N, blocks, numbers of a block)`.
-        scale: `(N, blocks)`: float16 as in the file, or float32 where it is a product of a super-block's with an integer.
-        minimum: the same, or None.
-        zero: int. The code of 0 in blocks without a minimum; with one, 0.
-        bits: int. 4 or 8: of the smallest integers that the codes fit into.
-    """
-
-    codes: np.ndarray
-    scale: np.ndarray
-    minimum: np.ndarray | None
-    zero: int
-    bits: int
-
-    @property
-    def values(self) -> np.ndarray:
-        """The numbers `(N, K)` as ggml computes them, float32."""
-        numbers = self.codes.astype("float32") - np.float32(self.zero)
-        numbers *= self.scale[..., None].astype("float32")
-        if self.minimum is not None:
-            numbers += self.minimum[..., None].astype("float32")
-        return numbers.reshape(len(self.codes), -1)
-
-    def rows(self, indices: np.ndarray) -> Blocks:
-        """The blocks of some rows."""
-        minimum = None if self.minimum is None else self.minimum[indices]
-        return self._replace(codes=self.codes[indices], scale=self.scale[indices], minimum=minimum)
+from keras_transformer.quantization.blocks import Blocks
 
 
 def decoded(blocks: np.ndarray, kind: str) -> Blocks:

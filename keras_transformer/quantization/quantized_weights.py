@@ -1,0 +1,130 @@
+"""The integers and scales that were chosen for the weights of a model, and files of them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator, Mapping
+
+import keras
+import numpy as np
+
+from keras_transformer.quantization.blocks import Blocks
+from keras_transformer.quantization.errors import WeightQuantizationError
+from keras_transformer.utils.atomic_write import replacing_file
+from keras_transformer.utils.types import Path
+
+_KEY = "keras_transformer.quantized_weights"
+_PARTS = ("codes", "scale", "minimum")
+
+
+class QuantizedWeights(Mapping[str, Blocks]):
+    """The `Blocks` of weights by the paths of the variables.
+
+    The variables of the model have the values of these blocks, so that training, evaluation and generation in Keras compute
+    with what files will have. `export(..., quantize="learned")` writes the same integers and scales.
+
+    Args:
+        blocks: dict of path to `Blocks`.
+
+    Example:
+
+    >>> from keras_transformer.quantization import WeightScheme, quantize_weights
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
+    >>> weights = quantize_weights(model, WeightScheme(bits=4))
+    >>> [(path, blocks.bits) for path, blocks in weights.items()]
+    [('model/wide/kernel', 4)]
+    """
+
+    def __init__(self, blocks: Mapping[str, Blocks]) -> None:
+        self._blocks = dict(blocks)
+
+    def __getitem__(self, path: str) -> Blocks:
+        return self._blocks[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the integers, packed, with their scales and minima."""
+        sizes = (each.codes.size * each.bits // 8 + _bytes(each.scale) + _bytes(each.minimum) for each in self.values())
+        return sum(sizes)
+
+    @classmethod
+    def of(cls, model: keras.Model) -> QuantizedWeights:
+        """Those of a model that was quantized in this process.
+
+        Raises:
+            WeightQuantizationError: it was not.
+        """
+        found = getattr(model, "quantized_weights", None)
+        if not isinstance(found, cls):
+            raise WeightQuantizationError(
+                f"{model.name!r} has no quantized weights: call quantization.quantize_weights first, or "
+                "QuantizedWeights.load(path).apply(model)"
+            )
+        return found
+
+    def apply(self, model: keras.Model) -> None:
+        """Gives the variables of a model the values of the blocks, and the model this object as `quantized_weights`.
+
+        Raises:
+            WeightQuantizationError: a path or a shape is not that of the model, which is then unchanged.
+        """
+        from keras_transformer.quantization.kernels import kernels_of
+
+        kernels = {each.path: each for each in kernels_of(model)}
+        for path, blocks in self.items():
+            kernel = kernels.get(path)
+            if kernel is None or kernel.width != blocks.codes[0].size or len(kernel.rows()) != len(blocks.codes):
+                raise WeightQuantizationError(f"{model.name!r} has no weight {path!r} of {blocks.codes.shape}")
+        for path, blocks in self.items():
+            kernels[path].assign(blocks.values)
+        model.quantized_weights = self
+
+    def save(self, path: Path) -> None:
+        """Writes a safetensors file; an existing one is replaced."""
+        from safetensors.numpy import save_file
+
+        tensors = {}
+        for name, blocks in self.items():
+            for part in _PARTS:
+                if getattr(blocks, part) is not None:
+                    tensors[f"{name}/{part}"] = np.ascontiguousarray(getattr(blocks, part))
+        record = {name: [each.zero, each.bits] for name, each in self.items()}
+        with replacing_file(pathlib.Path(path)) as partial:
+            save_file(tensors, partial, metadata={_KEY: json.dumps(record)})
+
+    @classmethod
+    def load(cls, path: Path) -> QuantizedWeights:
+        """Reads a file of `save`.
+
+        Raises:
+            WeightQuantizationError: there is no such file, or it is another one.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(pathlib.Path(path), "numpy") as file:
+                record = json.loads((file.metadata() or {})[_KEY])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            return cls({name: _blocks(arrays, name, *map(int, record[name])) for name in record})
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise WeightQuantizationError(f"'{path}' is no file of QuantizedWeights.save: {error}") from error
+
+
+def _bytes(array: np.ndarray | None) -> int:
+    return 0 if array is None else array.nbytes
+
+
+def _blocks(arrays: Mapping[str, np.ndarray], name: str, zero: int, bits: int) -> Blocks:
+    codes, scale, minimum = (arrays.get(f"{name}/{part}") for part in _PARTS)
+    if codes is None or scale is None or codes.dtype != np.uint8 or codes.ndim != 3 or scale.shape != codes.shape[:2]:
+        raise ValueError(f"{name!r} has no codes with scales")
+    if minimum is not None and minimum.shape != scale.shape:
+        raise ValueError(f"{name!r} has minima of another shape than its scales")
+    return Blocks(codes, scale, minimum, zero, bits)
