@@ -12,7 +12,7 @@ from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle_writer import export_precisions, export_spec
 from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
-from keras_transformer.export.quantization import from_file, ternary
+from keras_transformer.export.quantization import kept, ternary
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.large_models import runs_float_files
 from keras_transformer.export.quantization.options import Quantization, precisions_of
@@ -118,12 +118,12 @@ def export(
             of the signature for these shapes, `serve_1x128`, which `load` uses by itself and phones' GPUs need. Those of a
             `LanguageModel` are set by `generation`.
         onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
-        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf" for the integers and scales of the file
-            that `from_gguf` read (ONNX and TFLite), or a `Quantization`; None for float32, with ternary weights packed in 2
-            bits. The float files are verified first, then replaced; those of a model of more than 2 GB are compared with its
-            weights, but not run, if SavedModel is not asked for. A list of several, with "float32" for the float files,
-            writes a bundle for each from one conversion, in folders of `directory` that are named after them:
-            `directory/int8`, `directory/weight_int4`.
+        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf" for the integers and scales of the
+            file that `from_gguf` read, "learned" for those of `model.quantized_weights`, or a `Quantization`; None for float32,
+            with ternary weights packed in 2 bits. The float files are verified first, then replaced; those of a model of
+            more than 2 GB are compared with its weights, but not run, if SavedModel is not asked for. A list of several,
+            with "float32" for the float files, writes a bundle for each from one conversion, in folders of `directory`
+            that are named after them: `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
@@ -163,11 +163,11 @@ def export(
     writing.check_metadata(metadata)
     tokenizers.check_options(tokenizer_options)
     _check_model_type(model)
-    several = several and [from_file.with_file(each, model) for each in several]
+    several = several and [kept.with_source(each, model) for each in several]
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
     precisions = several or [quantization]
-    from_file.of_files(precisions, names)
+    kept.check_sources(precisions)
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer_options is None and not hasattr(model, "generation_spec"):
         tokenizer_options = getattr(tokenizer, "template_options", None)
@@ -187,7 +187,7 @@ def export(
         return export_elsewhere(merged_twin(model), target, names, progress, **options)
     runs_floats = ternary.has_ternary_layers(model) or runs_float_files(model, names, precisions)
     model = _twin(model, streams=not runs_floats)
-    from_file.check_models(precisions, model, names)
+    kept.check_models(precisions, model, names)
     spec = _spec(model, generation, tolerance, **shapes)
     spec = dataclasses.replace(
         spec, onnx=onnx, quantization=quantization, evaluation=evaluation, runs_floats=runs_floats
@@ -222,7 +222,7 @@ def _quantization(
     """The `Quantization` of an export, and its tolerance."""
     if tolerance is not None and (not isinstance(tolerance, (int, float)) or not 0 < tolerance < float("inf")):
         raise ExportError(f"tolerance must be a positive number. Received: {tolerance!r}")
-    quantization = from_file.with_file(Quantization.of(quantize), model)
+    quantization = kept.with_source(Quantization.of(quantize), model)
     if ternary.has_ternary_layers(model):
         quantization = quantization or Quantization("ternary")
         tolerance = max(tolerance or 0.0, ternary.TOLERANCE)

@@ -91,7 +91,7 @@ class Format(Protocol):
         return None
 
     def weight_pairs(
-        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
+        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
     ) -> Iterator[WeightPair] | None:
         """The weights of float files beside what quantized files have in their place, dequantized.
 
@@ -99,6 +99,7 @@ class Format(Protocol):
             source: folder with the float files.
             directory: folder with the quantized files, of the same names.
             files: dict of signature name to path, as `write` returns it.
+            variables: the Keras variables, for formats whose float files are not read; none where the model is not known.
 
         Returns:
             Iterator over `WeightPair`, or None if quantized files of this format cannot be read: they are not compared then.

@@ -11,6 +11,7 @@ EXAMPLES = [
     "model.keras --out bundle --formats tflite onnx --tolerance 1e-6",
     "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
     "model.keras --out bundles --quantize float32,int8,weight_int4",
+    "model.keras --out bundle --quantize learned --weights weights.safetensors",
     "CHECKPOINT --out bundle",
 ]
 

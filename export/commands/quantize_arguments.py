@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import zipfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import QuantizationError
@@ -35,13 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> None:
     """Adds the options that describe a `Quantization`."""
     add = parser.add_argument
-    known = "fp16, int8, int8_static, weight_int8, weight_int4 or gguf" + (f" (default: {default})" if default else "")
+    known = "fp16, int8, int8_static, weight_int8, weight_int4, gguf or learned"
+    known += f" (default: {default})" if default else ""
     known += "" if default else "; several, such as int8,weight_int4, for a bundle each in a folder of its name"
     add("--quantize", metavar="MODE", default=default, help=known)
     add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static")
     help = "weights that are not quantized, such as '*/head/*'; repeatable"
     add("--keep-float", action="append", metavar="PATTERN", help=help)
     add("--gguf", metavar="FILE", help="the GGUF file that the model was read from, whose blocks gguf keeps")
+    help = "a file of QuantizedWeights.save, whose integers and scales learned keeps"
+    add("--weights", metavar="FILE", help=help)
     add("--block-size", type=int, metavar="N", help="weights that share a scale in weight_int4 (default: 32)")
 
 
@@ -64,13 +68,14 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         QuantizationError: an option lacks another one that it needs, or a file does not contain arrays.
     """
     from keras_transformer.export.quantization.evaluation import Evaluation
-    from keras_transformer.export.quantization.options import FLOAT, GGUF, Quantization
+    from keras_transformer.export.quantization.options import FLOAT, Quantization
 
     for option, needed in (
         ("calibrate", "quantize"),
         ("keep_float", "quantize"),
         ("block_size", "quantize"),
         ("gguf", "quantize"),
+        ("weights", "quantize"),
         ("evaluate", "quantize"),
         ("min_agreement", "evaluate"),
         ("max_loss", "evaluate"),
@@ -85,12 +90,26 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.block_size:
         options["block_size"] = arguments.block_size
     names = [name.strip() for name in arguments.quantize.split(",")]
-    files: dict[str, dict[str, Any]] = {GGUF: {"file": getattr(arguments, "gguf", None)}}
+    files = _files(arguments, names)
     modes = [
-        FLOAT if name == FLOAT and len(names) > 1 else Quantization(name, **options, **files.get(name, {}))
+        FLOAT if name == FLOAT and len(names) > 1 else Quantization(name, **options, file=files.get(name))
         for name in names
     ]
     return {"quantize": modes if len(modes) > 1 else modes[0], "evaluation": _evaluation(arguments, Evaluation)}
+
+
+def _files(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, str | None]:
+    """The files of the modes that keep integers."""
+    from keras_transformer.export.quantization.options import GGUF, LEARNED
+
+    files: dict[str, str | None] = {}
+    for option, mode in (("gguf", GGUF), ("weights", LEARNED)):
+        files[mode] = getattr(arguments, option, None)
+        if files[mode] is not None and mode not in names:
+            raise QuantizationError(f"--{option} is for --quantize {mode}")
+    if LEARNED in names and files[LEARNED] is None:
+        raise QuantizationError(f"--quantize {LEARNED} needs --weights: a file of QuantizedWeights.save")
+    return files
 
 
 def _evaluation(arguments: argparse.Namespace, cls: type[Evaluation]) -> Evaluation | None:

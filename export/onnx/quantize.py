@@ -23,7 +23,7 @@ from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.options import GGUF, matches
+from keras_transformer.export.quantization.options import KEPT, matches
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ def quantize_files(
 
 def _weights_of(quantization: Quantization) -> Callable[..., QuantizedWeights]:
     """What makes the `QuantizedWeights` of a graph."""
-    if quantization.mode != GGUF:
+    if quantization.mode not in KEPT:
         return QuantizedWeights
-    from keras_transformer.export.onnx.file_weights import FileWeights
-    from keras_transformer.export.quantization.from_file import blocks_of
+    from keras_transformer.export.onnx.kept_weights import KeptWeights
+    from keras_transformer.export.quantization.kept import blocks_of
 
-    return functools.partial(FileWeights, blocks_of(quantization))
+    return functools.partial(KeptWeights, blocks_of(quantization))
 
 
 def _steps(files: dict[str, str]) -> set[str]:
@@ -189,7 +189,7 @@ class _Quantizer:
             for number, graph in reversed(list(enumerate(all_graphs(self.model.graph)))):
                 self.products.enter_graph(self.is_step or number > 0)
                 self._rewrite(graph)
-            if self.quantization.mode != GGUF:
+            if self.quantization.mode not in KEPT:
                 self._store_the_rest_in_8_bits()
         nodes = [*self.top, *self.model.graph.node]
         del self.model.graph.node[:]
@@ -246,7 +246,7 @@ class _Quantizer:
         result = node.output[0] if bias is None else f"{node.output[0]}/product"
         if not self.weights.has(name, by_rows):
             return False
-        by_block = self.quantization.mode.startswith(("weight", GGUF)) or name in self.tied
+        by_block = name in self.tied or self.weights.needs_blocks(name, by_rows)
         self.products.multiply(make, node.input[0], (name, by_rows), result, by_block)
         if bias is not None:
             make.into(node.output[0], "Add", result, bias)

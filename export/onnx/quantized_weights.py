@@ -14,7 +14,7 @@ from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
 
 # Blocks in 8 bits. Kernels quantize activations by the same blocks, and those of language models have outliers: larger
 # blocks would cost more of the predictions than they save in bytes.
-_BLOCK = 32
+BLOCK = 32
 
 
 class Blocks(NamedTuple):
@@ -60,13 +60,17 @@ class QuantizedWeights:
         done: dict[Any, Any],
         keep: Callable[[np.ndarray], AnyArray],
     ) -> None:
-        self.arrays, self._block_size = arrays, quantization.block_size
+        self.arrays, self._block_size, self._mode = arrays, quantization.block_size, quantization.mode
         self._bits = 4 if quantization.mode == "weight_int4" else 8
         self._in_8_bits, self._done, self._keep = in_8_bits, done, keep
 
     def has(self, name: str, by_rows: bool) -> bool:
         """Whether a weight has a quantized form, for products with its rows or its columns."""
         return True
+
+    def needs_blocks(self, name: str, by_rows: bool) -> bool:
+        """Whether a weight is stored by blocks only, whatever kernels read it."""
+        return self._mode.startswith("weight")
 
     def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
@@ -88,17 +92,17 @@ class QuantizedWeights:
     def by_channel_blocks(self, name: str, by_rows: bool) -> Blocks:
         """A weight with one scale `(N, 1)` for each channel, whose codes have the layout of blocks."""
         count, width = self._shape(name, by_rows)
-        blocks = -(-width // _BLOCK)
+        blocks = -(-width // BLOCK)
 
         def compute(rows):
             numbers, scale = block_quantize.by_channel(rows.T)
-            codes = np.full((count, blocks * _BLOCK), 128, "uint8")
+            codes = np.full((count, blocks * BLOCK), 128, "uint8")
             codes[:, :width] = numbers.T.astype("int16") + 128
-            return codes.reshape(count, blocks, _BLOCK), scale[:, None]
+            return codes.reshape(count, blocks, BLOCK), scale[:, None]
 
         label = f"{name}.int8_channels" + ("" if by_rows else "_by_column")
         codes, scale = self._quantized(label, name, by_rows, compute)
-        return Blocks(codes, scale, None, 8, _BLOCK, (count, width))
+        return Blocks(codes, scale, None, 8, BLOCK, (count, width))
 
     def by_block(self, name: str, by_rows: bool) -> Blocks:
         """A weight with a scale for each block of its rows; in 4 bits with an offset too.
@@ -111,8 +115,8 @@ class QuantizedWeights:
         if bits == 4:
             codes, scale, offset = self._quantized(label, name, by_rows, self._in_4_bits)
             return Blocks(codes, scale, offset, bits, self._block_size, shape)
-        codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_block(rows, bits, _BLOCK))
-        return Blocks(codes, scale, None, bits, _BLOCK, shape)
+        codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_block(rows, bits, BLOCK))
+        return Blocks(codes, scale, None, bits, BLOCK, shape)
 
     def _in_4_bits(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         codes, scale, offset = block_quantize.by_offset_block(rows, self._block_size)

@@ -57,6 +57,7 @@ LIMITS: dict[str, Limits] = {
     "weight_int8": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.15, classes=0.02),
     "weight_int4": Limits(1.25, 0.2, 0.65, 0.55, 0, change=0.8, classes=0.2),
     "gguf": Limits(1.1, 0.05, 0.85, 0.8, 0, change=0.3, classes=0.05),
+    "learned": Limits(1.1, 0.05, 0.85, 0.8, 0, change=0.3, classes=0.05),
     "ternary": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.1, classes=0.1),
 }
 

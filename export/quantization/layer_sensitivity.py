@@ -15,6 +15,7 @@ from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
+from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
 from keras_transformer.export.runtime.loading import load
 from keras_transformer.utils.types import Path
@@ -85,6 +86,7 @@ def sensitivity(
     quantization = Quantization.of(quantize)
     if quantization is None:
         raise QuantizationError(f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: None")
+    check_sources([quantization])
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = record["signatures"]

@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.behavior import LIMITS
 from keras_transformer.utils.types import ArrayLike, Path
 
+if TYPE_CHECKING:
+    from keras_transformer.quantization import QuantizedWeights
+
 MODES = tuple(LIMITS)
 
 FLOAT = "float32"
 GGUF = "gguf"
+LEARNED = "learned"
+# The modes that keep integers and scales which the weights were made of, instead of rounding.
+KEPT = (GGUF, LEARNED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +31,17 @@ class Quantization:
         mode: "fp16": weights in half precision; "int8": weights in 8 bits with a scale for each channel, activations
             quantized as they come; "int8_static": activations quantized by ranges found in `calibration`; "weight_int8" and
             "weight_int4": weights alone; "gguf": the integers and scales of the GGUF file that the model was read from;
-            "ternary": the kernels of a BitNet model in 2 bits, without any loss, and nothing else, which is what `export`
-            does with such a model by itself.
+            "learned": those of `QuantizedWeights`, which `quantization.quantize_weights` or training chose; "ternary": the
+            kernels of a BitNet model in 2 bits, without any loss, and nothing else, which is what `export` does with such a
+            model by itself.
         calibration: iterable of dicts of arrays by input name; for "int8_static".
         keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
         block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.
         tolerance: largest change of the rows of an output on the probes, see `verification.quantized.row_change`; by the
             mode when None.
-        file: str or path: the GGUF file of "gguf"; the one that `from_gguf` read when None.
+        file: str or path: the GGUF file of "gguf", the one that `from_gguf` read when None; the file of
+            `QuantizedWeights.save` of "learned".
+        weights: `QuantizedWeights` of "learned" without a file: `model.quantized_weights` when None.
 
     Raises:
         QuantizationError: an unknown mode, a block size that no runtime has, or `int8_static` without calibration.
@@ -48,6 +58,7 @@ class Quantization:
     block_size: int = 32
     tolerance: float | None = None
     file: Path | None = None
+    weights: QuantizedWeights | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -57,8 +68,11 @@ class Quantization:
             raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
         if self.mode == "int8_static" and self.calibration is None:
             raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
-        if self.file is not None and self.mode != GGUF:
-            raise QuantizationError(f"file is for the mode 'gguf', not {self.mode!r}. Received: {self.file!r}")
+        if self.file is not None and self.mode not in KEPT:
+            names = " and ".join(map(repr, KEPT))
+            raise QuantizationError(f"file is for the modes {names}, not {self.mode!r}. Received: {self.file!r}")
+        if self.weights is not None and (self.mode != LEARNED or self.file is not None):
+            raise QuantizationError(f"weights are for the mode {LEARNED!r} without a file")
         if isinstance(self.keep_float, str):
             object.__setattr__(self, "keep_float", (self.keep_float,))
         if self.tolerance is None:
@@ -78,6 +92,10 @@ class Quantization:
     def of_file(self, file: Path) -> Quantization:
         """The same with another `file`."""
         return dataclasses.replace(self, file=file)
+
+    def of_weights(self, weights: QuantizedWeights) -> Quantization:
+        """The same with other `weights`."""
+        return dataclasses.replace(self, weights=weights)
 
 
 def precision_of(quantization: Quantization | None) -> str:

@@ -9,7 +9,7 @@ from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.quantization.evaluation import Evaluation
-from keras_transformer.export.quantization.from_file import of_files
+from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, precision_of, precisions_of
 from keras_transformer.export.quantization.quantizing import QuantizedCopies
 from keras_transformer.export.reporting.progress import Progress, Steps
@@ -58,8 +58,8 @@ def quantize(
         bundle: path of a bundle with float ONNX or TFLite files. It is not changed.
         directory: path of the bundle to write. An existing bundle is replaced.
         mode: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`, such as
-            `Quantization("gguf", file=...)`. For a list of several a
-            bundle each is written, in folders of `directory` that are named after them: `directory/int8`.
+            `Quantization("gguf", file=...)` or `Quantization("learned", file=...)`. For a list of several a bundle each is
+            written, in folders of `directory` that are named after them: `directory/int8`.
         evaluation: `Evaluation`: the loss that quantization may cause.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
@@ -89,7 +89,7 @@ def quantize(
     chosen = [each for each in modes if each is not None]
     if len(chosen) < len(modes):
         raise QuantizationError(f"mode must be one of {', '.join(MODES)}, or a Quantization. Received: {mode!r}")
-    of_files(chosen, ())
+    check_sources(chosen)
     source = pathlib.Path(bundle)
     manifest = read_manifest(source)
     check_hashes(source, manifest)

@@ -19,7 +19,7 @@ from keras_transformer.export.quantization.class_behavior import check_classes
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
 from keras_transformer.export.quantization.large_models import NOT_RUN
-from keras_transformer.export.quantization.options import GGUF, Quantization
+from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
@@ -109,8 +109,8 @@ class QuantizedCopies:
         record |= {"bytes": writing.bytes_in(folder) - others_size, "float_bytes": artifact.size}
         record |= {"quantization": quantization.mode, "tolerance": limit, "milliseconds": {}}
         record.pop("weights", None)  # That of the float files.
-        is_kept = quantization.mode == GGUF
-        weights = check_quantized_weights(name, self._source, folder, record["signatures"], is_kept)
+        files, variables = record["signatures"], spec.variables
+        weights = check_quantized_weights(name, self._source, folder, files, quantization, variables)
         record |= {} if weights is None else {"weights": weights}
         record |= {} if spec.runs_floats else {"float_files": NOT_RUN}
         times = record["milliseconds"]

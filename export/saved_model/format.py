@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.quantized_weight import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
@@ -45,6 +46,13 @@ class SavedModelFormat(Format):
         from keras_transformer.export.saved_model.stored_weights import stored_weights
 
         return stored_weights(directory, files, names)
+
+    def weight_pairs(
+        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
+    ) -> Iterator[WeightPair] | None:
+        from keras_transformer.export.saved_model.kept_weights import kept_pairs
+
+        return kept_pairs(directory, variables) if variables else None
 
     def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.saved_model.runtime import SavedModelRuntime

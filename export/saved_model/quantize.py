@@ -9,10 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.options import Quantization, matches
+from keras_transformer.export.quantization.kept import blocks_of
+from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.saved_model import convert as saved_model
+from keras_transformer.export.saved_model.kept_weights import KeptWeight
 from keras_transformer.export.saved_model.library import NAME
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+from keras_transformer.export.spec.traced import weight_names
 from keras_transformer.export.spec.traced_graph import arguments_of
 from keras_transformer.utils.types import Tensor
 
@@ -47,18 +50,31 @@ class QuantizedModule(tf.Module):
 
     def __init__(self, spec: ExportSpec, quantization: Quantization) -> None:
         super().__init__(name="quantized")
-        variables = [each for each in spec.variables if _is_large(each)]
-        kept = matches([each.path for each in variables], quantization.keep_float)
-        chosen = [each for each in variables if each.path not in kept]
-        self.small = [_small(np.asarray(each), quantization) for each in chosen]
+        names = weight_names(spec.variables).values()
+        variables = {name: each for name, each in zip(names, spec.variables, strict=True) if _is_large(each)}
+        kept = matches([each.path for each in variables.values()], quantization.keep_float)
+        chosen = {name: each for name, each in variables.items() if each.path not in kept}
+        if quantization.mode in KEPT:
+            self.kept = _kept(chosen, quantization)
+            small = [(chosen[name], weight) for name, weight in self.kept.items()]
+        else:
+            self.small = [_small(np.asarray(each), quantization) for each in chosen.values()]
+            small = list(zip(chosen.values(), self.small, strict=True))
         self.exported_modules = list(spec.modules)
-        self.functions = {name: self._trace(name, spec.signatures[name], chosen) for name in spec.names(NAME)}
+        self.functions = {name: self._trace(name, spec.signatures[name], small) for name in spec.names(NAME)}
         exported = {id(v): v for function in self.functions.values() for v in function.graph.variables}
+        if quantization.mode in KEPT:
+            # By their names, for the comparison of the file with the model.
+            named = zip(names, (each.value for each in spec.variables), strict=True)
+            self.floats = {name: each for name, each in named if id(each) in exported}
+            owned = [each for weight in self.kept.values() for each in weight.variables]
+            for each in (*owned, *self.floats.values()):
+                exported.pop(id(each), None)
         self.exported_variables = list(exported.values())
 
-    def _trace(self, name: str, signature: Signature, chosen: list[keras.Variable]) -> Any:
+    def _trace(self, name: str, signature: Signature, small: list[tuple[keras.Variable, Any]]) -> Any:
         def traced(**tensors: Tensor) -> dict[str, Tensor]:
-            mapping = [(variable, small()) for variable, small in zip(chosen, self.small, strict=True)]
+            mapping = [(variable, dequantized()) for variable, dequantized in small]
             with keras.StatelessScope(state_mapping=mapping):
                 outputs = signature.function(tensors)
             return {key: tf.identity(value, name=key) for key, value in outputs.items()}
@@ -69,6 +85,16 @@ class QuantizedModule(tf.Module):
 
 def _is_large(variable: keras.Variable) -> bool:
     return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= _SMALL
+
+
+def _kept(variables: dict[str, keras.Variable], quantization: Quantization) -> dict[str, KeptWeight]:
+    """The weights whose integers are known."""
+    blocks, weights = blocks_of(quantization), {}
+    for name, variable in variables.items():
+        found = blocks.find_weight(np.asarray(variable))
+        if found is not None and found.blocks is not None:
+            weights[name] = KeptWeight(found, tuple(variable.shape))
+    return weights
 
 
 def _small(array: np.ndarray, quantization: Quantization) -> Any:

@@ -1,4 +1,4 @@
-"""4-bit blocks of TFLite files: their parameters, and the precision of their scales in XNNPACK."""
+"""Quantization parameters of TFLite files, of 4-bit blocks and of rows, and the precision of block scales in XNNPACK."""
 
 from typing import Any
 
@@ -36,4 +36,13 @@ def block_parameters(graph: Graph, name: str, shape: tuple[int, ...], buffer: in
     parameters.details.scales = graph.add_tensor(f"{name}/scales", "FLOAT16", shape, buffer)
     parameters.details.zeroPoints = -1
     parameters.details.blockSize = block_size
+    return parameters
+
+
+def row_parameters(scale: np.ndarray) -> Any:
+    """The quantization parameters of a matrix with one scale for each row, float32 `(N,)`."""
+    parameters = schema().QuantizationParametersT()
+    parameters.scale = scale
+    parameters.zeroPoint = np.zeros(len(scale), "int64")
+    parameters.quantizedDimension = 0
     return parameters

@@ -47,7 +47,7 @@ class TFLiteFormat(Format):
         return stored_weights(directory, files, names)
 
     def weight_pairs(
-        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
+        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
     ) -> Iterator[WeightPair]:
         from keras_transformer.export.tflite.weight_pairs import weight_pairs
 

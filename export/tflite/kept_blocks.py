@@ -1,6 +1,6 @@
-"""The blocks of a GGUF file as weights of TFLite files: the same integers and scales.
+"""Known blocks as weights of TFLite files: the same integers and scales.
 
-Kernels have blocks of 32 numbers in 4 bits, with scales in half precision, as Q4_0 has them. Codes of 8 bits are two digits:
+Kernels have blocks of 4 bits, with scales in half precision, and rows of 4 or 8 bits. Blocks of 8 bits are two digits:
 `code = 16 * high + low + 8`. Both are columns of one matrix, `high` with 16 times the scale, which reads every activation
 twice. The 8, and minima, are offsets of the blocks, which are products of their own. Kernels have positive scales only: for
 a negative one, `scale * code = -scale * ~code - scale`, with the complement of the code. Where it is 0, so are the codes.
@@ -14,8 +14,8 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
-from keras_transformer.export.quantization.file_blocks import FileBlocks
-from keras_transformer.export.tflite.blocks import block_parameters
+from keras_transformer.export.quantization.known_blocks import KnownBlocks
+from keras_transformer.export.tflite.blocks import block_parameters, row_parameters
 from keras_transformer.export.tflite.doubled_inputs import DoubledInputs
 from keras_transformer.export.tflite.graph import Graph, add_buffer
 from keras_transformer.export.tflite.offsets import Offsets
@@ -24,7 +24,7 @@ from keras_transformer.export.tflite.tree import schema
 from keras_transformer.export.tflite.weights import ROWS, Weight, readers
 from keras_transformer.quantization.blocks import MIDDLES, Blocks
 
-BLOCK = 32
+_FEWEST = 32  # Numbers of a block, of which the others are multiples.
 _ANY_SCALE = np.float32(2.0**-14)  # Of blocks whose codes are 0.
 _LARGEST = float(np.finfo("float16").max)
 _PRODUCT, _LOOKUP = "FULLY_CONNECTED", "EMBEDDING_LOOKUP"
@@ -78,19 +78,20 @@ def digits(blocks: Blocks) -> Digits:
 
 
 class KeptBlocks:
-    """Replaces the weights of a file that a GGUF file has.
+    """Replaces the weights of a file whose integers are known.
 
     Args:
         model: `ModelT`, changed in place.
-        blocks: `FileBlocks`.
+        blocks: `KnownBlocks`.
     """
 
-    def __init__(self, model: Any, blocks: FileBlocks) -> None:
+    def __init__(self, model: Any, blocks: KnownBlocks) -> None:
         self._model, self._blocks = model, blocks
-        self._offsets, self._doubled = Offsets(model, BLOCK), DoubledInputs()
+        self._offsets: dict[int, Offsets] = {}
+        self._doubled = DoubledInputs()
 
     def keep(self, weight: Weight) -> None:
-        """Replaces one weight, unless the file has it as numbers, or an operator other than products and lookups reads it.
+        """Replaces one weight, unless it is known as numbers, or an operator other than products and lookups reads it.
 
         Raises:
             QuantizationError: its blocks do not fit the kernels.
@@ -102,49 +103,70 @@ class KeptBlocks:
         found = self._blocks.find(weight.values)
         if found is None:
             return
+        if found.has_whole_rows:
+            self._store_rows(weight, found)
+            return
         self._check(weight, found)
-        kept = digits(found)
+        kept, block = digits(found), found.codes.shape[2]
         # In this order: the sums of blocks are of the activations before they are doubled.
         if kept.offset is not None:
-            self._add_offset(weight, kept.offset, kept.is_double)
+            self._add_offset(weight, kept, block)
         if kept.is_double:
             for graph, _, operator, _ in uses:
                 if graph.kind(operator) == _PRODUCT:
                     self._doubled.read(graph, operator, weight.shape[1])
-        self._store(weight, kept)
+        self._store_blocks(weight, kept, block)
 
     def _check(self, weight: Weight, found: Blocks) -> None:
         """Refuses blocks that the kernels do not have."""
         most = 16 * float(np.abs(found.scale).max()) if found.bits == 8 else 0.0
-        if found.scale.dtype == np.float16 and found.codes.shape[2] == BLOCK and most <= _LARGEST:
+        if found.scale.dtype == np.float16 and found.codes.shape[2] % _FEWEST == 0 and most <= _LARGEST:
             return
         name, _ = self._blocks.locate(weight.values) or ("", None)
         raise QuantizationError(
-            f"tflite: {name!r} of {self._blocks.path} has blocks of {self._blocks.kind(name)}, whose scales need more than "
-            "half precision: ONNX files keep them"
+            f"tflite: {name!r} of {self._blocks.source} has blocks of {self._blocks.kind(name)}, whose scales need more "
+            "than half precision: ONNX files keep them"
         )
 
-    def _add_offset(self, weight: Weight, offset: np.ndarray, is_double: bool) -> None:
+    def _add_offset(self, weight: Weight, kept: Digits, block: int) -> None:
+        offset = kept.offset
+        assert offset is not None
         products = [each for each in weight.tensors if self._is_read_by(each, _PRODUCT)]
         if products:
-            self._offsets.add(products, offset)
+            self._offsets.setdefault(block, Offsets(self._model, block)).add(products, offset)
         buffer = None
         for graph, index in weight.tensors:
             for operator in [each for each, _ in readers(graph, index) if graph.kind(each) == _LOOKUP]:
                 buffer = add_buffer(self._model, offset) if buffer is None else buffer
                 name = f"{graph.tensors[index].name.decode()}/row_offsets"
                 table = graph.add_tensor(name, "FLOAT32", offset.shape, buffer)
-                add_to_rows(graph, operator, table, weight.shape[1], 2 if is_double else 1)
+                add_to_rows(graph, operator, table, weight.shape[1], 2 if kept.is_double else 1)
 
     def _is_read_by(self, tensor: tuple[Graph, int], kind: str) -> bool:
         graph, index = tensor
         return any(graph.kind(operator) == kind for operator, _ in readers(graph, index))
 
-    def _store(self, weight: Weight, kept: Digits) -> None:
-        packed = pack_nibbles(kept.codes.astype("uint8") & 15)
-        self._model.buffers[weight.buffer].data = np.ascontiguousarray(packed).reshape(-1)
+    def _store_blocks(self, weight: Weight, kept: Digits, block: int) -> None:
+        self._store(weight, kept.codes, "INT4")
         buffer = add_buffer(self._model, kept.scale)
         for graph, index in weight.tensors:
             tensor = graph.tensors[index]
-            tensor.type, tensor.shape = schema().TensorType.INT4, np.array(kept.codes.shape, "int32")
-            tensor.quantization = block_parameters(graph, tensor.name.decode(), kept.scale.shape, buffer, BLOCK)
+            tensor.quantization = block_parameters(graph, tensor.name.decode(), kept.scale.shape, buffer, block)
+
+    def _store_rows(self, weight: Weight, found: Blocks) -> None:
+        """Stores whole rows."""
+        numbers = (found.codes[:, 0].astype("int16") - np.int16(found.zero)).astype("int8")
+        self._store(weight, numbers, "INT4" if found.bits == 4 else "INT8")
+        parameters = row_parameters(found.scale[:, 0])
+        for graph, index in weight.tensors:
+            graph.tensors[index].quantization = parameters
+
+    def _store(self, weight: Weight, numbers: np.ndarray, kind: str) -> None:
+        """Stores int8 numbers `(N, K)` as tensors of type `kind`."""
+        data = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
+        if kind == "INT4":
+            data = pack_nibbles(np.pad(data, (0, data.size % 2)) & 15)
+        self._model.buffers[weight.buffer].data = data
+        for graph, index in weight.tensors:
+            tensor = graph.tensors[index]
+            tensor.type, tensor.shape = getattr(schema().TensorType, kind), np.array(numbers.shape, "int32")

@@ -17,8 +17,8 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
-from keras_transformer.export.quantization.options import GGUF, matches
-from keras_transformer.export.tflite.blocks import bfloat16, block_parameters
+from keras_transformer.export.quantization.options import KEPT, matches
+from keras_transformer.export.tflite.blocks import bfloat16, block_parameters, row_parameters
 from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs
 from keras_transformer.export.tflite.offsets import Offsets
 from keras_transformer.export.tflite.outliers import separate_outliers
@@ -115,7 +115,7 @@ def quantize_tree(
     ]
     kept = matches({weight.name for weight in weights}, quantization.keep_float)
     chosen = [weight for weight in weights if weight.name not in kept]
-    if mode == GGUF:
+    if mode in KEPT:
         _keep_blocks(model, chosen, quantization)
         return
     offsets = Offsets(model, quantization.block_size)
@@ -130,8 +130,8 @@ def quantize_tree(
 
 
 def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantization) -> None:
-    """Replaces the weights that a GGUF file has in blocks."""
-    from keras_transformer.export.quantization.from_file import blocks_of
+    """Replaces the weights whose integers are known."""
+    from keras_transformer.export.quantization.kept import blocks_of
     from keras_transformer.export.tflite.kept_blocks import KeptBlocks
 
     kept = KeptBlocks(model, blocks_of(quantization))
@@ -184,10 +184,7 @@ def _fits_blocks(weight: Weight, quantization: Quantization, kinds: set[tuple[st
 def _rows(values: np.ndarray) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
     """Values in 8 bits with one scale for each row, and a function that returns the quantization parameters."""
     matrix, scale = by_channel(values.reshape(len(values), -1).T)
-    parameters = schema().QuantizationParametersT()
-    parameters.scale = scale
-    parameters.zeroPoint = np.zeros(len(scale), "int64")
-    parameters.quantizedDimension = 0
+    parameters = row_parameters(scale)
     return matrix.T, lambda graph, name: parameters
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.quantization.options import KEPT, LEARNED, Quantization
+from keras_transformer.export.verification.learned_integers import LearnedIntegers
 from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair, worst_fault
 
 # Smaller constants may be merged or left out.
@@ -15,7 +17,12 @@ _LARGEST_UNKNOWN = 8
 
 
 def check_quantized_weights(
-    name: str, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], is_kept: bool = False
+    name: str,
+    source: pathlib.Path,
+    directory: pathlib.Path,
+    files: dict[str, str],
+    quantization: Quantization | None = None,
+    variables: Sequence[Any] = (),
 ) -> dict[str, Any] | None:
     """Compares the weights in the quantized files of one format with those in the float files.
 
@@ -27,8 +34,9 @@ def check_quantized_weights(
         source: path of the folder with the float files.
         directory: path of the folder with the quantized files, of the same names.
         files: dict of signature name to path, as `Format.write` returns it.
-        is_kept: bool. Whether the codes are those of the file that the weights were read from: then each number must be
-            equal but for the rounding of float32.
+        quantization: the `Quantization`. Where it keeps integers and scales, each number must be equal but for the rounding
+            of float32; those of "learned" must all be there, and have the very same scales.
+        variables: the Keras variables of the model, if it is known.
 
     Returns:
         Dict for the manifest: how many weights are `"equal"` bit for bit and how many `"rounded"` to codes or halves, the
@@ -37,18 +45,30 @@ def check_quantized_weights(
 
     Raises:
         WeightError: a number is further from the float weight; names the weight and the index.
+        QuantizationError: a weight of "learned" is not in the file as its integers.
     """
-    pairs = get_format(name).weight_pairs(source, directory, files)
-    return None if pairs is None else compare(name, pairs, is_kept)
+    pairs = get_format(name).weight_pairs(source, directory, files, variables)
+    if pairs is None:
+        return None
+    learned = None
+    if quantization is not None and quantization.mode == LEARNED:
+        learned = LearnedIntegers(name, quantization, [each.path for each in variables])
+    found = compare(name, pairs, quantization is not None and quantization.mode in KEPT, learned)
+    if learned is not None:
+        learned.check_all()
+    return found
 
 
-def compare(format: str, pairs: Iterable[WeightPair], is_kept: bool = False) -> dict[str, Any]:
+def compare(
+    format: str, pairs: Iterable[WeightPair], is_kept: bool = False, learned: LearnedIntegers | None = None
+) -> dict[str, Any]:
     """Compares pairs of weights; see `check_quantized_weights`.
 
     Args:
         format: name of the format, for errors.
         pairs: iterable of `WeightPair`.
-        is_kept: as for `check_quantized_weights`.
+        is_kept: bool. Whether the codes are those that the weights were made of.
+        learned: `LearnedIntegers`, which sees each pair, or None.
     """
     equal: set[str] = set()
     rounded: set[str] = set()
@@ -61,6 +81,8 @@ def compare(format: str, pairs: Iterable[WeightPair], is_kept: bool = False) -> 
         fault = worst_fault(pair.expected, pair.found, is_kept)
         if fault is not None:
             raise WeightError(format, pair.name, _reason(pair.found, *fault, is_kept), fault[0])
+        if learned is not None:
+            learned.check(pair.name, pair.expected, pair.found)
         (equal if pair.found.step is None and not pair.found.is_half else rounded).add(pair.name)
     return {
         "equal": len(equal - rounded),

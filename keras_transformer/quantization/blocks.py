@@ -42,6 +42,11 @@ class Blocks(NamedTuple):
             numbers += self.minimum[..., None].astype("float32")
         return numbers.reshape(len(self.codes), -1)
 
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether there is one scale for each row, in float32, and no minimum."""
+        return self.codes.shape[1] == 1 and self.minimum is None and self.scale.dtype == np.float32
+
     def rows(self, indices: np.ndarray) -> Blocks:
         """The blocks of some rows."""
         minimum = None if self.minimum is None else self.minimum[indices]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-import keras
 import numpy as np
 
 from keras_transformer.quantization.blocks import Blocks
@@ -14,12 +14,15 @@ from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.utils.atomic_write import replacing_file
 from keras_transformer.utils.types import Path
 
+if TYPE_CHECKING:
+    import keras
+
 _KEY = "keras_transformer.quantized_weights"
 _PARTS = ("codes", "scale", "minimum")
 
 
 class QuantizedWeights(Mapping[str, Blocks]):
-    """The `Blocks` of weights by the paths of the variables.
+    """The `Blocks` of weights by the paths of the variables. Equal is only the same object.
 
     The variables of the model have the values of these blocks, so that training, evaluation and generation in Keras compute
     with what files will have. `export(..., quantize="learned")` writes the same integers and scales.
@@ -29,6 +32,7 @@ class QuantizedWeights(Mapping[str, Blocks]):
 
     Example:
 
+    >>> import keras
     >>> from keras_transformer.quantization import WeightScheme, quantize_weights
     >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
     >>> weights = quantize_weights(model, WeightScheme(bits=4))
@@ -47,6 +51,10 @@ class QuantizedWeights(Mapping[str, Blocks]):
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+    # Those of a mapping compare arrays.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def nbytes(self) -> int:

@@ -41,6 +41,7 @@ WORKERS = {
     "optimized": "onnx_worker.py",
     "behaviors": "behavior_worker.py",
     "blocks": "gguf_worker.py",
+    "learned": "learned_worker.py",
 }
 
 
@@ -85,6 +86,12 @@ def behaviors(tmp_path_factory):
 def blocks(tmp_path_factory):
     """Results of the worker that exports models of GGUF files with their blocks."""
     return _run_once(tmp_path_factory, "blocks")
+
+
+@pytest.fixture(scope="session")
+def learned(tmp_path_factory):
+    """Results of the worker that exports models with the integers that were chosen for their weights."""
+    return _run_once(tmp_path_factory, "learned")
 
 
 def _run_once(tmp_path_factory, name):

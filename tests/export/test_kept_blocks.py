@@ -15,7 +15,7 @@ from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.layouts import Interleaved
 from keras_transformer.export import Quantization, QuantizationError, WeightError, export, load, quantize, verify_bundle
 from keras_transformer.export.onnx.dequantize import ConstantReader
-from keras_transformer.export.onnx.file_weights import as_stored
+from keras_transformer.export.onnx.kept_weights import as_stored
 from keras_transformer.export.onnx.product_weights import product_weight
 from keras_transformer.export.quantization.file_blocks import FileBlocks
 from keras_transformer.export.tflite.graph import graphs

@@ -19,7 +19,7 @@ from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, 
 from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
-from keras_transformer.export.quantization.from_file import check_models, with_file
+from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
@@ -89,7 +89,7 @@ def write_genai(
     check_model(model)
     target = writing.check_target(directory)
     writing.check_metadata(metadata)
-    quantization = with_file(Quantization.of(quantize), model)
+    quantization = with_source(Quantization.of(quantize), model)
     if tolerance is not None and not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     cache = key_value_cache(model, ENGINE)

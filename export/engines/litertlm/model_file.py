@@ -29,7 +29,7 @@ from keras_transformer.export.errors import (
     InvalidModelError,
     MissingLibraryError,
 )
-from keras_transformer.export.quantization.from_file import check_models, with_file
+from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
@@ -105,7 +105,7 @@ def write_litertlm(
     check_model(model)
     target = _check_target(path)
     library = _builder()
-    quantization = with_file(Quantization.of(quantize), model)
+    quantization = with_source(Quantization.of(quantize), model)
     key_value_cache(model, ENGINE)
     _check_tokenizer(model)
     if tolerance is not None and not 0 < tolerance < float("inf"):

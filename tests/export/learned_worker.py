@@ -1,0 +1,113 @@
+"""Exports small models with the integers that were chosen for their weights: `learned_worker.py OUT_DIRECTORY`."""
+
+import json
+import os
+import pathlib
+import sys
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+from keras_transformer import models, tasks
+from keras_transformer.export import GenerationOptions, Quantization, QuantizationError, export, quantize
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.quantization import QuantizedWeights, WeightScheme, quantize_weights
+
+FORMATS = ["onnx", "tflite", "saved_model"]
+SIZE = models.Size(num_layers=1, hidden_dim=64, num_heads=4, intermediate_dim=128)
+ROWS, BYTES = WeightScheme(4, None), WeightScheme(8, None)
+DECODER = {
+    "*/query/*": WeightScheme(4, 32),
+    "*/key/*": WeightScheme(4, 64, has_minimum=True),
+    "*/value/*": WeightScheme(2, 32),
+    "*/attention_output/*": ROWS,
+    "*/hidden/*": WeightScheme(8, 32),
+    "*/output/*": BYTES,
+    "token_embedding/*": BYTES,
+}
+ENCODER = {
+    "*/query/*": WeightScheme(3, 32, has_minimum=True),
+    "*/key/*": ROWS,
+    "*/value/*": BYTES,
+    "*/attention_output/*": WeightScheme(8, 64),
+    "*/hidden/*": None,
+    "*/output/*": WeightScheme(4, 128),
+    "token_embedding/*": ROWS,
+}
+# Rows of 65, 96 and 50 numbers.
+NETWORK = {"*/first/*": ROWS, "*/second/*": WeightScheme(4, 32), "*/third/*": BYTES}
+
+
+def decoder():
+    keras.utils.set_random_seed(0)
+    return tasks.LanguageModel(models.Decoder(SIZE, vocabulary_size=96), name="decoder")
+
+
+def encoder():
+    keras.utils.set_random_seed(1)
+    backbone = models.Encoder(SIZE, vocabulary_size=96, max_sequence_length=32)
+    return tasks.SequenceClassifier(backbone, num_classes=3, name="encoder")
+
+
+def network():
+    keras.utils.set_random_seed(2)
+    sizes = {"first": 96, "second": 50, "third": 48}
+    layers = [keras.layers.Dense(size, "relu", name=name) for name, size in sizes.items()]
+    return keras.Sequential([keras.Input((65,), name="x"), *layers], name="network")
+
+
+def record(out, model, schemes, name, formats=FORMATS, **options):
+    quantize_weights(model, schemes).save(out / f"{name}.safetensors")
+    export(model, out / name, formats, quantize="learned", progress=False, **options)
+    return summary(out / name)
+
+
+def summary(folder):
+    artifacts = read_manifest(folder)["artifacts"]
+    keys = ("quantization", "weights", "behavior", "bytes", "float_bytes")
+    return {name: {key: each.get(key) for key in keys} for name, each in artifacts.items()}
+
+
+def precisions(out):
+    """A list of precisions, a quantized copy of its float bundle, and one whose weights are other ones."""
+    model, path = network(), out / "network.safetensors"
+    weights = quantize_weights(model, NETWORK)
+    weights.save(path)
+    model.save(out / "network.keras")
+    export(model, out / "network", FORMATS, quantize=["float32", "learned"], progress=False)
+    x = np.random.default_rng(0).normal(size=(5, 65)).astype("float32")
+    np.savez(out / "network.npz", x=x, y=model.predict(x, verbose=0))
+    quantize(out / "network" / "float32", out / "again", Quantization("learned", file=path), progress=False)
+    blocks = weights["network/second/kernel"]
+    others = {**weights, "network/second/kernel": blocks._replace(codes=blocks.codes[:, ::-1])}
+    QuantizedWeights(others).save(out / "others.safetensors")
+    try:
+        others = Quantization("learned", file=out / "others.safetensors")
+        quantize(out / "network" / "float32", out / "refused", others, progress=False)
+    except QuantizationError as error:
+        return {"refused": str(error), **{name: summary(out / name) for name in ("network/learned", "again")}}
+    raise AssertionError("not refused")
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    steps = GenerationOptions(prefill_buckets=(8,))
+    cases = {
+        "decoder": lambda: record(out, decoder(), DECODER, "decoder", generation=steps),
+        "encoder": lambda: record(out, encoder(), ENCODER, "encoder"),
+        "network": lambda: precisions(out),
+    }
+    results = {}
+    for name, case in cases.items():
+        try:
+            results[name] = case()
+        except Exception:
+            results[name] = {"crash": traceback.format_exc()}
+        (out / "results.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
