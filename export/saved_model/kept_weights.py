@@ -18,8 +18,10 @@ from keras_transformer.export.verification.quantized_weight import Dequantized, 
 from keras_transformer.export.verification.quantized_weight import codes as numbers_of
 from keras_transformer.utils.types import Tensor
 
-# A variable of a checkpoint: what a module has by the path of a Keras variable, in which TensorFlow replaces slashes.
+# A variable of a checkpoint: what a module has by the path of a Keras variable, in which TensorFlow escapes slashes.
 _KEY = re.compile(r"(?P<group>kept|floats)/(?P<path>[^/]*)/(?P<part>\w*/)?\.ATTRIBUTES/VARIABLE_VALUE")
+
+_ESCAPED = re.compile(r"\.(.)")
 
 
 class KeptWeight(tf.Module):
@@ -70,7 +72,7 @@ def kept_pairs(directory: pathlib.Path, variables: Sequence[Any]) -> Iterator[We
     for key in reader.get_variable_to_shape_map():
         match = _KEY.fullmatch(key)
         if match:
-            path = match["path"].replace(".S", "/").replace("..", ".")
+            path = _ESCAPED.sub(lambda found: "/" if found[1] == "S" else found[1], match["path"])
             stored.setdefault((match["group"], path), {})[(match["part"] or "").rstrip("/")] = key
     if not any(group == "kept" for group, _ in stored):
         return None

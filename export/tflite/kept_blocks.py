@@ -154,9 +154,9 @@ class KeptBlocks:
             tensor.quantization = block_parameters(graph, tensor.name.decode(), kept.scale.shape, buffer, block)
 
     def _store_rows(self, weight: Weight, found: Blocks) -> None:
-        """Stores whole rows."""
+        """Stores whole rows; those of 4 bits in 8 if their width is odd: lookups read whole bytes."""
         numbers = (found.codes[:, 0].astype("int16") - np.int16(found.zero)).astype("int8")
-        self._store(weight, numbers, "INT4" if found.bits == 4 else "INT8")
+        self._store(weight, numbers, "INT4" if found.bits == 4 and numbers.shape[1] % 2 == 0 else "INT8")
         parameters = row_parameters(found.scale[:, 0])
         for graph, index in weight.tensors:
             graph.tensors[index].quantization = parameters
@@ -164,9 +164,7 @@ class KeptBlocks:
     def _store(self, weight: Weight, numbers: np.ndarray, kind: str) -> None:
         """Stores int8 numbers `(N, K)` as tensors of type `kind`."""
         data = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
-        if kind == "INT4":
-            data = pack_nibbles(np.pad(data, (0, data.size % 2)) & 15)
-        self._model.buffers[weight.buffer].data = data
+        self._model.buffers[weight.buffer].data = pack_nibbles(data & 15) if kind == "INT4" else data
         for graph, index in weight.tensors:
             tensor = graph.tensors[index]
             tensor.type, tensor.shape = getattr(schema().TensorType, kind), np.array(numbers.shape, "int32")
