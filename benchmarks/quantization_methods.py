@@ -4,10 +4,10 @@
     python benchmarks/quantization_methods.py --model model.keras --tokens tokens.npy --methods nearest gptq --schemes 4/32
     python benchmarks/quantization_methods.py --tiny    # smoke test: a tiny model and random tokens
 
-The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block, "4/32", "4/row",
-"4/32+min" with minima. Methods are those of `quantize_weights`; "rotate+gptq" rotates the residual stream before (tied
-embeddings are untied for it), "keras_gptq" and "keras_awq" are those of Keras, layer by layer in the same order and with the
-same inputs. Only products are quantized, the tables of embeddings to 8 bits.
+The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block: "4/32", "4/row",
+"4/32+min" with minima. Products are quantized with it, tables of embeddings with 8 bits. The methods are those of `METHODS`
+below; "rotate+" before one rotates the residual stream first, with a head of its own. "keras_gptq" and "keras_awq" are those
+of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only.
 """
 
 import os
@@ -22,9 +22,19 @@ import keras
 import numpy as np
 from measure import Table, arguments, versions
 
-from keras_transformer.quantization import METHODS, WeightScheme, quantize_weights
+from keras_transformer.quantization import AWQ, GPTQ, Clipping, Nearest, WeightScheme, quantize_weights, rotate
+from keras_transformer.tasks import untie_embeddings
 
 LENGTH, TEST = 512, 20_480
+METHODS = {
+    "nearest": Nearest(),
+    "clipping": Clipping(),
+    "gptq": GPTQ(),
+    "gptq, sweeps": GPTQ(sweeps=3),
+    "awq": AWQ(),
+    "awq, gptq": AWQ(GPTQ()),
+}
+PEERS = ("keras_gptq", "keras_awq")
 SCHEMES = ("4/32", "4/32+min", "4/row", "3/32")
 
 
@@ -91,11 +101,43 @@ def tiny():
     return model, random.integers(0, 64, (4, 32)).astype("int32"), random.integers(0, 64, (4, 32)).astype("int32")
 
 
-def quantized(model, scheme, method, rows):
+def batches_of(rows):
+    return [inputs_of(rows[start : start + 4]) for start in range(0, len(rows), 4)]
+
+
+def keras_quantized(model, scheme, method, rows):
+    """Quantizes the blocks of the model by Keras; returns megabytes."""
+    blocks = [layer for layer in model.layers if "block" in layer.name]
+    options = {
+        "dataset": list(rows),
+        "tokenizer": list,  # Not called: these are tokens.
+        "num_samples": len(rows),
+        "sequence_length": rows.shape[1],
+        "group_size": scheme.block_size or -1,
+        "quantization_layer_structure": {
+            "pre_block_layers": [model.get_layer("token_embedding")],
+            "sequential_blocks": blocks,
+        },
+    }
+    if method == "keras_gptq":
+        symmetric = not scheme.has_minimum
+        config = keras.quantizers.GPTQConfig(
+            weight_bits=scheme.bits, symmetric=symmetric, activation_order=True, **options
+        )
+    else:
+        config = keras.quantizers.AWQConfig(**options)
+    model.quantize(method.removeprefix("keras_"), config=config, filters="decoder_block")
+    return None
+
+
+def quantized(model, scheme, name, rows):
     """Quantizes the model by a method; returns megabytes of the integers and scales."""
-    batches = [inputs_of(rows[start : start + 4]) for start in range(0, len(rows), 4)]
-    weights = quantize_weights(model, scheme, METHODS[method](), batches, verbose=True)
-    return weights.nbytes / 1e6
+    if name in PEERS:
+        return keras_quantized(model, scheme, name, rows)
+    if name.startswith("rotate+"):
+        rotate(model)
+    method = METHODS[name.removeprefix("rotate+")]
+    return quantize_weights(model, scheme, method, batches_of(rows), verbose=True).nbytes / 1e6
 
 
 def main():
@@ -105,7 +147,7 @@ def main():
     parser.add_argument("--tokens", metavar="FILE", help="or its token ids, an .npy file")
     parser.add_argument("--calibration", type=int, default=32, help="rows of calibration")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=["nearest", "clipping", "gptq", "awq"])
     options = parser.parse_args()
     if options.tiny:
         model, test, calibration = tiny()
@@ -119,21 +161,28 @@ def main():
         calibration = calibration[:: max(len(calibration) // options.calibration, 1)][: options.calibration]
     table = Table("Methods of quantization", versions("keras-transformer", "keras", "tensorflow"))
     table.note(f"{test.size} tokens of test, {calibration.size} of calibration; perplexity as a multiple of the float model's.")
-    floats = [keras.ops.convert_to_numpy(each).copy() for each in model.variables]
     reference = perplexity(model, test)
     table.add(scheme="float32", method=f"({reference:.3f})", MB=round(4e-6 * model.count_params(), 1), perplexity=1.0)
     for scheme in options.schemes:
         for method in options.methods:
+            copy = copied(model, untied=method.startswith("rotate+"))
             with PeakMemory() as memory:
                 start = time.perf_counter()
-                size = quantized(model, scheme_of(scheme), method, calibration)
+                size = quantized(copy, scheme_of(scheme), method, calibration)
                 minutes = (time.perf_counter() - start) / 60
-            found = perplexity(model, test) / reference
+            found = perplexity(copy, test) / reference
             figures = {"minutes": round(minutes, 2), "peak GB": round(memory.gigabytes, 2)}
-            table.add(scheme=scheme, method=method, MB=round(size, 1), perplexity=round(found, 4), **figures)
-            for variable, value in zip(model.variables, floats, strict=True):
-                variable.assign(value)
+            size = None if size is None else round(size, 1)
+            table.add(scheme=scheme, method=method, MB=size, perplexity=round(found, 4), **figures)
     table.finish(options.json)
+
+
+def copied(model, untied):
+    """A copy of a language model, with a head of its own if `untied`."""
+    copy = type(model).from_config(model.get_config())
+    for ours, theirs in zip(copy.variables, model.variables, strict=True):
+        ours.assign(theirs)
+    return untie_embeddings(copy) if untied else copy
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -194,6 +194,18 @@ def is_graph(layer: keras.Operation) -> bool:
     from keras.src.models.functional import Functional
 
     return isinstance(layer, Functional) and type(layer).call is Functional.call
+
+
+def input_names(model: keras.Model) -> list[str]:
+    """Returns the keys by which a Functional model takes a dict of inputs, in the order of `model.inputs`."""
+    structure = model._inputs_struct
+    keys = {id(each): key for key, each in structure.items()} if isinstance(structure, dict) else {}
+    return [keys.get(id(each)) or producer(each).name for each in model.inputs]
+
+
+def pack_inputs(model: keras.Model, tensors: Sequence[Tensor]) -> Any:
+    """Returns tensors in the order of `model.inputs` as the structure with which a Functional model is called."""
+    return keras.tree.pack_sequence_as(model._inputs_struct, list(tensors))
 
 
 def fill_in(node: Any, values: Mapping[int, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -64,7 +64,7 @@ def as_batches(model: keras.Model, data: Any) -> list[Batch]:
 
 def _named(graph, batch):
     """A batch by the names of the inputs."""
-    inputs = {tensor.name: tensor for tensor in graph.inputs}
+    inputs = dict(zip(keras_private.input_names(graph), graph.inputs, strict=True))
     if isinstance(batch, Mapping):
         arrays = dict(batch)
     else:

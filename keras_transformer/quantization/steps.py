@@ -51,7 +51,8 @@ def steps_of(model: keras.Model) -> tuple[dict[str, Key], list[Step]]:
     """
     aliases: dict[Key, Key] = {}
     steps = list(_expanded(model, [0], aliases))
-    return {tensor.name: (0, id(tensor)) for tensor in model.inputs}, steps
+    names = keras_private.input_names(model)
+    return {name: (0, id(tensor)) for name, tensor in zip(names, model.inputs, strict=True)}, steps
 
 
 def _expanded(model, counter: list[int], aliases) -> Iterator[Step]:
@@ -81,5 +82,5 @@ def _expanded(model, counter: list[int], aliases) -> Iterator[Step]:
 def _in_order(inner, node):
     """The symbolic tensors that a model is called with, in the order of its inputs."""
     given = keras_private.first_argument(node)
-    names = [tensor.name for tensor in inner.inputs]
+    names = keras_private.input_names(inner)
     return [given[name] for name in names] if isinstance(given, Mapping) else keras.tree.flatten(given)

@@ -41,7 +41,7 @@ class GPTQ(Method):
     >>> statistics.add(np.ones((4, 32)))  # Only the sum of a row counts.
     >>> rows = np.linspace(0.0, 0.95, 32)[None] ** 2
     >>> nearest, gptq = (method.round(rows, WeightScheme(3), statistics) for method in (Method(), GPTQ()))
-    >>> abs(gptq.values.sum() - rows.sum()) < abs(nearest.values.sum() - rows.sum())
+    >>> statistics.error(gptq.values - rows) < statistics.error(nearest.values - rows)
     True
 
     Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1. Deviations: scales of the least squared error weighted by

@@ -26,8 +26,8 @@ class Method:
     ...
     ...     def round(self, rows, scheme, statistics=None):
     ...         return super().round(np.trunc(rows), scheme)
-    >>> Truncated().round(np.full((1, 32), 1.5), WeightScheme()).values[0, 0].item()
-    1.0
+    >>> Truncated().round(np.full((1, 32), 0.9), WeightScheme()).values[0, 0].item()
+    0.0
     """
 
     needs_data = True
