@@ -4,10 +4,10 @@
     python benchmarks/quantization_methods.py --model model.keras --tokens tokens.npy --methods nearest gptq --schemes 4/32
     python benchmarks/quantization_methods.py --tiny    # smoke test: a tiny model and random tokens
 
-The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block: "4/32", "4/row",
-"4/32+min" with minima. Products are quantized with it, tables of embeddings with 8 bits. The methods are those of `METHODS`
-below; "rotate+" before one rotates the residual stream first, with a head of its own. "keras_gptq" and "keras_awq" are those
-of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only.
+The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block: "4/32",
+"4/row", "4/32+min" with minima. Products are quantized with it, tables of embeddings with 8 bits. The methods are those of
+`METHODS` below; "rotate+" before one rotates the residual stream first, with a head of its own. "keras_gptq" and
+"keras_awq" are those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only.
 """
 
 import os
@@ -106,7 +106,7 @@ def batches_of(rows):
 
 
 def keras_quantized(model, scheme, method, rows):
-    """Quantizes the blocks of the model by Keras; returns megabytes."""
+    """Quantizes the blocks of the model by Keras."""
     blocks = [layer for layer in model.layers if "block" in layer.name]
     options = {
         "dataset": list(rows),
@@ -126,14 +126,16 @@ def keras_quantized(model, scheme, method, rows):
         )
     else:
         config = keras.quantizers.AWQConfig(**options)
-    model.quantize(method.removeprefix("keras_"), config=config, filters="decoder_block")
-    return None
+    model.quantize(
+        method.removeprefix("keras_"), config=config, filters=lambda layer: "decoder_block" in (layer.path or "")
+    )
 
 
 def quantized(model, scheme, name, rows):
     """Quantizes the model by a method; returns megabytes of the integers and scales."""
     if name in PEERS:
-        return keras_quantized(model, scheme, name, rows)
+        keras_quantized(model, scheme, name, rows)
+        return None
     if name.startswith("rotate+"):
         rotate(model)
     method = METHODS[name.removeprefix("rotate+")]
@@ -155,12 +157,18 @@ def main():
         parser.error("--model and --text, or --tokens, are needed without --tiny")
     else:
         model = model_of(options.model)
-        tokens = np.load(options.tokens) if options.tokens else model.tokenizer.encode(pathlib.Path(options.text).read_text())
+        tokens = (
+            np.load(options.tokens)
+            if options.tokens
+            else model.tokenizer.encode(pathlib.Path(options.text).read_text())
+        )
         tokens = np.asarray(tokens[: len(tokens) // LENGTH * LENGTH], "int32").reshape(-1, LENGTH)
         test, calibration = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
         calibration = calibration[:: max(len(calibration) // options.calibration, 1)][: options.calibration]
     table = Table("Methods of quantization", versions("keras-transformer", "keras", "tensorflow"))
-    table.note(f"{test.size} tokens of test, {calibration.size} of calibration; perplexity as a multiple of the float model's.")
+    table.note(
+        f"{test.size} tokens of test, {calibration.size} of calibration; perplexity as a multiple of the float model's."
+    )
     reference = perplexity(model, test)
     table.add(scheme="float32", method=f"({reference:.3f})", MB=round(4e-6 * model.count_params(), 1), perplexity=1.0)
     for scheme in options.schemes:

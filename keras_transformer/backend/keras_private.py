@@ -219,8 +219,13 @@ def first_argument(node: Any) -> Any:
 
 
 @contextlib.contextmanager
-def wrapped_calls(layers: Iterable[Any], wrap: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Context in which `call` of each layer is `wrap(layer, call)`. `__setattr__` of Keras would look for variables in it."""
+def wrapped_calls(
+    layers: Iterable[Any], wrap: Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Context in which `call` of each layer is `wrap(layer, call)`.
+
+    Not by `setattr`: Keras would look for variables in the function, and collect garbage when it is deleted.
+    """
     layers = list(layers)
     before = [vars(layer).get("call") for layer in layers]
     try:

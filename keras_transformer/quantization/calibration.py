@@ -82,7 +82,9 @@ def _checked(name, array, tensor):
         size in (None, found) for size, found in zip(tensor.shape, array.shape, strict=True)
     )
     if not fits:
-        raise WeightQuantizationError(f"{name!r} has the shape {array.shape} in a batch; the model takes {tensor.shape}")
+        raise WeightQuantizationError(
+            f"{name!r} has the shape {array.shape} in a batch; the model takes {tensor.shape}"
+        )
     takes_numbers = "float" in tensor.dtype
     if array.dtype.kind not in ("fiub" if takes_numbers else "iub"):
         raise WeightQuantizationError(f"{name!r} is {array.dtype} in a batch; the model takes {tensor.dtype}")
@@ -92,7 +94,7 @@ def _checked(name, array, tensor):
 def calibrate(
     model: keras.Model, kernels: Iterable[Kernel], batches: Sequence[Batch], verbose: bool = False
 ) -> Iterator[list[Ready]]:
-    """Runs a model node by node, such as block by block, and yields the weights whose last node it is, with their statistics.
+    """Runs a model node by node, such as block by block, and yields weights after their last node, with statistics.
 
     What is done to these weights before the next step counts for the nodes that follow: a node with weights runs twice,
     before and after. The activations of all batches are kept for the tensors that later nodes read, and no others.
@@ -212,7 +214,9 @@ def recorded(layers: Iterable[Any], record: Callable[[Any, Tensor, Tensor], None
     def wrap(layer, call):
         def wrapped(inputs, *args, **kwargs):
             outputs = call(inputs, *args, **kwargs)
-            is_lookup = isinstance(layer, keras.layers.Embedding) and not (args and args[0]) and not kwargs.get("reverse")
+            is_lookup = (
+                isinstance(layer, keras.layers.Embedding) and not (args and args[0]) and not kwargs.get("reverse")
+            )
             if not is_lookup:
                 record(layer, inputs, outputs)
             return outputs

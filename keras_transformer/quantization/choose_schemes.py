@@ -51,11 +51,11 @@ def choose_schemes(
     Args:
         model: Functional `keras.Model`, in float32. It stays as it is.
         data: a batch, or an iterable of batches, as `fit` and `predict` take them.
-        budget: int. Bytes of all weights of the model, those that stay in float32 included. Weights of 2 and 3 bits count 4, as
-            files have them.
+        budget: int. Bytes of all weights of the model, those that stay in float32 included. Weights of 2 and 3 bits count
+            4, as files have them.
         candidates: list of `WeightScheme`. Of those that fit a weight, the cheapest for each error remain.
-        measure: "output": the mean squared change of the model's outputs, relative to their mean square, with a run of the data
-            for each weight and candidate; or "inputs": that of the outputs of the weight itself, from one run.
+        measure: "output": the mean squared change of the model's outputs, relative to their mean square, with a run of the
+            data for each weight and candidate; or "inputs": that of the outputs of the weight itself, from one run.
         verbose: bool. Whether progress is written to stderr.
 
     Returns:
@@ -84,7 +84,9 @@ def choose_schemes(
     batches = as_batches(model, data)
     errors = (_output_errors if measure == "output" else _own_errors)(model, kernels, fitting, batches, verbose)
     choices = {
-        kernel.path: [Choice(scheme, nbytes(kernel, scheme), errors[kernel.path, scheme]) for scheme in fitting[kernel.path]]
+        kernel.path: [
+            Choice(scheme, nbytes(kernel, scheme), errors[kernel.path, scheme]) for scheme in fitting[kernel.path]
+        ]
         for kernel in kernels
     }
     return {path: choice.scheme for path, choice in cheapest(choices, budget - rest).items()}
@@ -125,7 +127,9 @@ def _output_errors(model, kernels, fitting, batches, verbose):
             for scheme in fitting[kernel.path]:
                 kernel.assign(round_rows(rows, scheme).values)
                 pairs = zip(outputs(), expected, strict=True)
-                found[kernel.path, scheme] = sum(float(np.square(a - b, dtype="float64").sum()) for a, b in pairs) / total
+                found[kernel.path, scheme] = (
+                    sum(float(np.square(a - b, dtype="float64").sum()) for a, b in pairs) / total
+                )
         finally:
             kernel.assign(rows)
     return found

@@ -1,4 +1,4 @@
-"""Factors of channels that move from the layer that computes a tensor into the weights that read it, without changing the outputs.
+"""Factors of channels that move from the layer that computes a tensor into the weights that read it.
 
 Which layers belong together is found by trying: factors that are powers of two change nothing by rounding, so that outputs
 which stay as they are prove that the rewriting is exact.

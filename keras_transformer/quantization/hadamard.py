@@ -10,8 +10,8 @@ import numpy as np
 def hadamard(size: int) -> np.ndarray | None:
     """A Hadamard matrix, of 1 and -1 with orthogonal rows, int8 `(size, size)`, or None where no construction here has one.
 
-    Constructions: Sylvester's (twice a smaller one), and both of Paley for a prime q: of q + 1 rows where q is 3 modulo 4, and
-    of 2 (q + 1) rows where it is 1.
+    Constructions: Sylvester's (twice a smaller one), and both of Paley for a prime q: of q + 1 rows where q is 3 modulo 4,
+    and of 2 (q + 1) rows where it is 1.
 
     Example:
 

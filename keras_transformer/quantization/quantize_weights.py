@@ -16,24 +16,27 @@ from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.utils.serialization import resolve
 
+_DEFAULT = WeightScheme()
+
 
 def quantize_weights(
     model: keras.Model,
-    schemes: WeightScheme | Mapping[str, WeightScheme | None] = WeightScheme(),
+    schemes: WeightScheme | Mapping[str, WeightScheme | None] = _DEFAULT,
     method: str | Method = "nearest",
     data: Any = None,
     verbose: bool = False,
 ) -> QuantizedWeights:
     """Rounds the weights of a model to integers with scales, in place.
 
-    With data, the model runs node by node, such as block by block, and each node gets the outputs of those before it that are
-    rounded already. A layer that is used several times is rounded at its last use, by the inputs of all. Tables of
+    With data, the model runs node by node, such as block by block, and each node gets the outputs of those before it that
+    are rounded already. A layer that is used several times is rounded at its last use, by the inputs of all. Tables of
     embeddings, and weights that the data does not reach, are rounded to the nearest integers by every method.
 
     Args:
         model: `keras.Model`, built, in float32; a Functional one for methods with data. Its weights get the values that the
             integers stand for. "awq" also changes norms and biases, so that the whole model must be saved.
-        schemes: a `WeightScheme`, or a dict of patterns of paths to schemes; see `kernels.chosen`.
+        schemes: a `WeightScheme`, or a dict of patterns of paths to schemes; see `kernels.chosen`. Default
+            `WeightScheme()`.
         method: name in `METHODS`: "nearest", "clipping", "gptq" or "awq"; or an instance, such as `GPTQ(damping=0.02)`.
         data: a batch, or an iterable of batches, as `fit` and `predict` take them, for methods that need it: some thousands
             of tokens. Padding does not count.
@@ -63,7 +66,9 @@ def quantize_weights(
     blocks = {kernel.path: None for kernel, _ in pairs}
     for kernel, scheme in pairs:
         if kernel.is_table or batches is None:
-            blocks[kernel.path] = round_rows(kernel.rows(), scheme) if kernel.is_table else resolved.round(kernel.rows(), scheme)
+            blocks[kernel.path] = (
+                round_rows(kernel.rows(), scheme) if kernel.is_table else resolved.round(kernel.rows(), scheme)
+            )
             kernel.assign(blocks[kernel.path].values)
     rest = {kernel.path: (kernel, scheme) for kernel, scheme in pairs if blocks[kernel.path] is None}
     for ready in calibrate(model, [kernel for kernel, _ in rest.values()], batches, verbose) if rest else ():

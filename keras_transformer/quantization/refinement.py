@@ -34,7 +34,10 @@ def fitted_scales(
     blocks = q.shape[1]
     features = q[:, :, None] if minimum is None else np.stack([q, np.ones_like(q)], axis=2)
     small = hessian.astype("float32")
-    found = [_solved(rows[start : start + _ROWS], features[start : start + _ROWS], small) for start in range(0, len(rows), _ROWS)]
+    found = [
+        _solved(rows[start : start + _ROWS], features[start : start + _ROWS], small)
+        for start in range(0, len(rows), _ROWS)
+    ]
     solution = np.concatenate(found).reshape(len(rows), blocks, -1)
     scale = np.where(solution[..., 0] > 0, scheme.round_scale(np.abs(solution[..., 0])), np.nan)
     return scale.astype("float32"), None if minimum is None else solution[..., 1].astype("float16").astype("float32")
@@ -54,7 +57,12 @@ def _solved(rows, features, hessian):
 
 
 def swept(
-    rows: np.ndarray, q: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme, hessian: np.ndarray
+    rows: np.ndarray,
+    q: np.ndarray,
+    scale: np.ndarray,
+    minimum: np.ndarray | None,
+    scheme: WeightScheme,
+    hessian: np.ndarray,
 ) -> np.ndarray:
     """The integers after each column was rounded again, given all others.
 
@@ -85,7 +93,12 @@ def swept(
 
 
 def refined(
-    rows: np.ndarray, q: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme, hessian: np.ndarray
+    rows: np.ndarray,
+    q: np.ndarray,
+    scale: np.ndarray,
+    minimum: np.ndarray | None,
+    scheme: WeightScheme,
+    hessian: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """One turn of `fitted_scales` and `swept`; rows that it does not improve stay as they are."""
     new_scale, new_minimum = fitted_scales(rows, q, minimum, scheme, hessian)
@@ -95,7 +108,9 @@ def refined(
     new_minimum = None if minimum is None or new_minimum is None else np.where(is_kept, minimum, new_minimum)
     new_q = swept(rows, q, new_scale, new_minimum, scheme, hessian)
     small = hessian.astype("float32")
-    before, after = (_error(_values(*each) - rows, small) for each in ((q, scale, minimum), (new_q, new_scale, new_minimum)))
+    before, after = (
+        _error(_values(*each) - rows, small) for each in ((q, scale, minimum), (new_q, new_scale, new_minimum))
+    )
     better = (after < before)[:, None]
     low = None if minimum is None else np.where(better, new_minimum, minimum)
     return np.where(better[..., None], new_q, q), np.where(better, new_scale, scale), low

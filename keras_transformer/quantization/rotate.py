@@ -24,13 +24,13 @@ def rotate(model: keras.Model, data: Any = None, seed: int = 0) -> None:
 
     The weights of the norms move into the products behind them, which then multiply with R; whatever is added to the stream,
     tables of embeddings too, is multiplied with R. R is a Hadamard matrix with random signs, or a matrix made of one: large
-    values of single channels are spread over all channels, which leaves weights that are easier to round. Nothing is added to
-    the model, and it exports as before.
+    values of single channels are spread over all channels, which leaves weights that are easier to round. Nothing is added
+    to the model, and it exports as before.
 
     Args:
         model: Functional `keras.Model`, in float32, such as `tasks.LanguageModel` of a `Llama` with a head of its own.
-        data: a batch, or batches, as `fit` takes them, on which the outputs are compared: the first example is run. None: some
-            tokens.
+        data: a batch, or batches, as `fit` takes them, on which the outputs are compared: the first example is run. None:
+            some tokens.
         seed: int. Of the signs.
 
     Raises:
@@ -67,15 +67,17 @@ def rotate(model: keras.Model, data: Any = None, seed: int = 0) -> None:
         for variable, value in zip(changed, before, strict=True):
             variable.assign(value)
         raise WeightQuantizationError(
-            f"{model.name!r} computes something else with a rotated residual stream (by {max(differences):.1e} of the largest "
-            "output): it is no pre-norm model of RMS norms"
+            f"{model.name!r} computes something else with a rotated residual stream (by {max(differences):.1e} of "
+            "the largest output): it is no pre-norm model of RMS norms"
         )
 
 
 def _example(graph):
     """Some tokens, or random numbers, for each input."""
     random = np.random.default_rng(0)
-    tables = [layer.input_dim for layer in keras_private.flatten_layers(graph) if isinstance(layer, keras.layers.Embedding)]
+    tables = [
+        layer.input_dim for layer in keras_private.flatten_layers(graph) if isinstance(layer, keras.layers.Embedding)
+    ]
     found = {}
     for name, tensor in zip(keras_private.input_names(graph), graph.inputs, strict=True):
         shape = [1, *(16 if size is None else size for size in tensor.shape[1:])]
@@ -89,7 +91,7 @@ def _example(graph):
 
 
 def _around(model, run):
-    """The norms of the residual stream, each with the weights that read it, and the weights that add to the stream."""
+    """The norms of the residual stream, each with the weights that read it, and the weights that add to it."""
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model, smallest=1)}
     norms = [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _NORMS) and layer.built]
     calls: list[tuple[Any, Any, Any]] = []

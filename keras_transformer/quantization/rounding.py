@@ -21,8 +21,8 @@ def round_rows(rows: np.ndarray, scheme: WeightScheme, importance: np.ndarray | 
     Args:
         rows: float `(N, K)`.
         scheme: `WeightScheme`.
-        importance: float `(K,)`: the weight of the squared error of each column, such as the mean square of the activation that
-            multiplies it; equal when None.
+        importance: float `(K,)`: the weight of the squared error of each column, such as the mean square of the activation
+            that multiplies it; equal when None.
 
     Returns:
         `Blocks`.
@@ -121,9 +121,7 @@ def half(minimum: np.ndarray) -> np.ndarray:
     return np.asarray(minimum, "float16").astype("float32")
 
 
-def codes_of(
-    blocked: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme
-) -> np.ndarray:
+def codes_of(blocked: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme) -> np.ndarray:
     """The nearest integers q of blocks, float32, by scales and minima `(N, blocks)`."""
     distance = blocked if minimum is None else blocked - minimum[..., None]
     return np.clip(np.round(distance / scale[..., None]), scheme.lowest, scheme.highest)

@@ -15,9 +15,9 @@ from keras_transformer.quantization.folding import find_folds, geometric
 def smooth(model: keras.Model, data: Any, strength: float = 0.5, verbose: bool = False) -> list[str]:
     """Divides channels of activations by factors that the weights behind them are multiplied with, in place.
 
-    The factor of channel j is `max |x_j|^strength / max |w_j|^(1 - strength)`. The float outputs stay the same up to rounding:
-    activations are divided by way of the norm, or the weight, that computes them. Then 8-bit activations lose less:
-    `export(model, directory, quantize="int8")`.
+    The factor of channel j is `max |x_j|^strength / max |w_j|^(1 - strength)`. The float outputs stay the same up to
+    rounding: activations are divided by way of the norm, or the weight, that computes them. Then 8-bit activations lose
+    less: `export(model, directory, quantize="int8")`.
 
     Args:
         model: Functional `keras.Model`, in float32.
@@ -29,17 +29,17 @@ def smooth(model: keras.Model, data: Any, strength: float = 0.5, verbose: bool =
         The paths of the weights whose inputs were divided.
 
     Raises:
-        WeightQuantizationError: the data does not fit the model, `strength` is out of range, or no layer of the model can take
-            factors.
+        WeightQuantizationError: the data does not fit the model, `strength` is out of range, or no layer of the model can
+            take factors.
 
     Example:
 
-    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.LayerNormalization(), keras.layers.Dense(64, name="wide")])
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.LayerNormalization(), keras.layers.Dense(64, name="out")])
     >>> [path.split("/")[1] for path in smooth(model, keras.random.normal((10, 64)))]
-    ['wide']
+    ['out']
 
-    Reference: Xiao et al., SmoothQuant, arXiv 2211.10438, equation 4. Deviation: values before the output of attention and gated
-    hidden layers are divided too, where that is exact.
+    Reference: Xiao et al., SmoothQuant, arXiv 2211.10438, equation 4. Deviation: values before the output of attention and
+    gated hidden layers are divided too, where that is exact.
     """
     if not 0 <= strength <= 1:
         raise WeightQuantizationError(f"strength must be in [0, 1]. Received: {strength!r}")

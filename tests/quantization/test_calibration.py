@@ -95,7 +95,9 @@ def test_a_layer_that_is_used_twice_counts_both_inputs(random):
 
 
 def test_models_in_models_are_run_node_by_node(random):
-    inner = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, "relu", name="a"), keras.layers.Dense(64, name="b")])
+    inner = keras.Sequential(
+        [keras.Input((64,)), keras.layers.Dense(64, "relu", name="a"), keras.layers.Dense(64, name="b")]
+    )
     inputs = keras.Input((64,), name="x")
     model = keras.Model(inputs, keras.layers.Dense(64, name="c")(inner(inner(inputs))))
     x = random.normal(size=(5, 64)).astype("float32")

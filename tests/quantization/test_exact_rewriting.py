@@ -171,7 +171,9 @@ def test_smooth_moves_outliers_into_weights(llama, random):
 
 
 def test_smooth_uses_the_formula_of_the_paper(random):
-    model = keras.Sequential([keras.Input((64,)), keras.layers.LayerNormalization(), keras.layers.Dense(64, name="wide")])
+    model = keras.Sequential(
+        [keras.Input((64,)), keras.layers.LayerNormalization(), keras.layers.Dense(64, name="wide")]
+    )
     x = random.normal(size=(20, 64)).astype("float32")
     activations = np.abs(np.asarray(model.layers[0](x))).max(axis=0)
     kernel = np.asarray(model.layers[1].kernel)

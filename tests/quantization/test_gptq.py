@@ -10,7 +10,13 @@ from keras_transformer.quantization.refinement import fitted_scales
 from keras_transformer.quantization.rounding import best_scales, in_blocks
 from keras_transformer.quantization.statistics import Statistics
 
-SCHEMES = [WeightScheme(4, 32), WeightScheme(4, 32, True), WeightScheme(4, None), WeightScheme(3, 64), WeightScheme(8, None)]
+SCHEMES = [
+    WeightScheme(4, 32),
+    WeightScheme(4, 32, True),
+    WeightScheme(4, None),
+    WeightScheme(3, 64),
+    WeightScheme(8, None),
+]
 
 
 @pytest.fixture
@@ -97,7 +103,10 @@ def test_it_loses_no_more_than_that_of_keras(layer, scheme):
         symmetric=not scheme.has_minimum,
         group_size=scheme.block_size or -1,
         activation_order=True,
-        quantization_layer_structure={"pre_block_layers": [lambda ids: x[np.asarray(ids)]], "sequential_blocks": [block]},
+        quantization_layer_structure={
+            "pre_block_layers": [lambda ids: x[np.asarray(ids)]],
+            "sequential_blocks": [block],
+        },
     )
     block.quantize("gptq", config=config)
     assert block.layers[-1].quantization_mode == "gptq"

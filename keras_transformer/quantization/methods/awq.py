@@ -24,8 +24,8 @@ class AWQ(Method):
     """Multiplies input channels of weights by `s = mean |x|^α`, and divides the norm or the weight that computes x by s.
 
     α is the one of a grid from 0 to 1 with the least squared error of the outputs of all weights that read x. The float
-    outputs of the model stay as they are; where no layer before x can be divided, nothing is multiplied. Then the weights are
-    rounded by another method.
+    outputs of the model stay as they are; where no layer before x can be divided, nothing is multiplied. Then the weights
+    are rounded by another method.
 
     Args:
         rounding: `Method` that rounds. None: `Clipping()`.
@@ -41,8 +41,8 @@ class AWQ(Method):
     >>> data = keras.random.normal((100, 64)) * keras.ops.arange(1.0, 65.0)
     >>> weights = quantize_weights(model, WeightScheme(4), AWQ(rounding=GPTQ()), data)
 
-    Reference: Lin et al., AWQ, arXiv 2306.00978, section 3.2. Deviations: the error is that of the second moments of all x, and
-    not that of a sample; clipping is `Clipping`'s; which layers can be divided is found by trying, see `folding`.
+    Reference: Lin et al., AWQ, arXiv 2306.00978, section 3.2. Deviations: the error is that of the second moments of all x,
+    and not that of a sample; clipping is `Clipping`'s; which layers can be divided is found by trying, see `folding`.
     """
 
     def __init__(self, rounding: Method | None = None, grid: int = 20) -> None:
@@ -50,7 +50,9 @@ class AWQ(Method):
             raise WeightQuantizationError(f"grid must be at least 1. Received: {grid!r}")
         self.rounding, self.grid = rounding or Clipping(), grid
 
-    def prepare(self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool) -> None:
+    def prepare(
+        self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool
+    ) -> None:
         schemes = {kernel.path: scheme for kernel, scheme in pairs}
         folds = [fold for fold in find_folds(model, batches[0]) if any(each.path in schemes for each in fold.readers)]
         if verbose:

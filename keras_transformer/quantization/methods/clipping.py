@@ -22,12 +22,14 @@ class Clipping(Method):
     >>> statistics = Statistics(32)
     >>> statistics.add(np.eye(32)[1:])  # The first input is always 0.
     >>> rows = np.linspace(1.0, 0.0, 32)[None] ** 3
-    >>> errors = [statistics.error(method.round(rows, WeightScheme(), statistics).values - rows) for method in (Method(), Clipping())]
-    >>> errors[1] < errors[0]
+    >>> both = (method.round(rows, WeightScheme(), statistics) for method in (Clipping(), Method()))
+    >>> clipping, nearest = (statistics.error(blocks.values - rows) for blocks in both)
+    >>> clipping < nearest
     True
 
-    Reference: Sakr et al., Optimal Clipping and Magnitude-aware Differentiation, arXiv 2206.06501 (OCTAV: scales of the least
-    squared error). Deviations: a search with a least-squares fit instead of Newton's iteration; the weights of the errors.
+    Reference: Sakr et al., Optimal Clipping and Magnitude-aware Differentiation, arXiv 2206.06501 (OCTAV: scales of the
+    least squared error). Deviations: a search with a least-squares fit instead of Newton's iteration; the weights of the
+    errors.
     """
 
     def round(self, rows: np.ndarray, scheme: WeightScheme, statistics: Statistics | None = None) -> Blocks:

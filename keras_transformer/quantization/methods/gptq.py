@@ -20,8 +20,8 @@ _COLUMNS = 64
 class GPTQ(Method):
     """Rounds columns one after the other, and changes those that follow so that the outputs stay: the least |(W - Q) X|².
 
-    With the Hessian `H = X Xᵀ` and the upper Cholesky factor U of its inverse, `H⁻¹ = Uᵀ U`, the error of column j, divided by
-    `U[j, j]`, times the row `U[j, j + 1:]` is subtracted from the columns behind it.
+    With the Hessian `H = X Xᵀ` and the upper Cholesky factor U of its inverse, `H⁻¹ = Uᵀ U`, the error of column j, divided
+    by `U[j, j]`, times the row `U[j, j + 1:]` is subtracted from the columns behind it.
 
     Args:
         damping: float > 0. What is added to the diagonal of the Hessian, as a share of its mean. Default 0.01.
@@ -136,7 +136,15 @@ def _rounded(blocked, scheme, order, factor, early):
             scale[:, index] = found[0][:, 0]
             if minimum is not None:
                 minimum[:, index] = found[1][:, 0]
-        errors = _chunk(columns[start:stop], q[start:stop], order[start:stop] // size, scale, minimum, scheme, factor[start:stop, start:stop])
+        errors = _chunk(
+            columns[start:stop],
+            q[start:stop],
+            order[start:stop] // size,
+            scale,
+            minimum,
+            scheme,
+            factor[start:stop, start:stop],
+        )
         columns[stop:] -= factor[start:stop, stop:].T @ errors
     integers = np.empty_like(q)
     integers[order] = q

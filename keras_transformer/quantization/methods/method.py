@@ -32,7 +32,9 @@ class Method:
 
     needs_data = True
 
-    def prepare(self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool) -> None:
+    def prepare(
+        self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool
+    ) -> None:
         """Rewrites the float weights of a model into others with equal outputs, before they are rounded.
 
         Args:
