@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from keras_transformer.quantization.steps import steps_of
 from keras_transformer.utils.types import Tensor
 
 Batch = dict[str, np.ndarray]
+
+# Bytes of an activation of all batches that stay in memory.
+_IN_MEMORY = 1 << 30
 
 
 class Ready(NamedTuple):
@@ -97,7 +101,8 @@ def calibrate(
     """Runs a model node by node, such as block by block, and yields weights after their last node, with statistics.
 
     What is done to these weights before the next step counts for the nodes that follow: a node with weights runs twice,
-    before and after. The activations of all batches are kept for the tensors that later nodes read, and no others.
+    before and after. The activations of all batches are kept for the tensors that later nodes read, and no others; in
+    temporary files if they are large.
 
     Args:
         model: Functional `keras.Model`.
@@ -112,6 +117,8 @@ def calibrate(
     by_layer = {id(kernel.layer): kernel for kernel in kernels}
     inputs, steps = steps_of(keras_private.functional(model))
     last = {id(layer): index for index, step in enumerate(steps) for layer in step.layers}
+    # What follows the last of the weights, such as logits, is not computed.
+    steps = steps[: 1 + max((last[layer] for layer in by_layer if layer in last), default=-1)]
     run = _Run(steps, inputs, batches)
     statistics: dict[tuple[int, ...], Statistics] = {}
     for index, step in enumerate(steps):
@@ -179,7 +186,7 @@ class _Run:
                     attached = keras_private.get_mask(output)
                     attached = None if attached is None else keras.ops.convert_to_numpy(attached)
                     value = keras.ops.convert_to_numpy(output)
-                    self._values[key].append(value)
+                    self._values[key].append(_stored(value, self._number))
                     self._attached[key].append(attached)
                     self._padding[key].append(mask_of(value, [attached, *masks]))
         for key in [each for each in self._values if self._last.get(each, -1) <= index]:
@@ -194,6 +201,16 @@ class _Run:
             keras_private.set_mask(tensors[name], None if attached is None else keras.ops.convert_to_tensor(attached))
         arguments, options = keras_private.fill_in(step.node, tensors)
         return list(tensors.values()), step.operation(*arguments, **options)
+
+
+def _stored(value, number):
+    """An array of one batch of a number; in a file that ends with it if all together are large."""
+    if value.nbytes * number <= _IN_MEMORY:
+        return value
+    with tempfile.TemporaryFile() as file:
+        stored = np.memmap(file, value.dtype, "w+", shape=value.shape)
+    stored[...] = value
+    return stored
 
 
 def _groups(seen: list[tuple[Any, int]]) -> list[tuple[Any, tuple[int, ...]]]:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.quantization import WeightQuantizationError, WeightScheme, quantize_weights
+from keras_transformer.quantization import WeightQuantizationError, WeightScheme, calibration, quantize_weights
 from keras_transformer.quantization.calibration import as_batches, calibrate
 from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.padding import input_masks
@@ -168,3 +168,23 @@ def test_the_arrays_of_a_pair_are_its_first(random):
     x = random.normal(size=(3, 64))
     batches = as_batches(model, [(x, np.ones(3))])
     np.testing.assert_array_equal(batches[0]["x"], x.astype("float32"))
+
+
+def test_large_activations_are_kept_in_files(random, monkeypatch):
+    model = keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(64, "relu", name=name) for name in "abc")])
+    x = random.normal(size=(6, 64)).astype("float32")
+    expected = statistics_of(model, [x[:3], x[3:]])
+    monkeypatch.setattr(calibration, "_IN_MEMORY", 0)
+    for path, statistics in statistics_of(model, [x[:3], x[3:]]).items():
+        np.testing.assert_array_equal(statistics.hessian, expected[path].hessian)
+
+
+def test_nothing_behind_the_last_weight_is_computed(random):
+    def fails(x):
+        raise AssertionError("computed")
+
+    inputs = keras.Input((64,))
+    outputs = keras.layers.Lambda(lambda x: fails(x) if x.shape[0] else x, output_shape=(64,))(
+        keras.layers.Dense(64)(inputs)
+    )
+    assert len(statistics_of(keras.Model(inputs, outputs), np.ones((2, 64)))) == 1
