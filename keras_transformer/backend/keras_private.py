@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -187,6 +187,56 @@ def nodes_in_order(model: keras.Model) -> list[Any]:
     """Returns the nodes of a Functional model in the order of computation, without its inputs."""
     depths = sorted(model._nodes_by_depth, reverse=True)
     return [node for depth in depths for node in model._nodes_by_depth[depth] if not node.is_input]
+
+
+def is_graph(layer: keras.Operation) -> bool:
+    """Returns whether calls of `layer` run the nodes of a Functional graph, and nothing else."""
+    from keras.src.models.functional import Functional
+
+    return isinstance(layer, Functional) and type(layer).call is Functional.call
+
+
+def input_names(model: keras.Model) -> list[str]:
+    """Returns the keys by which a Functional model takes a dict of inputs, in the order of `model.inputs`."""
+    structure = model._inputs_struct
+    keys = {id(each): key for key, each in structure.items()} if isinstance(structure, dict) else {}
+    return [keys.get(id(each)) or producer(each).name for each in model.inputs]
+
+
+def pack_inputs(model: keras.Model, tensors: Sequence[Tensor]) -> Any:
+    """Returns tensors in the order of `model.inputs` as the structure with which a Functional model is called."""
+    return keras.tree.pack_sequence_as(model._inputs_struct, list(tensors))
+
+
+def fill_in(node: Any, values: Mapping[int, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments of a node, with values by the ids of symbolic tensors in their place."""
+    return node.arguments.fill_in(values)
+
+
+def first_argument(node: Any) -> Any:
+    """Returns the symbolic tensors that a node's operation takes as its first argument."""
+    return node.arguments.args[0] if node.arguments.args else next(iter(node.arguments.kwargs.values()))
+
+
+@contextlib.contextmanager
+def wrapped_calls(
+    layers: Iterable[Any], wrap: Callable[[Any, Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Context in which `call` of each layer is `wrap(layer, call)`.
+
+    Not by `setattr`: Keras would look for variables in the function, and collect garbage when it is deleted.
+    """
+    layers = list(layers)
+    before = [vars(layer).get("call") for layer in layers]
+    try:
+        for layer in layers:
+            vars(layer)["call"] = wrap(layer, layer.call)
+        yield
+    finally:
+        for layer, call in zip(layers, before, strict=True):
+            del vars(layer)["call"]
+            if call is not None:
+                vars(layer)["call"] = call
 
 
 def producer(tensor: keras.KerasTensor) -> keras.Operation:

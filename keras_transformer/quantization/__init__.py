@@ -1,4 +1,4 @@
-"""Weights as integers with scales: chosen after training, with or without data, so that exported files have the same ones."""
+"""Weights as integers with scales: chosen after training, with or without data; exported files have the same ones."""
 
 import lazy_loader
 

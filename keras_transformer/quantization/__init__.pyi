@@ -1,8 +1,29 @@
 from .blocks import (
     Blocks as Blocks,
 )
+from .choose_schemes import (
+    choose_schemes as choose_schemes,
+)
 from .errors import (
     WeightQuantizationError as WeightQuantizationError,
+)
+from .methods import (
+    AWQ as AWQ,
+)
+from .methods import (
+    GPTQ as GPTQ,
+)
+from .methods import (
+    METHODS as METHODS,
+)
+from .methods import (
+    Clipping as Clipping,
+)
+from .methods import (
+    Method as Method,
+)
+from .methods import (
+    Nearest as Nearest,
 )
 from .quantize_weights import (
     quantize_weights as quantize_weights,
@@ -10,6 +31,12 @@ from .quantize_weights import (
 from .quantized_weights import (
     QuantizedWeights as QuantizedWeights,
 )
+from .rotate import (
+    rotate as rotate,
+)
 from .scheme import (
     WeightScheme as WeightScheme,
+)
+from .smooth import (
+    smooth as smooth,
 )

@@ -31,6 +31,14 @@ class Kernel:
         self.layer, self.contracted = layer, contracted
         self.variable = keras_private.kernel(layer) if contracted else keras_private.embeddings(layer)
 
+    @classmethod
+    def of(cls, layer: Any) -> Kernel:
+        """That of a layer with a kernel or a table."""
+        contracted = _contracted(layer)
+        if contracted is None:
+            raise WeightQuantizationError(f"{layer.path!r} has no weight that can be quantized")
+        return cls(layer, contracted)
+
     @property
     def path(self) -> str:
         """The path of the variable."""
@@ -61,8 +69,12 @@ class Kernel:
         return keras.ops.reshape(x, (-1, self.width))
 
 
-def kernels_of(model: keras.Model) -> list[Kernel]:
+def kernels_of(model: keras.Model, smallest: int = SMALL) -> list[Kernel]:
     """The weights of a model that can be quantized, in the order of its layers; each once.
+
+    Args:
+        model: `keras.Model`.
+        smallest: int. How many numbers a weight has at least. Default 2,048.
 
     Raises:
         WeightQuantizationError: a layer has an adapter, or is quantized by Keras.
@@ -83,7 +95,7 @@ def kernels_of(model: keras.Model) -> list[Kernel]:
         if getattr(layer, "lora_enabled", False):
             raise WeightQuantizationError(f"{layer.path!r} has an adapter: call merge_lora first")
         kernel = Kernel(layer, contracted)
-        if math.prod(kernel.variable.shape) >= SMALL:
+        if math.prod(kernel.variable.shape) >= smallest:
             found.setdefault(id(kernel.variable), kernel)
     return list(found.values())
 
@@ -145,7 +157,9 @@ def chosen(
                 "choose another block_size for it, or None"
             )
     if not pairs:
-        raise WeightQuantizationError("the model has no weight to quantize: no product or table of 2,048 numbers or more")
+        raise WeightQuantizationError(
+            "the model has no weight to quantize: no product or table of 2,048 numbers or more"
+        )
     return pairs
 
 

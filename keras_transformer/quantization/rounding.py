@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from keras_transformer.quantization.blocks import Blocks
@@ -19,8 +21,8 @@ def round_rows(rows: np.ndarray, scheme: WeightScheme, importance: np.ndarray | 
     Args:
         rows: float `(N, K)`.
         scheme: `WeightScheme`.
-        importance: float `(K,)`: the weight of the squared error of each column, such as the mean square of the activation that
-            multiplies it; equal when None.
+        importance: float `(K,)`: the weight of the squared error of each column, such as the mean square of the activation
+            that multiplies it; equal when None.
 
     Returns:
         `Blocks`.
@@ -54,7 +56,7 @@ def in_blocks(rows: np.ndarray, scheme: WeightScheme) -> np.ndarray:
 
 
 def best_scales(
-    blocked: np.ndarray, scheme: WeightScheme, weight: np.ndarray
+    blocked: np.ndarray, scheme: WeightScheme, weight: np.ndarray, shares: Sequence[float] | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The scales and minima with the least squared error among those that are tried, each followed by a least-squares fit.
 
@@ -62,13 +64,14 @@ def best_scales(
         blocked: float32 `(N, blocks, numbers of a block)`.
         scheme: `WeightScheme`.
         weight: float32 that broadcasts to it: the weights of the squared errors.
+        shares: the scales to try, as shares of the one that cuts nothing off; None: those of the number of bits.
 
     Returns:
         `(scale, minimum)`: float32 `(N, blocks)`, and the same or None.
     """
     least = np.full(blocked.shape[:2], np.inf, "float32")
     best: tuple[np.ndarray, np.ndarray | None] = np.ones(blocked.shape[:2], "float32"), None
-    for share in _SHARES[scheme.bits]:
+    for share in _SHARES[scheme.bits] if shares is None else shares:
         for scale, minimum in _candidates(blocked, scheme, weight, np.float32(share)):
             codes = codes_of(blocked, scale, minimum, scheme)
             found = codes * scale[..., None]
@@ -118,9 +121,7 @@ def half(minimum: np.ndarray) -> np.ndarray:
     return np.asarray(minimum, "float16").astype("float32")
 
 
-def codes_of(
-    blocked: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme
-) -> np.ndarray:
+def codes_of(blocked: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme) -> np.ndarray:
     """The nearest integers q of blocks, float32, by scales and minima `(N, blocks)`."""
     distance = blocked if minimum is None else blocked - minimum[..., None]
     return np.clip(np.round(distance / scale[..., None]), scheme.lowest, scheme.highest)

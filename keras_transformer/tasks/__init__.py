@@ -17,6 +17,7 @@ from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
+from keras_transformer.tasks.untie_embeddings import untie_embeddings
 
 TASKS = {
     "image_classification": ImageClassifier,
@@ -58,4 +59,5 @@ __all__ = [
     "best_spans",
     "exact_match",
     "question_windows",
+    "untie_embeddings",
 ]

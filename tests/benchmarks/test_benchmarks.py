@@ -42,6 +42,10 @@ COMMANDS = {
         ["quantized_tasks", "--task", "cifar10", "--formats", "onnx"],
         {"float_score", "score", "agreement", "of_float"},
     ),
+    "quantization_methods": (
+        ["quantization_methods", "--schemes", "4/32+min", "--methods", "awq, gptq", "rotate+clipping", "keras_gptq"],
+        {"scheme", "method", "MB", "perplexity", "minutes", "peak GB"},
+    ),
     "export_cost": (
         ["export_cost", "--formats", "tflite", "onnx"],
         {"network", "seconds", "peak GB"},

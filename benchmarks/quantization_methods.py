@@ -1,0 +1,197 @@
+"""Perplexity of a language model by the method and the scheme that its weights are quantized with, in Keras.
+
+    python benchmarks/quantization_methods.py --model model.gguf --text manual.txt
+    python benchmarks/quantization_methods.py --model model.keras --tokens tokens.npy --methods nearest gptq --schemes 4/32
+    python benchmarks/quantization_methods.py --tiny    # smoke test: a tiny model and random tokens
+
+The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block: "4/32",
+"4/row", "4/32+min" with minima. Products are quantized with it, tables of embeddings with 8 bits. The methods are those of
+`METHODS` below; "rotate+" before one rotates the residual stream first, with a head of its own. "keras_gptq" and
+"keras_awq" are those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import pathlib
+import threading
+import time
+
+import keras
+import numpy as np
+from measure import Table, arguments, versions
+
+from keras_transformer.quantization import AWQ, GPTQ, Clipping, Nearest, WeightScheme, quantize_weights, rotate
+from keras_transformer.tasks import untie_embeddings
+
+LENGTH, TEST = 512, 20_480
+METHODS = {
+    "nearest": Nearest(),
+    "clipping": Clipping(),
+    "gptq": GPTQ(),
+    "gptq, sweeps": GPTQ(sweeps=3),
+    "awq": AWQ(),
+    "awq, gptq": AWQ(GPTQ()),
+}
+PEERS = ("keras_gptq", "keras_awq")
+SCHEMES = ("4/32", "4/32+min", "4/row", "3/32")
+
+
+class PeakMemory:
+    """Context that looks at the memory of this process twenty times a second; `gigabytes` is the most that it saw."""
+
+    def __enter__(self):
+        self.gigabytes, self._ended = 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self):
+        while True:
+            pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+            self.gigabytes = max(self.gigabytes, pages * os.sysconf("SC_PAGE_SIZE") / 1e9)
+            if self._ended.wait(0.05):
+                return
+
+
+def scheme_of(name):
+    """The `WeightScheme` of a name such as "4/32+min"."""
+    plain, _, minimum = name.partition("+")
+    bits, _, block = plain.partition("/")
+    return WeightScheme(int(bits), None if block == "row" else int(block), bool(minimum))
+
+
+def inputs_of(tokens):
+    return {"token_ids": tokens, "padding_mask": np.ones(tokens.shape, bool)}
+
+
+def perplexity(model, tokens, batch=4):
+    """exp of the mean negative log probability of each token but the first of a row."""
+    total = 0.0
+    for start in range(0, len(tokens), batch):
+        rows = tokens[start : start + batch]
+        logits = model.predict_on_batch(inputs_of(rows))[:, :-1]
+        for row, line in zip(rows, logits, strict=True):
+            most = line.max(axis=-1)
+            sums = np.exp(line - most[:, None]).sum(axis=-1, dtype="float64")
+            total += float((np.log(sums) + most - line[np.arange(len(line)), row[1:]]).sum())
+    return np.exp(total / (len(tokens) * (tokens.shape[1] - 1)))
+
+
+def model_of(path):
+    from keras_transformer import checkpoints, load_model
+
+    return checkpoints.from_gguf(path) if str(path).endswith(".gguf") else load_model(path)
+
+
+def tiny():
+    """A small model, and random tokens."""
+    from keras_transformer.models import Llama, Size
+    from keras_transformer.tasks import LanguageModel
+
+    model = LanguageModel(Llama(Size(2, 64, 2, 128), 64))
+    random = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(random.normal(0.0, 0.1, variable.shape))
+    return model, random.integers(0, 64, (4, 32)).astype("int32"), random.integers(0, 64, (4, 32)).astype("int32")
+
+
+def batches_of(rows):
+    return [inputs_of(rows[start : start + 4]) for start in range(0, len(rows), 4)]
+
+
+def keras_quantized(model, scheme, method, rows):
+    """Quantizes the blocks of the model by Keras."""
+    blocks = [layer for layer in model.layers if "block" in layer.name]
+    options = {
+        "dataset": list(rows),
+        "tokenizer": list,  # Not called: these are tokens.
+        "num_samples": len(rows),
+        "sequence_length": rows.shape[1],
+        "group_size": scheme.block_size or -1,
+        "quantization_layer_structure": {
+            "pre_block_layers": [model.get_layer("token_embedding")],
+            "sequential_blocks": blocks,
+        },
+    }
+    if method == "keras_gptq":
+        symmetric = not scheme.has_minimum
+        config = keras.quantizers.GPTQConfig(
+            weight_bits=scheme.bits, symmetric=symmetric, activation_order=True, **options
+        )
+    else:
+        config = keras.quantizers.AWQConfig(**options)
+    model.quantize(
+        method.removeprefix("keras_"), config=config, filters=lambda layer: "decoder_block" in (layer.path or "")
+    )
+
+
+def quantized(model, scheme, name, rows):
+    """Quantizes the model by a method; returns megabytes of the integers and scales."""
+    if name in PEERS:
+        keras_quantized(model, scheme, name, rows)
+        return None
+    if name.startswith("rotate+"):
+        rotate(model)
+    method = METHODS[name.removeprefix("rotate+")]
+    return quantize_weights(model, scheme, method, batches_of(rows), verbose=True).nbytes / 1e6
+
+
+def main():
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--model", metavar="FILE", help="a .gguf or .keras file of a language model")
+    parser.add_argument("--text", metavar="FILE", help="a text: test and calibration")
+    parser.add_argument("--tokens", metavar="FILE", help="or its token ids, an .npy file")
+    parser.add_argument("--calibration", type=int, default=32, help="rows of calibration")
+    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
+    parser.add_argument("--methods", nargs="+", default=["nearest", "clipping", "gptq", "awq"])
+    options = parser.parse_args()
+    if options.tiny:
+        model, test, calibration = tiny()
+    elif not options.model or not (options.text or options.tokens):
+        parser.error("--model and --text, or --tokens, are needed without --tiny")
+    else:
+        model = model_of(options.model)
+        tokens = (
+            np.load(options.tokens)
+            if options.tokens
+            else model.tokenizer.encode(pathlib.Path(options.text).read_text())
+        )
+        tokens = np.asarray(tokens[: len(tokens) // LENGTH * LENGTH], "int32").reshape(-1, LENGTH)
+        test, calibration = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
+        calibration = calibration[:: max(len(calibration) // options.calibration, 1)][: options.calibration]
+    table = Table("Methods of quantization", versions("keras-transformer", "keras", "tensorflow"))
+    table.note(
+        f"{test.size} tokens of test, {calibration.size} of calibration; perplexity as a multiple of the float model's."
+    )
+    reference = perplexity(model, test)
+    table.add(scheme="float32", method=f"({reference:.3f})", MB=round(4e-6 * model.count_params(), 1), perplexity=1.0)
+    for scheme in options.schemes:
+        for method in options.methods:
+            copy = copied(model, untied=method.startswith("rotate+"))
+            with PeakMemory() as memory:
+                start = time.perf_counter()
+                size = quantized(copy, scheme_of(scheme), method, calibration)
+                minutes = (time.perf_counter() - start) / 60
+            found = perplexity(copy, test) / reference
+            figures = {"minutes": round(minutes, 2), "peak GB": round(memory.gigabytes, 2)}
+            size = None if size is None else round(size, 1)
+            table.add(scheme=scheme, method=method, MB=size, perplexity=round(found, 4), **figures)
+    table.finish(options.json)
+
+
+def copied(model, untied):
+    """A copy of a language model, with a head of its own if `untied`."""
+    copy = type(model).from_config(model.get_config())
+    for ours, theirs in zip(copy.variables, model.variables, strict=True):
+        ours.assign(theirs)
+    return untie_embeddings(copy) if untied else copy
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""What tests of quantization share."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(0)
