@@ -4,6 +4,15 @@ from .api import (
 from .bundle_writer import (
     export_spec as export_spec,
 )
+from .compression.candidates import (
+    Candidate as Candidate,
+)
+from .compression.compress import (
+    compress as compress,
+)
+from .compression.results import (
+    Compression as Compression,
+)
 from .engines.genai.model_directory import (
     write_genai as write_genai,
 )

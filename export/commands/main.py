@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "demo": "train a Vision Transformer on real images, export it, and compare all three runtimes",
     "export": "write a model as a bundle and verify every file in it",
     "convert": "convert a Hugging Face checkpoint to a .keras file, or back",
+    "compress": "try several quantizations, and write the best bundle within a budget",
     "quantize": "write a quantized copy of a float bundle, without Keras or the model",
     "verify": "verify a bundle again with its stored probes, without Keras or the model",
     "run": "run a bundle on arrays from a file",
@@ -39,6 +40,7 @@ _EXAMPLES = """examples:
   keras-transformer export model.keras --out bundle --formats tflite onnx
   keras-transformer export CHECKPOINT --out bundle
   keras-transformer convert CHECKPOINT model.keras
+  keras-transformer compress model.keras --out small --data train.npz --budget 20MB
   keras-transformer quantize bundle --out bundle_int8 --quantize int8
   keras-transformer verify bundle
   keras-transformer run bundle --input images.npy --backend tflite
@@ -105,9 +107,12 @@ def _explain(error: Exception, command: str) -> str:
     from keras_transformer.export.errors import ExportError, MissingLibraryError, one_line
     from keras_transformer.generation.errors import GenerationError
     from keras_transformer.planning.errors import PlanningError
+    from keras_transformer.quantization.errors import WeightQuantizationError
     from keras_transformer.text.errors import TextError
 
-    if isinstance(error, (ExportError, GenerationError, PlanningError, TextError, *_checkpoint_errors())):
+    if isinstance(
+        error, (ExportError, GenerationError, PlanningError, TextError, WeightQuantizationError, *_checkpoint_errors())
+    ):
         return str(error)
     missing = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing and missing != "keras_transformer":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.quantization.evaluation import Evaluation
 
 _BATCH = 32
-_LABELS = "labels"
+LABELS = "labels"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> 
 
 def add_evaluation(parser: argparse._ActionsContainer, required: bool = False) -> None:
     """Adds the option of the evaluation data."""
-    help = f".npz with an array for each input and, for a score, '{_LABELS}'"
+    help = f".npz with an array for each input and, for a score, '{LABELS}'"
     parser.add_argument("--evaluate", metavar="FILE", required=required, help=help)
 
 
@@ -86,7 +86,7 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         return {"quantize": None, "evaluation": None}
     options: dict[str, Any] = {"keep_float": tuple(arguments.keep_float or ())}
     if arguments.calibrate:
-        options["calibration"] = _batches(_arrays(arguments.calibrate))
+        options["calibration"] = batches_of(read_arrays(arguments.calibrate))
     if arguments.block_size:
         options["block_size"] = arguments.block_size
     names = [name.strip() for name in arguments.quantize.split(",")]
@@ -115,14 +115,19 @@ def _files(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, str
 def _evaluation(arguments: argparse.Namespace, cls: type[Evaluation]) -> Evaluation | None:
     if arguments.evaluate is None:
         return None
-    arrays = _arrays(arguments.evaluate)
-    labels = arrays.pop(_LABELS, None)
-    batches = None if labels is None else [each[_LABELS] for each in _batches({_LABELS: labels})]
+    arrays = read_arrays(arguments.evaluate)
+    labels = arrays.pop(LABELS, None)
+    batches = None if labels is None else [each[LABELS] for each in batches_of({LABELS: labels})]
     bounds: dict[str, Any] = {name: getattr(arguments, name, None) for name in ("min_agreement", "max_loss")}
-    return cls(_batches(arrays), batches, **bounds)
+    return cls(batches_of(arrays), batches, **bounds)
 
 
-def _arrays(path: str) -> dict[str, np.ndarray]:
+def read_arrays(path: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, all of the same number of examples.
+
+    Raises:
+        QuantizationError: it is another file.
+    """
     import numpy as np
 
     try:
@@ -142,7 +147,8 @@ def _arrays(path: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _batches(arrays: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+def batches_of(arrays: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Batches of the examples of arrays by name."""
     count = len(next(iter(arrays.values())))
     return [
         {name: array[start : start + _BATCH] for name, array in arrays.items()} for start in range(0, count, _BATCH)

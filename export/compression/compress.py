@@ -1,0 +1,204 @@
+"""`compress`: the best quantized bundle within a budget of bytes."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.api import export
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.compression.candidates import CANDIDATES, Candidate, rounded
+from keras_transformer.export.compression.measuring import Metric
+from keras_transformer.export.compression.results import FLOAT, Compression, Trial
+from keras_transformer.export.errors import ExportError, QuantizationError, one_line
+from keras_transformer.export.formats import check_formats
+from keras_transformer.export.quantization.evaluation import Evaluation
+from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.export.reporting.report import Report, readable_size
+from keras_transformer.quantization import WeightQuantizationError, choose_schemes
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import keras
+
+_UNITS = {"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+
+
+def compress(
+    model: keras.Model,
+    directory: Path,
+    budget: int | str,
+    data: Any,
+    evaluation: Evaluation,
+    *,
+    formats: str | Iterable[str] = ("onnx", "tflite"),
+    candidates: Mapping[str, Candidate] = CANDIDATES,
+    progress: Progress = True,
+) -> Compression:
+    """Tries several quantizations, measures the files of each in their own runtime, and keeps the best within a budget.
+
+    Each candidate is exported and verified as `export` does it. The one with the best metric in the format where it is worst
+    is kept, among equals the smallest. Weights that are rounded with data have the same integers in all formats.
+
+    Args:
+        model: a built Functional Keras model, in float32. Its weights change meanwhile, and are restored.
+        directory: path of the bundle to write. An existing bundle is replaced.
+        budget: int, or str such as "20MB" or "500 kB": bytes that the files of each format may have.
+        data: a batch, or an iterable of batches, as `fit` and `predict` take them: some thousands of tokens, or some hundred
+            images, from the training data.
+        evaluation: `Evaluation`, of data that is not in `data`: labels or a score, a text for a language model, or inputs
+            alone, which measure the agreement with the float files. Its bounds are not applied.
+        formats: one or more keys of `FORMATS`. Default ONNX and TFLite.
+        candidates: dict of name to `Candidate`. Default `CANDIDATES`: fp16, int8, weights of 8 and 4 bits that are rounded
+            with GPTQ, and a mixture of 4 and 8 bits.
+        progress: as for `export`.
+
+    Returns:
+        `Compression`: print it for a table; `plot()` shows the metric against the size.
+
+    Raises:
+        QuantizationError: the budget is no size, or smaller than the model can be; no data or no evaluation; every candidate
+            is too large, or is refused. What was at `directory` then stays.
+        InvalidBundleError: the directory contains something that is not a bundle.
+
+    Example:
+
+    >>> import keras, numpy as np
+    >>> from keras_transformer.export import Evaluation, compress
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64), keras.layers.Dense(4)])
+    >>> x = np.random.default_rng(0).normal(size=(64, 64)).astype("float32")
+    >>> options = {"formats": ["onnx"], "progress": False}
+    >>> found = compress(model, "/tmp/keras_transformer_doctest", "20 kB", x, Evaluation([x]), **options)
+    >>> found.metric, found.trials[0].candidate
+    ('agreement', 'float32')
+    """
+    names, limit = check_formats(formats), parse_budget(budget)
+    if not isinstance(evaluation, Evaluation):
+        raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
+    if data is None:
+        raise QuantizationError("compress needs data: some batches of the model's inputs")
+    if not candidates:
+        raise QuantizationError("there are no candidates to try")
+    target = writing.check_target(directory)
+    schemes = _schemes(model, data, limit, candidates)
+    with tempfile.TemporaryDirectory() as name, Steps(len(candidates) + 1, progress) as steps:
+        work = _Work(model, pathlib.Path(name), names, evaluation, steps)
+        trials = work.floats()
+        for each, candidate in candidates.items():
+            trials += work.trial(each, candidate, schemes.get(each), data)
+        chosen = best(trials, limit)
+        with writing.replacing(target) as folder:
+            shutil.copytree(work.folder(chosen), folder, dirs_exist_ok=True)
+    return Compression(str(target), work.metric.name, limit, chosen, trials)
+
+
+def parse_budget(budget: int | str) -> int:
+    """Bytes from a number, or from a text such as "20MB"; a kB has 1,000.
+
+    Raises:
+        QuantizationError: it is no positive size.
+
+    Example:
+
+    >>> parse_budget("1.5 MB"), parse_budget(2048)
+    (1500000, 2048)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(budget).lower())
+    if found is None or found[2] not in _UNITS or float(found[1]) <= 0:
+        raise QuantizationError(f"budget must be a number of bytes, or a size such as '20MB'. Received: {budget!r}")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def best(trials: Iterable[Trial], budget: int) -> str:
+    """The candidate with the best worst metric of its formats, of those whose files all fit; among equals the smallest.
+
+    Raises:
+        QuantizationError: there is none; the message has the smallest.
+    """
+    by_name: dict[str, list[Trial]] = {}
+    for each in trials:
+        by_name.setdefault(each.candidate, []).append(each)
+    whole = {name: each for name, each in by_name.items() if not any(trial.reason for trial in each)}
+    sizes = {name: max(trial.nbytes for trial in each) for name, each in whole.items()}
+    fitting = [name for name, size in sizes.items() if size <= budget]
+    if not fitting:
+        smallest = min(sizes, key=lambda name: sizes[name])
+        raise QuantizationError(
+            f"nothing fits {readable_size(budget)}: the smallest files, {smallest}, have {readable_size(sizes[smallest])}"
+        )
+    return max(fitting, key=lambda name: (min(trial.score for trial in whole[name]), -sizes[name]))
+
+
+def _schemes(model: Any, data: Any, budget: int, candidates: Mapping[str, Candidate]) -> dict[str, Any]:
+    """The schemes of the candidates that round with data; those of a budget are chosen now, so that too small a budget is
+    refused before anything is exported."""
+    found = {}
+    for name, each in candidates.items():
+        if each.mode is None:
+            try:
+                chooses = isinstance(each.schemes, str)
+                found[name] = choose_schemes(model, data, budget, measure="inputs") if chooses else each.schemes
+            except WeightQuantizationError as error:
+                raise QuantizationError(f"{name}: {error}") from error
+    return found
+
+
+class _Work:
+    """The bundles of the candidates, in a temporary folder.
+
+    Args:
+        model: `keras.Model`.
+        root: path of the folder.
+        formats: list of names.
+        evaluation: `Evaluation`.
+        steps: `Steps`.
+    """
+
+    def __init__(
+        self, model: keras.Model, root: pathlib.Path, formats: list[str], evaluation: Evaluation, steps: Steps
+    ) -> None:
+        self._model, self._root, self._formats, self._steps = model, root, formats, steps
+        self._names: list[str] = []
+        self.metric = Metric(evaluation, self.folder(FLOAT))
+
+    def folder(self, name: str) -> pathlib.Path:
+        """The folder of a candidate."""
+        if name not in self._names:
+            self._names.append(name)
+        return self._root / str(self._names.index(name))
+
+    def floats(self) -> list[Trial]:
+        """Writes and measures the float files."""
+        self._steps.begin("writing float32")
+        return self._measured(FLOAT, export(self._model, self.folder(FLOAT), self._formats, progress=False))
+
+    def trial(self, name: str, candidate: Candidate, schemes: Any, data: Any) -> list[Trial]:
+        """Writes and measures the files of a candidate; a refused one is a result, too."""
+        self._steps.begin(f"trying {name}")
+        try:
+            if candidate.mode is not None:
+                quantize, folder = candidate.mode, self.folder(name)
+                report = export(self._model, folder, self._formats, quantize=quantize, progress=False)
+            else:
+                with rounded(self._model, candidate, schemes, data) as model:
+                    report = export(model, self.folder(name), self._formats, quantize="learned", progress=False)
+        except (ExportError, WeightQuantizationError) as error:
+            reason = one_line(error)
+            self._steps.note(f"{name}: refused: {reason}")
+            return [Trial(name, each, 0, float("-inf"), None, reason) for each in self._formats]
+        return self._measured(name, report)
+
+    def _measured(self, name: str, report: Report) -> list[Trial]:
+        folder, found = self.folder(name), []
+        records = read_manifest(folder)["artifacts"]
+        for each in self._formats:
+            times = [time for time in records[each].get("milliseconds", {}).values() if time]
+            score = self.metric(folder, each)
+            found.append(Trial(name, each, report[each].size, score, max(times, default=None)))
+            self._steps.note(f"{name}, {each}: {readable_size(found[-1].nbytes)}, {self.metric.name} {abs(score):.4g}")
+        return found

@@ -1,0 +1,98 @@
+"""What `compress` found: one row for each candidate."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.reporting.report import fixed_width, readable_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from keras_transformer.utils.types import Path
+
+FLOAT = "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """The files of one candidate in one format.
+
+    Args:
+        candidate: name.
+        format: name of the format.
+        nbytes: int. Size of the files.
+        score: float. The metric, the larger the better; see `Compression`.
+        milliseconds: float or None: a call, of the signature that takes longest.
+        reason: str. Why the files were refused; "" if they were not.
+    """
+
+    candidate: str
+    format: str
+    nbytes: int
+    score: float
+    milliseconds: float | None
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compression:
+    """The result of `compress`.
+
+    Args:
+        directory: path of the bundle.
+        metric: "accuracy" (or another score), "agreement" with the float files, or "perplexity": the negative of the
+            perplexity as a multiple of the float model's.
+        budget: int. Bytes.
+        chosen: name of the candidate that the bundle has.
+        trials: list of `Trial`, the float files first.
+
+    Example:
+
+    >>> small = Trial("int8", "onnx", 1_000_000, 0.98, 1.5)
+    >>> print(Compression("bundle", "accuracy", 2_000_000, "int8", [small]))
+    bundle: int8
+    candidate  format  size    accuracy  ms
+    ---------  ------  ------  --------  ----
+    int8 *     onnx    1.0 MB  0.98      1.50
+    * within 2.0 MB
+    """
+
+    directory: str
+    metric: str
+    budget: int
+    chosen: str
+    trials: list[Trial]
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("candidate", "format", "size", self.metric, "ms")]
+        for each in self.trials:
+            mark = " *" if not each.reason and each.nbytes <= self.budget else ""
+            size, score = ("-", "refused") if each.reason else (readable_size(each.nbytes), f"{abs(each.score):.4g}")
+            time = "-" if each.milliseconds is None else f"{each.milliseconds:.2f}"
+            rows.append((each.candidate + mark, each.format, size, score, time))
+        notes = dict.fromkeys(f"{each.candidate}: {each.reason}" for each in self.trials if each.reason)
+        end = "\n".join([f"* within {readable_size(self.budget)}", *notes])
+        return f"{self.directory}: {self.chosen}\n{fixed_width(rows)}\n{end}"
+
+    def plot(self) -> Figure:
+        """The metric against the size, with one curve for each format."""
+        from keras_transformer.plots import accuracy_by_size
+
+        rows = [
+            {"format": each.format, "mode": each.candidate, "bytes": each.nbytes, "score": abs(each.score)}
+            for each in self.trials
+            if not each.reason
+        ]
+        return accuracy_by_size(rows, label=self.metric)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as dicts, lists and numbers."""
+        return dataclasses.asdict(self)
+
+    def write(self, path: Path) -> None:
+        """Writes the result as JSON."""
+        pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
