@@ -119,11 +119,11 @@ def export(
             `LanguageModel` are set by `generation`.
         onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
         quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf" for the integers and scales of the
-            file that `from_gguf` read, "learned" for those of `model.quantized_weights`, or a `Quantization`; None for float32,
-            with ternary weights packed in 2 bits. The float files are verified first, then replaced; those of a model of
-            more than 2 GB are compared with its weights, but not run, if SavedModel is not asked for. A list of several,
-            with "float32" for the float files, writes a bundle for each from one conversion, in folders of `directory`
-            that are named after them: `directory/int8`, `directory/weight_int4`.
+            file that `from_gguf` read, "learned" for those of `model.quantized_weights`, or a `Quantization`; None for
+            float32, with ternary weights packed in 2 bits. The float files are verified first, then replaced; those of a
+            model of more than 2 GB are compared with its weights, but not run, if SavedModel is not asked for. A list of
+            several, with "float32" for the float files, writes a bundle for each from one conversion, in folders of
+            `directory` that are named after them: `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
@@ -167,7 +167,7 @@ def export(
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
     precisions = several or [quantization]
-    kept.check_sources(precisions)
+    keeps_weights = bool(kept.check_sources(precisions)) or hasattr(model, "quantized_weights")
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer_options is None and not hasattr(model, "generation_spec"):
         tokenizer_options = getattr(tokenizer, "template_options", None)
@@ -190,7 +190,12 @@ def export(
     kept.check_models(precisions, model, names)
     spec = _spec(model, generation, tolerance, **shapes)
     spec = dataclasses.replace(
-        spec, onnx=onnx, quantization=quantization, evaluation=evaluation, runs_floats=runs_floats
+        spec,
+        onnx=onnx,
+        quantization=quantization,
+        evaluation=evaluation,
+        runs_floats=runs_floats,
+        folds_factors=not keeps_weights,
     )
     _add_text_signature(spec, names, model, **text)
     if several is not None:

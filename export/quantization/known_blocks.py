@@ -94,9 +94,13 @@ class KnownBlocks(abc.ABC):
     def find(self, rows: np.ndarray) -> Blocks | None:
         """The blocks of the rows `(N, K)` of a weight; None if they are not known, or not in blocks."""
         located = self.locate(rows)
-        if located is None or not self.has_blocks(located[0]):
+        return None if located is None else self._equal(rows, *located)
+
+    def _equal(self, rows: np.ndarray, name: str, indices: np.ndarray) -> Blocks | None:
+        """The blocks of some rows of a matrix, if it has them and they have these values."""
+        if not self.has_blocks(name):
             return None
-        found = self._blocks_of(*located)
+        found = self._blocks_of(name, indices)
         return found if np.array_equal(found.values, rows) else None
 
     def names_of(self, weight: np.ndarray) -> list[str]:
@@ -108,7 +112,7 @@ class KnownBlocks(abc.ABC):
         for split, is_transposed, rows in matrices(weight):
             located = self.locate(rows)
             if located is not None:
-                return Found(located[0], self.find(rows), split, is_transposed)
+                return Found(located[0], self._equal(rows, *located), split, is_transposed)
         return None
 
 

@@ -117,6 +117,8 @@ class ExportSpec:
         quantization: `Quantization`, or None for float files.
         evaluation: `Evaluation` of the quantized files, or None.
         runs_floats: bool. Whether the float files are run; see `quantization.large_models`.
+        folds_factors: bool. Whether constants that a product is multiplied by may go into its weights, which then have
+            other values than the variables.
         onnx: `OnnxOptions`, or None for the defaults.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
@@ -139,6 +141,7 @@ class ExportSpec:
     quantization: Any = None
     evaluation: Any = None
     runs_floats: bool = True
+    folds_factors: bool = True
     onnx: Any = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 

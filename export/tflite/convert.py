@@ -62,7 +62,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         model = _with_captures(traced, spec)
     else:
         model = _without_captures(traced, spec)
-    fuse(model)
+    fuse(model, spec.folds_factors)
     write_file(model, directory / FILE)
     return dict.fromkeys(names, FILE)
 
@@ -75,7 +75,7 @@ def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:
         path = pathlib.Path(folder, SAVED_MODEL)
         weights.save(path)
         model = _converted(spec, names, path)
-    weights.insert(model)
+    weights.insert(model, spec.folds_factors)
     return model
 
 
@@ -91,7 +91,7 @@ def _with_captures(traced: TracedModule, spec: ExportSpec) -> Any:
         path = pathlib.Path(folder, SAVED_MODEL)
         saved_model.write_signatures(traced, names, path)
         model = _converted(spec, names, path)
-    complete_products(model, Inserter(model))
+    complete_products(model, Inserter(model), spec.folds_factors)
     return model
 
 

@@ -16,17 +16,19 @@ from keras_transformer.export.tflite.uses import Uses, indices, other
 from keras_transformer.export.tflite.variable_data import VariableData
 
 
-def fuse(model: Any) -> None:
+def fuse(model: Any, folds_factors: bool = True) -> None:
     """Fuses the operators of a float file, and stores equal constants once.
 
     Args:
         model: `ModelT`, changed in place.
+        folds_factors: bool. Whether factors behind products go into weights.
     """
     weights = _Weights(model)
     weights.merge()
     for graph in graphs(model):
         _lighter_norms(graph)
-        _fold_factors(graph, weights)
+        if folds_factors:
+            _fold_factors(graph, weights)
     _drop_unused(model)
 
 

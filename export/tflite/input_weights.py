@@ -55,11 +55,11 @@ class InputWeights:
         }
         write_source(self._graphs, constants, path)
 
-    def insert(self, model: Any) -> None:
-        """Puts the weights into the converted file, a `ModelT`."""
+    def insert(self, model: Any, folds_factors: bool = True) -> None:
+        """Puts the weights into the converted file, a `ModelT`; see `complete_products`."""
         inserter = Inserter(model)
         inserter.insert_into_signatures({label: self._variables[label] for label in self._inputs})
-        complete_products(model, inserter)
+        complete_products(model, inserter, folds_factors)
 
 
 def _is_large(variable: keras.Variable) -> bool:

@@ -17,18 +17,19 @@ _AFFINE = ("FULLY_CONNECTED", "CONV_2D")
 _ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1")
 
 
-def complete_products(model: Any, inserter: Inserter) -> None:
+def complete_products(model: Any, inserter: Inserter, folds_factors: bool = True) -> None:
     """Rewrites the products of a converted file whose second operand is a weight, in place.
 
     Args:
         model: `ModelT`.
         inserter: `Inserter` that the weights come from, if they were inputs.
+        folds_factors: bool. Whether factors of the units behind a product go into its weights.
     """
     for graph in graphs(model):
-        _complete(graph, inserter)
+        _complete(graph, inserter, folds_factors)
 
 
-def _complete(graph: Graph, inserter: Inserter) -> None:
+def _complete(graph: Graph, inserter: Inserter, folds_factors: bool) -> None:
     for operator in graph.subgraph.operators:
         if graph.kind(operator) == "BATCH_MATMUL":
             _connect(graph, operator, inserter)
@@ -38,7 +39,7 @@ def _complete(graph: Graph, inserter: Inserter) -> None:
     uses, left_out = Uses(graph), set()
     for operator in graph.subgraph.operators:
         if graph.kind(operator) in _AFFINE and graph.is_constant(int(operator.inputs[1])):
-            left_out |= set(map(id, _Affine(graph, operator, inserter).absorbed(uses)))
+            left_out |= set(map(id, _Affine(graph, operator, inserter, folds_factors).absorbed(uses)))
     graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if id(each) not in left_out]
 
 
@@ -70,8 +71,9 @@ def _connect(graph: Graph, operator: Any, inserter: Inserter) -> None:
 class _Affine:
     """A product or a convolution with a weight, which takes in what follows it."""
 
-    def __init__(self, graph: Graph, operator: Any, inserter: Inserter) -> None:
+    def __init__(self, graph: Graph, operator: Any, inserter: Inserter, folds_factors: bool) -> None:
         self._graph, self._operator, self._inserter = graph, operator, inserter
+        self._folds_factors = folds_factors
         self._units = shape_of(graph.tensors[int(operator.inputs[1])])[0]
 
     def absorbed(self, uses: Uses) -> Iterator[Any]:
@@ -99,8 +101,9 @@ class _Affine:
         values = self._values_of_units(other(reader, output)) if kind in ("MUL", "ADD") else None
         if values is None or not self._has_shape_of(int(reader.outputs[0])):
             return False
-        if kind == "MUL" and _weight(self._graph, int(self._operator.inputs[1])) is None:
-            return False  # The converter would have done it.
+        # The converter would have done it with weights that it sees.
+        if kind == "MUL" and (not self._folds_factors or _weight(self._graph, int(self._operator.inputs[1])) is None):
+            return False
         bias = self._bias()
         if kind == "ADD":
             self._set_bias(values if bias is None else bias + values)

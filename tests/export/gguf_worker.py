@@ -62,8 +62,8 @@ def kept(out):
     weight = next(each for each in model.variables if each.path.endswith("query/kernel"))
     weight.assign_add(np.full(weight.shape, 0.01, "float32"))
     careful = Quantization("gguf", keep_float=("*/query/kernel",))
-    export(model, out / "kept", ["onnx"], quantize=careful, generation=False, progress=False)
-    return {}
+    export(model, out / "kept", ["onnx", "saved_model"], quantize=careful, generation=False, progress=False)
+    return read_manifest(out / "kept")["artifacts"]["saved_model"]["weights"]
 
 
 def main():

@@ -30,7 +30,7 @@ from keras_transformer.export.errors import (
     MissingLibraryError,
 )
 from keras_transformer.export.quantization.kept import check_models, with_source
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.options import KEPT, Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec.export_spec import ExportSpec
@@ -114,7 +114,9 @@ def write_litertlm(
     model = float32_decoder(model)
     check_models([quantization], model, ["tflite"])
     check_stepwise(model, tolerance)
-    spec = dataclasses.replace(litertlm_spec(model, slots, buckets, tolerance), quantization=quantization)
+    spec = litertlm_spec(model, slots, buckets, tolerance)
+    folds_factors = quantization is None or quantization.mode not in KEPT
+    spec = dataclasses.replace(spec, quantization=quantization, folds_factors=folds_factors)
     text = fitting_prompt(model, slots)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
