@@ -31,8 +31,9 @@ METHODS = {
     "clipping": Clipping(),
     "gptq": GPTQ(),
     "gptq, sweeps": GPTQ(sweeps=3),
+    "gptq, follow": GPTQ(sweeps=3, follow=True),
     "awq": AWQ(),
-    "awq, gptq": AWQ(GPTQ()),
+    "awq, gptq": AWQ(GPTQ(sweeps=3)),
 }
 PEERS = ("keras_gptq", "keras_awq")
 SCHEMES = ("4/32", "4/32+min", "4/row", "3/32")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,16 +11,12 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.quantization.errors import WeightQuantizationError
+from keras_transformer.quantization.graph_run import GraphRun, Group
 from keras_transformer.quantization.kernels import Kernel
-from keras_transformer.quantization.padding import input_masks, mask_of, valid
 from keras_transformer.quantization.statistics import Statistics
 from keras_transformer.quantization.steps import steps_of
-from keras_transformer.utils.types import Tensor
 
 Batch = dict[str, np.ndarray]
-
-# Bytes of an activation of all batches that stay in memory.
-_IN_MEMORY = 1 << 30
 
 
 class Ready(NamedTuple):
@@ -96,7 +90,11 @@ def _checked(name, array, tensor):
 
 
 def calibrate(
-    model: keras.Model, kernels: Iterable[Kernel], batches: Sequence[Batch], verbose: bool = False
+    model: keras.Model,
+    kernels: Iterable[Kernel],
+    batches: Sequence[Batch],
+    verbose: bool = False,
+    with_reference: bool = False,
 ) -> Iterator[list[Ready]]:
     """Runs a model node by node, such as block by block, and yields weights after their last node, with statistics.
 
@@ -109,6 +107,7 @@ def calibrate(
         kernels: iterable of `Kernel`. A table of embeddings counts where it is multiplied with, not where it is looked up.
         batches: those of `as_batches`.
         verbose: bool. Whether each node writes a line to stderr.
+        with_reference: bool. Whether the model as it is now runs beside it, for `Statistics.cross`: a third pass.
 
     Yields:
         For each node with weights that no later node has, a list of `Ready`. Padding does not count: positions where the
@@ -119,14 +118,21 @@ def calibrate(
     last = {id(layer): index for index, step in enumerate(steps) for layer in step.layers}
     # What follows the last of the weights, such as logits, is not computed.
     steps = steps[: 1 + max((last[layer] for layer in by_layer if layer in last), default=-1)]
-    run = _Run(steps, inputs, batches)
-    statistics: dict[tuple[int, ...], Statistics] = {}
+    run = GraphRun(steps, inputs, batches)
+    reference = GraphRun(steps, inputs, batches) if with_reference else None
+    statistics: dict[Group, Statistics] = {}
     for index, step in enumerate(steps):
         used = [by_layer[id(layer)] for layer in step.layers if id(layer) in by_layer]
+        if used and verbose:
+            print(f"{step.operation.name}: {index + 1} of {len(steps)}", file=sys.stderr, flush=True)
+        for number in range(len(batches) if used else 0):
+            expected = None if reference is None else reference.inputs_of(step, used, number)
+            for at, (group, rows) in enumerate(run.inputs_of(step, used, number)):
+                total = statistics.setdefault(group, Statistics(rows.shape[1]))
+                total.add(rows, None if expected is None else expected[at][1])
+        if reference is not None:  # Before the weights of the step change.
+            reference.advance(index, step)
         if used:
-            if verbose:
-                print(f"{step.operation.name}: {index + 1} of {len(steps)}", file=sys.stderr, flush=True)
-            run.measure(step, used, statistics)
             done = {id(kernel.layer) for kernel in used if last[id(kernel.layer)] == index}
             yield [Ready(by_layer[each], merged) for each in done if (merged := _merged(statistics, each)) is not None]
             for group in [each for each in statistics if all(last[layer] <= index for layer in each)]:
@@ -134,7 +140,7 @@ def calibrate(
         run.advance(index, step)
 
 
-def _merged(statistics: Mapping[tuple[int, ...], Statistics], layer: int) -> Statistics | None:
+def _merged(statistics: Mapping[Group, Statistics], layer: int) -> Statistics | None:
     """What all groups with a layer counted; the object itself if there is one only."""
     found = [each for group, each in statistics.items() if layer in group]
     if len(found) < 2:
@@ -143,102 +149,3 @@ def _merged(statistics: Mapping[tuple[int, ...], Statistics], layer: int) -> Sta
     for each in found:
         total.merge(each)
     return total
-
-
-class _Run:
-    """The activations of all batches between two nodes, with their masks."""
-
-    def __init__(self, steps, inputs, batches):
-        self._number = len(batches)
-        # The last step that reads a tensor.
-        self._last = {key: index for index, step in enumerate(steps) for key in step.inputs.values()}
-        self._values = {key: [batch[name] for batch in batches] for name, key in inputs.items()}
-        masks = [input_masks(batch) for batch in batches]
-        # The mask that Keras attached to a tensor, and the mask that says what is padding.
-        self._attached: dict[Any, list[Any]] = {key: [None] * self._number for key in inputs.values()}
-        self._padding = {key: [each[name] for each in masks] for name, key in inputs.items()}
-
-    def measure(self, step, kernels, statistics):
-        """Runs a step and adds what its weights are multiplied with to the statistics of groups of layers, by ids."""
-        by_layer = {id(kernel.layer): kernel for kernel in kernels}
-        for number in range(self._number):
-            seen: list[tuple[Any, int]] = []
-            with recorded([kernel.layer for kernel in kernels], lambda layer, x, _: seen.append((x, id(layer)))):  # noqa: B023
-                given, _ = self._call(step, number)
-            masks = [self._padding[key][number] for key in step.inputs.values()]
-            for x, group in _groups(seen):
-                width = by_layer[group[0]].width
-                own = [mask for tensor, mask in zip(given, masks, strict=True) if tensor is x]
-                attached = keras_private.get_mask(x)
-                attached = None if attached is None else keras.ops.convert_to_numpy(attached)
-                rows = valid(keras.ops.convert_to_numpy(x), width, [attached, *own, *masks])
-                statistics.setdefault(group, Statistics(width)).add(rows)
-
-    def advance(self, index, step):
-        """Runs a step for the tensors that later steps read, and forgets those that none reads."""
-        if any(self._last.get(key, -1) > index for key in step.outputs):
-            for key in step.outputs:
-                self._values[key], self._attached[key], self._padding[key] = [], [], []
-            for number in range(self._number):
-                _, outputs = self._call(step, number)
-                masks = [self._padding[key][number] for key in step.inputs.values()]
-                for key, output in zip(step.outputs, keras.tree.flatten(outputs), strict=True):
-                    attached = keras_private.get_mask(output)
-                    attached = None if attached is None else keras.ops.convert_to_numpy(attached)
-                    value = keras.ops.convert_to_numpy(output)
-                    self._values[key].append(_stored(value, self._number))
-                    self._attached[key].append(attached)
-                    self._padding[key].append(mask_of(value, [attached, *masks]))
-        for key in [each for each in self._values if self._last.get(each, -1) <= index]:
-            del self._values[key], self._attached[key], self._padding[key]
-
-    def _call(self, step, number):
-        """The tensors that a step gets of a batch, and what it gives."""
-        tensors = {}
-        for name, key in step.inputs.items():
-            tensors[name] = keras.ops.convert_to_tensor(self._values[key][number])
-            attached = self._attached[key][number]
-            keras_private.set_mask(tensors[name], None if attached is None else keras.ops.convert_to_tensor(attached))
-        arguments, options = keras_private.fill_in(step.node, tensors)
-        return list(tensors.values()), step.operation(*arguments, **options)
-
-
-def _stored(value, number):
-    """An array of one batch of a number; in a file that ends with it if all together are large."""
-    if value.nbytes * number <= _IN_MEMORY:
-        return value
-    with tempfile.TemporaryFile() as file:
-        stored = np.memmap(file, value.dtype, "w+", shape=value.shape)
-    stored[...] = value
-    return stored
-
-
-def _groups(seen: list[tuple[Any, int]]) -> list[tuple[Any, tuple[int, ...]]]:
-    """The tensors that layers read, each once, with the ids of its layers."""
-    found: dict[int, tuple[Any, list[int]]] = {}
-    for x, layer in seen:
-        found.setdefault(id(x), (x, []))[1].append(layer)
-    return [(x, tuple(dict.fromkeys(layers))) for x, layers in found.values()]
-
-
-@contextlib.contextmanager
-def recorded(layers: Iterable[Any], record: Callable[[Any, Tensor, Tensor], None]) -> Iterator[None]:
-    """Context in which each call of the layers is followed by `record(layer, inputs, outputs)`.
-
-    A lookup in a table of embeddings is not recorded: nothing is multiplied.
-    """
-
-    def wrap(layer, call):
-        def wrapped(inputs, *args, **kwargs):
-            outputs = call(inputs, *args, **kwargs)
-            is_lookup = (
-                isinstance(layer, keras.layers.Embedding) and not (args and args[0]) and not kwargs.get("reverse")
-            )
-            if not is_lookup:
-                record(layer, inputs, outputs)
-            return outputs
-
-        return wrapped
-
-    with keras_private.wrapped_calls(layers, wrap):
-        yield

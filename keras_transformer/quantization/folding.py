@@ -13,8 +13,9 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.layers.norms import NORMS, ZeroCenteredRMSNormalization
-from keras_transformer.quantization.calibration import Batch, recorded
+from keras_transformer.quantization.calibration import Batch
 from keras_transformer.quantization.kernels import Kernel, kernels_of
+from keras_transformer.quantization.recording import recorded
 
 # How many layers that were called before a weight are tried, beginning with the last.
 _CANDIDATES = 3
@@ -82,9 +83,10 @@ def find_folds(model: keras.Model, batch: Batch) -> list[Fold]:
     Example:
 
     >>> from keras_transformer.quantization.calibration import as_batches
-    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.LayerNormalization(), keras.layers.Dense(64, "gelu")])
+    >>> norm = keras.layers.LayerNormalization(name="norm")
+    >>> model = keras.Sequential([keras.Input((64,)), norm, keras.layers.Dense(64, "gelu")])
     >>> [fold.producer.name for fold in find_folds(model, as_batches(model, np.random.normal(size=(1, 64)))[0])]
-    ['layer_normalization']
+    ['norm']
     """
     graph = keras_private.functional(model)
     tensors = [keras.ops.convert_to_tensor(batch[name][:1]) for name in keras_private.input_names(graph)]

@@ -9,10 +9,11 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.quantization.calibration import as_batches, recorded
+from keras_transformer.quantization.calibration import as_batches
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.hadamard import orthogonal
 from keras_transformer.quantization.kernels import kernels_of
+from keras_transformer.quantization.recording import recorded
 
 _NORMS = (keras.layers.RMSNormalization, ZeroCenteredRMSNormalization)
 # Of the largest output: what the rounding of float32 may change in a deep model.

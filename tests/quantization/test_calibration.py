@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.quantization import WeightQuantizationError, WeightScheme, calibration, quantize_weights
+from keras_transformer.quantization import WeightQuantizationError, WeightScheme, graph_run, quantize_weights
 from keras_transformer.quantization.calibration import as_batches, calibrate
 from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.padding import input_masks
@@ -174,7 +174,7 @@ def test_large_activations_are_kept_in_files(random, monkeypatch):
     model = keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(64, "relu", name=name) for name in "abc")])
     x = random.normal(size=(6, 64)).astype("float32")
     expected = statistics_of(model, [x[:3], x[3:]])
-    monkeypatch.setattr(calibration, "_IN_MEMORY", 0)
+    monkeypatch.setattr(graph_run, "_IN_MEMORY", 0)
     for path, statistics in statistics_of(model, [x[:3], x[3:]]).items():
         np.testing.assert_array_equal(statistics.hessian, expected[path].hessian)
 
