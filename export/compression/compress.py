@@ -21,6 +21,8 @@ from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, readable_size
 from keras_transformer.quantization import WeightQuantizationError, choose_schemes
+from keras_transformer.quantization.calibration import as_batches
+from keras_transformer.quantization.choose_schemes import least_bytes
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -85,12 +87,12 @@ def compress(
     if not candidates:
         raise QuantizationError("there are no candidates to try")
     target = writing.check_target(directory)
-    schemes = _schemes(model, data, limit, candidates)
+    batches = _checked(model, data, limit)
     with tempfile.TemporaryDirectory() as name, Steps(len(candidates) + 1, progress) as steps:
         work = _Work(model, pathlib.Path(name), names, evaluation, steps)
         trials = work.floats()
         for each, candidate in candidates.items():
-            trials += work.trial(each, candidate, schemes.get(each), data)
+            trials += work.trial(each, candidate, batches, limit)
         chosen = best(trials, limit)
         with writing.replacing(target) as folder:
             shutil.copytree(work.folder(chosen), folder, dirs_exist_ok=True)
@@ -134,18 +136,17 @@ def best(trials: Iterable[Trial], budget: int) -> str:
     return max(fitting, key=lambda name: (min(trial.score for trial in whole[name]), -sizes[name]))
 
 
-def _schemes(model: Any, data: Any, budget: int, candidates: Mapping[str, Candidate]) -> dict[str, Any]:
-    """The schemes of the candidates that round with data; those of a budget are chosen now, so that too small a budget is
-    refused before anything is exported."""
-    found = {}
-    for name, each in candidates.items():
-        if each.mode is None:
-            try:
-                chooses = isinstance(each.schemes, str)
-                found[name] = choose_schemes(model, data, budget, measure="inputs") if chooses else each.schemes
-            except WeightQuantizationError as error:
-                raise QuantizationError(f"{name}: {error}") from error
-    return found
+def _checked(model: keras.Model, data: Any, budget: int) -> list[Any]:
+    """The batches of the data, if it fits the model, and the model can fit the budget."""
+    try:
+        least = least_bytes(model)
+        if least > budget:
+            raise QuantizationError(
+                f"the smallest weights have {readable_size(least)}, more than the budget of {readable_size(budget)}"
+            )
+        return as_batches(model, data)
+    except WeightQuantizationError as error:
+        raise QuantizationError(str(error)) from error
 
 
 class _Work:
@@ -177,21 +178,37 @@ class _Work:
         self._steps.begin("writing float32")
         return self._measured(FLOAT, export(self._model, self.folder(FLOAT), self._formats, progress=False))
 
-    def trial(self, name: str, candidate: Candidate, schemes: Any, data: Any) -> list[Trial]:
+    def trial(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> list[Trial]:
         """Writes and measures the files of a candidate; a refused one is a result, too."""
         self._steps.begin(f"trying {name}")
         try:
             if candidate.mode is not None:
-                quantize, folder = candidate.mode, self.folder(name)
-                report = export(self._model, folder, self._formats, quantize=quantize, progress=False)
-            else:
-                with rounded(self._model, candidate, schemes, data) as model:
-                    report = export(model, self.folder(name), self._formats, quantize="learned", progress=False)
+                return self._measured(name, self._export(self._model, name, candidate.mode))
+            if not isinstance(candidate.schemes, str):
+                return self._measured(name, self._rounded(name, candidate, candidate.schemes, batches))
+            return self._measured(name, self._within(name, candidate, batches, budget))
         except (ExportError, WeightQuantizationError) as error:
             reason = one_line(error)
             self._steps.note(f"{name}: refused: {reason}")
             return [Trial(name, each, 0, float("-inf"), None, reason) for each in self._formats]
-        return self._measured(name, report)
+
+    def _within(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> Report:
+        """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too
+        much."""
+        schemes = choose_schemes(self._model, batches, budget, measure="inputs")
+        report = self._rounded(name, candidate, schemes, batches)
+        excess = max(artifact.size for artifact in report.artifacts.values()) - budget
+        if excess <= 0 or budget - excess < least_bytes(self._model):
+            return report
+        schemes = choose_schemes(self._model, batches, budget - excess, measure="inputs")
+        return self._rounded(name, candidate, schemes, batches)
+
+    def _rounded(self, name: str, candidate: Candidate, schemes: Any, batches: list[Any]) -> Report:
+        with rounded(self._model, candidate, schemes, batches) as model:
+            return self._export(model, name, "learned")
+
+    def _export(self, model: keras.Model, name: str, quantize: str) -> Report:
+        return export(model, self.folder(name), self._formats, quantize=quantize, progress=False)
 
     def _measured(self, name: str, report: Report) -> list[Trial]:
         folder, found = self.folder(name), []

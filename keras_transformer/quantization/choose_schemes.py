@@ -77,8 +77,7 @@ def choose_schemes(
         raise WeightQuantizationError(f"measure must be 'output' or 'inputs'. Received: {measure!r}")
     kernels = kernels_of(model)
     fitting = {kernel.path: _fitting(kernel, candidates) for kernel in kernels}
-    rest = 4 * (model.count_params() - sum(math.prod(kernel.variable.shape) for kernel in kernels))
-    least = rest + sum(min(nbytes(kernel, scheme) for scheme in fitting[kernel.path]) for kernel in kernels)
+    rest, least = _other_bytes(model, kernels), least_bytes(model, candidates)
     if least > budget:
         raise WeightQuantizationError(f"the smallest schemes need {least:,} bytes, more than the budget of {budget:,}")
     batches = as_batches(model, data)
@@ -90,6 +89,22 @@ def choose_schemes(
         for kernel in kernels
     }
     return {path: choice.scheme for path, choice in cheapest(choices, budget - rest).items()}
+
+
+def least_bytes(model: keras.Model, candidates: Sequence[WeightScheme] = CANDIDATES) -> int:
+    """The bytes of all weights of a model with the smallest of the schemes.
+
+    Raises:
+        WeightQuantizationError: no candidate fits a weight.
+    """
+    kernels = kernels_of(model)
+    smallest = (min(nbytes(kernel, scheme) for scheme in _fitting(kernel, candidates)) for kernel in kernels)
+    return _other_bytes(model, kernels) + sum(smallest)
+
+
+def _other_bytes(model, kernels):
+    """The bytes of the weights that stay in float32."""
+    return 4 * (model.count_params() - sum(math.prod(kernel.variable.shape) for kernel in kernels))
 
 
 def nbytes(kernel: Kernel, scheme: WeightScheme) -> int:
