@@ -41,6 +41,7 @@ def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> 
     known += "" if default else "; several, such as int8,weight_int4, for a bundle each in a folder of its name"
     add("--quantize", metavar="MODE", default=default, help=known)
     add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static")
+    add("--ranges", metavar="METHOD", help="how int8_static finds ranges: mse (default), percentile or minmax")
     help = "weights that are not quantized, such as '*/head/*'; repeatable"
     add("--keep-float", action="append", metavar="PATTERN", help=help)
     add("--gguf", metavar="FILE", help="the GGUF file that the model was read from, whose blocks gguf keeps")
@@ -72,6 +73,7 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
 
     for option, needed in (
         ("calibrate", "quantize"),
+        ("ranges", "calibrate"),
         ("keep_float", "quantize"),
         ("block_size", "quantize"),
         ("gguf", "quantize"),
@@ -87,6 +89,8 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {"keep_float": tuple(arguments.keep_float or ())}
     if arguments.calibrate:
         options["calibration"] = batches_of(read_arrays(arguments.calibrate))
+    if arguments.ranges:
+        options["ranges"] = arguments.ranges
     if arguments.block_size:
         options["block_size"] = arguments.block_size
     names = [name.strip() for name in arguments.quantize.split(",")]

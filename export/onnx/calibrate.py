@@ -8,20 +8,19 @@ import numpy as np
 import onnx
 
 from keras_transformer.export.errors import QuantizationError
-
-# Share of the values of a batch that may be outside the range: clipping outliers leaves finer steps for the rest.
-_CLIPPED = 1e-5
+from keras_transformer.export.quantization.ranges import RangeObserver
 
 
 def ranges_of(
-    directory: pathlib.Path, files: dict[str, str], calibration: Iterable[Mapping[str, Any]]
+    directory: pathlib.Path, files: dict[str, str], calibration: Iterable[Mapping[str, Any]], method: str = "mse"
 ) -> dict[str, tuple[float, float]]:
-    """Returns the least and largest value of every tensor that is multiplied by a weight, over a calibration data set.
+    """Returns the range of every tensor that is multiplied by a weight, over a calibration data set.
 
     Args:
         directory: `pathlib.Path` of the bundle.
         files: dict of signature name to the file's path in it; there must be one.
         calibration: iterable of dicts of arrays by input name.
+        method: a key of `quantization.ranges.RANGES`.
 
     Returns:
         dict of tensor name to `(least, largest)`.
@@ -34,19 +33,19 @@ def ranges_of(
     path = directory / next(iter(files.values()))
     names = _inputs_of_products(onnx.load(str(path), load_external_data=False).graph)
     session = _session_with_outputs(path, names)
-    ranges: dict[str, tuple[float, float]] = {}
+    observers = {name: RangeObserver() for name in names}
+    is_empty = True
     for batch in calibration:
         try:
             results = session.run(names, {key: np.asarray(array) for key, array in batch.items()})
         except Exception as error:
             raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
         for name, array in zip(names, results, strict=True):
-            least, most = np.quantile(np.asarray(array), [_CLIPPED, 1 - _CLIPPED])
-            old_least, old_most = ranges.get(name, (least, most))
-            ranges[name] = (float(min(least, old_least)), float(max(most, old_most)))
-    if not ranges:
+            observers[name].add(np.asarray(array))
+        is_empty = False
+    if is_empty:
         raise QuantizationError("int8_static needs calibration data: none came")
-    return ranges
+    return {name: observer.range(method) for name, observer in observers.items()}
 
 
 def _inputs_of_products(graph: Any) -> list[str]:

@@ -54,7 +54,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     if spec.quantization.mode == "int8_static":
         from keras_transformer.export.onnx.calibrate import ranges_of
 
-        ranges = ranges_of(directory, files, spec.quantization.calibration)
+        ranges = ranges_of(directory, files, spec.quantization.calibration or (), spec.quantization.ranges)
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
     quantize_files(directory, files, spec.quantization, contrib_ops=contrib_ops, ranges=ranges)
 

@@ -127,7 +127,7 @@ def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantizat
         return None
     from keras_transformer.export.onnx.calibrate import ranges_of
 
-    return ranges_of(folder, files, quantization.calibration)
+    return ranges_of(folder, files, quantization.calibration, quantization.ranges)
 
 
 def _literal(name: str) -> str:

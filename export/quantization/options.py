@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.behavior import LIMITS
+from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
@@ -41,10 +42,13 @@ class Quantization:
             mode when None.
         file: str or path: the GGUF file of "gguf", the one that `from_gguf` read when None; the file of
             `QuantizedWeights.save` of "learned".
+        ranges: how "int8_static" finds the range of an activation: "mse" (default) for the least expected squared error,
+            "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
         weights: `QuantizedWeights` of "learned" without a file: `model.quantized_weights` when None.
 
     Raises:
-        QuantizationError: an unknown mode, a block size that no runtime has, or `int8_static` without calibration.
+        QuantizationError: an unknown mode or way to find ranges, a block size that no runtime has, or `int8_static` without
+            calibration.
 
     Example:
 
@@ -58,6 +62,7 @@ class Quantization:
     block_size: int = 32
     tolerance: float | None = None
     file: Path | None = None
+    ranges: str = "mse"
     weights: QuantizedWeights | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +71,8 @@ class Quantization:
             raise QuantizationError(f"unknown quantization {self.mode!r}; valid: {', '.join(MODES)}{advice}")
         if self.block_size not in (16, 32, 64, 128, 256):
             raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
+        if self.ranges not in RANGES:
+            raise QuantizationError(f"ranges must be one of {', '.join(RANGES)}. Received: {self.ranges!r}")
         if self.mode == "int8_static" and self.calibration is None:
             raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
         if self.file is not None and self.mode not in KEPT:

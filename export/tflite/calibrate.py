@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization.ranges import RangeObserver
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of
 from keras_transformer.utils.captured_stderr import captured
@@ -13,12 +14,15 @@ from keras_transformer.utils.captured_stderr import captured
 _PRODUCT = "FULLY_CONNECTED"
 
 
-def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dict[int, Any]:
+def find_ranges(
+    content: bytes, calibration: Iterable[Mapping[str, Any]], method: str = "mse"
+) -> dict[int, tuple[tuple[float, float], tuple[float, float]]]:
     """Runs the float file on examples and records the ranges of inputs and outputs of each product.
 
     Args:
         content: bytes of a float .tflite file.
         calibration: iterable of dicts of arrays by input name; each runs through every signature that accepts it.
+        method: a key of `quantization.ranges.RANGES`.
 
     Returns:
         Dict of the buffer of a product's weights to `((least, largest) of its input, (least, largest) of its output)`.
@@ -36,7 +40,7 @@ def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dic
             experimental_preserve_all_tensors=True,
         )
     entries = {each.signatureKey.decode(): each.subgraphIndex for each in model.signatureDefs}
-    ranges: dict[int, tuple[float, float]] = {}
+    observers: dict[int, tuple[RangeObserver, RangeObserver]] = {}
     for example in calibration:
         names = [name for name in entries if _takes(interpreter.get_signature_runner(name), example)]
         if not names:
@@ -44,10 +48,10 @@ def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dic
             raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
         for name in names:
             interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
-            _record(ranges, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
-    if not ranges:
+            _record(observers, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
+    if not observers:
         raise QuantizationError("tflite: the calibration data are empty, or the model has no matrix products")
-    return ranges
+    return {buffer: (source.range(method), result.range(method)) for buffer, (source, result) in observers.items()}
 
 
 def _takes(runner, example) -> bool:
@@ -75,17 +79,12 @@ def _products(graph: Graph) -> Iterator[tuple[Any, int]]:
                 yield operator, buffer
 
 
-def _record(ranges: dict[int, Any], interpreter: Any, graph: Graph, index: int) -> None:
+def _record(observers: dict[int, Any], interpreter: Any, graph: Graph, index: int) -> None:
     for operator, buffer in _products(graph):
         ends = (operator.inputs[0], operator.outputs[0])
-        found = [_range(interpreter.get_tensor(int(tensor), index)) for tensor in ends]
-        known = ranges.get(buffer, found)
-        ranges[buffer] = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, found, strict=True))
-
-
-def _range(array: np.ndarray) -> tuple[float, float]:
-    """Least and largest value; the range always contains 0."""
-    return min(float(array.min(initial=0)), 0.0), max(float(array.max(initial=0)), 0.0)
+        known = observers.setdefault(buffer, (RangeObserver(), RangeObserver()))
+        for observer, tensor in zip(known, ends, strict=True):
+            observer.add(interpreter.get_tensor(int(tensor), index))
 
 
 def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any]) -> None:

@@ -85,7 +85,7 @@ def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> di
         return None
     from keras_transformer.export.tflite.calibrate import find_ranges
 
-    return find_ranges(content(), quantization.calibration or ())
+    return find_ranges(content(), quantization.calibration or (), quantization.ranges)
 
 
 def quantize_tree(

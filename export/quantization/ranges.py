@@ -1,0 +1,102 @@
+"""The ranges of activations that become integers, from histograms of their values on calibration data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+# Half of them are for negative numbers.
+_BINS = 8192
+_LEVELS = 255
+# Share of the values outside the range of "percentile", on each side.
+_CLIPPED = 1e-5
+_SHARES = np.linspace(0.05, 1.0, 96)
+
+
+class RangeObserver:
+    """A histogram of the values of one tensor, whose bins grow with the values.
+
+    Example:
+
+    >>> observer = RangeObserver()
+    >>> observer.add(np.array([-1.0, 0.5])), observer.add(np.array([3.0]))
+    (None, None)
+    >>> observer.range("minmax")
+    (-1.0, 3.0)
+    """
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_BINS, "int64")
+        self._limit = 0.0
+        self._least, self._largest = 0.0, 0.0
+
+    def add(self, array: np.ndarray) -> None:
+        """Adds values; infinite ones do not count."""
+        values = np.asarray(array, "float64").reshape(-1)
+        values = values[np.isfinite(values)]
+        if values.size == 0:
+            return
+        self._least, self._largest = min(self._least, float(values.min())), max(self._largest, float(values.max()))
+        self._grow(max(-self._least, self._largest))
+        index = ((values / self._limit + 1) * (_BINS // 2)).astype("int64")
+        self._counts += np.bincount(np.clip(index, 0, _BINS - 1), minlength=_BINS)
+
+    def _grow(self, magnitude: float) -> None:
+        """Doubles the width of the bins until they reach a magnitude."""
+        if self._limit == 0.0:
+            self._limit = magnitude or 1.0
+        while self._limit < magnitude:
+            pairs, quarter = self._counts.reshape(-1, 2).sum(axis=1), _BINS // 4
+            self._counts = np.zeros_like(self._counts)
+            self._counts[quarter:-quarter] = pairs
+            self._limit *= 2
+
+    def range(self, method: str) -> tuple[float, float]:
+        """The least and the largest number that integers have to represent; 0 is among them.
+
+        Args:
+            method: a key of `RANGES`.
+        """
+        centers = (np.arange(_BINS) + 0.5) * (2 * self._limit / _BINS) - self._limit
+        return RANGES[method](centers, self._counts, (self._least, self._largest))
+
+
+def _by_extremes(centers, counts, extremes):
+    return extremes
+
+
+def _by_percentile(centers, counts, extremes):
+    """Few values are outside on each side."""
+    shares = np.cumsum(counts) / max(counts.sum(), 1)
+    low, high = np.searchsorted(shares, [_CLIPPED, 1 - _CLIPPED])
+    least, largest = extremes
+    return max(min(centers[low], 0.0), least), min(max(centers[min(high, _BINS - 1)], 0.0), largest)
+
+
+def _by_squared_error(centers, counts, extremes):
+    """The least expected squared error: a twelfth of a squared step inside, the squared distance outside."""
+    sums = [counts * centers**power for power in (0, 1, 2)]
+    ends = [np.array([end * share for share in _SHARES]) if end else np.zeros(1) for end in extremes]
+    below = _outside(centers, [np.cumsum(each) for each in sums], ends[0], before=True)
+    above = _outside(centers, [np.cumsum(each[::-1])[::-1] for each in sums], ends[1], before=False)
+    steps = (ends[1] - ends[0][:, None]) / _LEVELS
+    errors = counts.sum() * steps**2 / 12 + below[:, None] + above
+    low, high = np.unravel_index(errors.argmin(), errors.shape)
+    return float(ends[0][low]), float(ends[1][high])
+
+
+def _outside(centers, sums, ends, before):
+    """The squared distances of the values beyond each end, by sums of the values' powers up to, or from, each bin."""
+    at = np.searchsorted(centers, ends) - 1 if before else np.searchsorted(centers, ends, side="right")
+    inside = np.clip(at, 0, len(centers) - 1)
+    zeroth, first, second = (each[inside] for each in sums)
+    distances = second - 2 * ends * first + ends**2 * zeroth
+    return np.where(at == inside, np.maximum(distances, 0.0), 0.0)
+
+
+RANGES: dict[str, Callable[..., tuple[float, float]]] = {
+    "minmax": _by_extremes,
+    "percentile": _by_percentile,
+    "mse": _by_squared_error,
+}
