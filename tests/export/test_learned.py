@@ -154,7 +154,7 @@ def test_the_float_files_of_a_list_stay_float(learned):
 def test_a_float_bundle_of_other_values_is_refused(learned):
     message = learned["network"]["refused"]
     assert re.search(
-        r"onnx: network/second/kernel: the file does not have the integers of .*others.safetensors", message
+        r"(onnx|tflite): network/second/kernel: the file does not have the integers of .*others.safetensors", message
     )
     assert not (learned.directory / "refused").exists()
 
