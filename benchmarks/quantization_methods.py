@@ -29,11 +29,11 @@ LENGTH, TEST = 512, 20_480
 METHODS = {
     "nearest": Nearest(),
     "clipping": Clipping(),
+    "gptq, no sweeps": GPTQ(sweeps=0),
     "gptq": GPTQ(),
-    "gptq, sweeps": GPTQ(sweeps=3),
-    "gptq, follow": GPTQ(sweeps=3, follow=True),
+    "gptq, follow": GPTQ(follow=True),
     "awq": AWQ(),
-    "awq, gptq": AWQ(GPTQ(sweeps=3)),
+    "awq, gptq": AWQ(GPTQ()),
 }
 PEERS = ("keras_gptq", "keras_awq")
 SCHEMES = ("4/32", "4/32+min", "4/row", "3/32")

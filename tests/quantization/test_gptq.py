@@ -73,7 +73,7 @@ def test_it_is_the_algorithm_of_the_paper(layer, scheme, order):
     rows, _, statistics = layer
     expected_order = "activation" if scheme.block_size is None else order
     expected = brute_force(rows, scheme, statistics, 0.02, expected_order)
-    found = GPTQ(damping=0.02, order=order).round(rows, scheme, statistics)
+    found = GPTQ(damping=0.02, order=order, sweeps=0).round(rows, scheme, statistics)
     # A number that lies between two integers may go either way in float32, and changes those behind it.
     same = np.isclose(found.values, expected, rtol=1e-5, atol=1e-6).all(axis=1)
     assert same.mean() > 0.8
@@ -90,7 +90,7 @@ def test_each_method_loses_less_than_the_one_before(layer, scheme):
         assert blocks.codes.min() >= scheme.lowest + scheme.zero
         return np.square(x @ (blocks.values - rows).T).sum()
 
-    nearest, clipping, gptq, swept = map(loss, (Nearest(), Clipping(), GPTQ(), GPTQ(sweeps=2)))
+    nearest, clipping, gptq, swept = map(loss, (Nearest(), Clipping(), GPTQ(sweeps=0), GPTQ()))
     assert clipping <= 1.001 * nearest
     assert gptq < 0.6 * clipping
     assert swept < gptq
