@@ -47,9 +47,9 @@ class GPTQ(Method):
     >>> statistics.error(gptq.values - rows) < statistics.error(nearest.values - rows)
     True
 
-    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1; Li et al., GPTAQ, arXiv 2504.02692 (`follow`). Deviations:
-    scales of the least squared error weighted by `1 / U[j, j]²`, instead of the range of the weights; blocks stay blocks of
-    neighbors in every order; the sweeps; `follow` corrects the weights before, instead of column by column.
+    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1; Li et al., GPTAQ, arXiv 2504.02692 (`follow`).
+    Deviations: scales of the least squared error weighted by `1 / U[j, j]²`, instead of the range of the weights; blocks
+    stay blocks of neighbors in every order; the sweeps; `follow` corrects the weights before, instead of column by column.
     """
 
     def __init__(
