@@ -29,11 +29,11 @@ LENGTH, TEST = 512, 20_480
 METHODS = {
     "nearest": Nearest(),
     "clipping": Clipping(),
+    "gptq, no sweeps": GPTQ(sweeps=0),
     "gptq": GPTQ(),
-    "gptq, sweeps": GPTQ(sweeps=3),
-    "gptq, follow": GPTQ(sweeps=3, follow=True),
+    "gptq, follow": GPTQ(follow=True),
     "awq": AWQ(),
-    "awq, gptq": AWQ(GPTQ(sweeps=3)),
+    "awq, gptq": AWQ(GPTQ()),
 }
 PEERS = ("keras_gptq", "keras_awq")
 SCHEMES = ("4/32", "4/32+min", "4/row", "3/32")
@@ -149,6 +149,7 @@ def main():
     parser.add_argument("--text", metavar="FILE", help="a text: test and calibration")
     parser.add_argument("--tokens", metavar="FILE", help="or its token ids, an .npy file")
     parser.add_argument("--calibration", type=int, default=32, help="rows of calibration")
+    parser.add_argument("--reference", type=float, help="perplexity of the float model, where it is known")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
     parser.add_argument("--methods", nargs="+", default=["nearest", "clipping", "gptq", "awq"])
     options = parser.parse_args()
@@ -170,7 +171,7 @@ def main():
     table.note(
         f"{test.size} tokens of test, {calibration.size} of calibration; perplexity as a multiple of the float model's."
     )
-    reference = perplexity(model, test)
+    reference = options.reference or perplexity(model, test)
     table.add(scheme="float32", method=f"({reference:.3f})", MB=round(4e-6 * model.count_params(), 1), perplexity=1.0)
     for scheme in options.schemes:
         for method in options.methods:

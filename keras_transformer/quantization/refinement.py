@@ -46,12 +46,15 @@ def fitted_scales(
 def _solved(rows, features, hessian):
     """The least-squares factors of features `(n, blocks, kinds, size)` that are zero outside of their blocks."""
     count, blocks, kinds, size = features.shape
-    by_block = hessian.reshape(blocks, size, -1)
-    # Each feature times the Hessian, `(n, blocks, kinds, K)`.
-    moved = np.einsum("nbks,bsj->bnkj", features, by_block, optimize=True).transpose(1, 0, 2, 3)
-    matrix = np.einsum("nbkcs,ncls->nbkcl", moved.reshape(count, blocks, kinds, blocks, size), features, optimize=True)
-    matrix = matrix.reshape(count, blocks * kinds, -1).astype("float64")
-    vector = np.einsum("nbkj,nj->nbk", moved, rows, optimize=True).reshape(count, -1, 1).astype("float64")
+    matrix, vector = np.empty((count, blocks, kinds, blocks, kinds)), np.zeros((count, blocks, kinds))
+    by_block = np.ascontiguousarray(features.transpose(1, 0, 2, 3)).reshape(blocks, -1, size)
+    for block in range(blocks):
+        columns = slice(block * size, (block + 1) * size)
+        # Each feature times the part of the Hessian between its block and this one.
+        moved = np.matmul(by_block, hessian[:, columns].reshape(blocks, size, size)).reshape(blocks, count, kinds, size)
+        matrix[:, :, :, block] = np.einsum("bnks,nls->nbkl", moved, features[:, block])
+        vector += np.einsum("bnks,ns->nbk", moved, rows[:, columns])
+    matrix, vector = matrix.reshape(count, blocks * kinds, -1), vector.reshape(count, -1, 1)
     matrix += np.eye(blocks * kinds) * (1e-6 * np.einsum("nii->n", matrix)[:, None, None] / (blocks * kinds) + 1e-30)
     return np.linalg.solve(matrix, vector)
 

@@ -150,6 +150,36 @@ def test_awq_and_gptq_lose_less_than_rounding(random):
     assert losses["both"] < losses["awq"] < losses["nearest"]
 
 
+def test_awq_loses_no_more_than_that_of_keras(random):
+    """Keras divides the inputs at run time; here the norm does."""
+    scale = np.exp(1.5 * random.normal(size=128))
+    x = random.normal(size=(1000, 128)).astype("float32")
+
+    def made():
+        keras.utils.set_random_seed(1)
+        norm = keras.layers.RMSNormalization()
+        model = keras.Sequential([keras.Input((None, 128)), norm, keras.layers.Dense(48, use_bias=False)])
+        norm.scale.assign(scale)
+        return model
+
+    ours, theirs = made(), made()
+    expected = np.asarray(ours(x[None]))
+    structure = {"pre_block_layers": [lambda ids: x[np.asarray(ids)]], "sequential_blocks": [theirs]}
+    config = keras.quantizers.AWQConfig(
+        dataset=[np.arange(1000)],
+        tokenizer=list,
+        num_samples=1,
+        sequence_length=1000,
+        group_size=32,
+        quantization_layer_structure=structure,
+    )
+    theirs.quantize("awq", config=config)
+    assert theirs.layers[-1].quantization_mode == "awq"
+    quantize_weights(ours, WeightScheme(4, 32, has_minimum=True), "awq", x[None])
+    errors = [np.square(np.asarray(model(x[None])) - expected).sum() for model in (ours, theirs)]
+    assert errors[0] <= errors[1] < 0.1 * np.square(expected).sum()
+
+
 def test_smooth_moves_outliers_into_weights(llama, random):
     data = tokens(random, 4)
     norm = norm_of(llama, "mixer_residual/norm")

@@ -73,7 +73,7 @@ def test_it_is_the_algorithm_of_the_paper(layer, scheme, order):
     rows, _, statistics = layer
     expected_order = "activation" if scheme.block_size is None else order
     expected = brute_force(rows, scheme, statistics, 0.02, expected_order)
-    found = GPTQ(damping=0.02, order=order).round(rows, scheme, statistics)
+    found = GPTQ(damping=0.02, order=order, sweeps=0).round(rows, scheme, statistics)
     # A number that lies between two integers may go either way in float32, and changes those behind it.
     same = np.isclose(found.values, expected, rtol=1e-5, atol=1e-6).all(axis=1)
     assert same.mean() > 0.8
@@ -90,7 +90,7 @@ def test_each_method_loses_less_than_the_one_before(layer, scheme):
         assert blocks.codes.min() >= scheme.lowest + scheme.zero
         return np.square(x @ (blocks.values - rows).T).sum()
 
-    nearest, clipping, gptq, swept = map(loss, (Nearest(), Clipping(), GPTQ(), GPTQ(sweeps=2)))
+    nearest, clipping, gptq, swept = map(loss, (Nearest(), Clipping(), GPTQ(sweeps=0), GPTQ()))
     assert clipping <= 1.001 * nearest
     assert gptq < 0.6 * clipping
     assert swept < gptq
@@ -99,13 +99,13 @@ def test_each_method_loses_less_than_the_one_before(layer, scheme):
 @pytest.mark.parametrize("scheme", [WeightScheme(4, 32), WeightScheme(4, 32, True), WeightScheme(4, None)], ids=str)
 def test_it_loses_no_more_than_that_of_keras(layer, scheme):
     rows, x, statistics = layer
-    block = keras.Sequential([keras.Input((1, 128)), keras.layers.Dense(48, use_bias=False, name="dense")])
+    block = keras.Sequential([keras.Input((None, 128)), keras.layers.Dense(48, use_bias=False, name="dense")])
     block.layers[-1].kernel.assign(rows.T)
     config = keras.quantizers.GPTQConfig(
         dataset=[np.arange(1000)],
         tokenizer=list,
-        num_samples=1000,
-        sequence_length=1,
+        num_samples=1,
+        sequence_length=1000,
         weight_bits=4,
         symmetric=not scheme.has_minimum,
         group_size=scheme.block_size or -1,
@@ -118,7 +118,7 @@ def test_it_loses_no_more_than_that_of_keras(layer, scheme):
     block.quantize("gptq", config=config)
     assert block.layers[-1].quantization_mode == "gptq"
     expected = x @ rows.T
-    theirs = np.square(np.asarray(block(x[:, None]))[:, 0] - expected).sum()
+    theirs = np.square(np.asarray(block(x[None]))[0] - expected).sum()
     ours = np.square(x @ GPTQ().round(rows, scheme, statistics).values.T - expected).sum()
     assert ours <= theirs < 0.1 * np.square(expected).sum()
 

@@ -29,7 +29,7 @@ class GPTQ(Method):
             columns in each block, with the scales of a block found when its turn comes; None: columns as they are, scales as
             for "block". Weights of one scale for each row have it found before. Default "activation".
         sweeps: int >= 0. How often each column is rounded again, given all others, after the scales were fitted to the
-            integers by least squares. Default 0.
+            integers by least squares. Default 3.
         follow: bool. Whether the outputs of the float model are approached, instead of those of the float weights for the
             inputs that earlier layers give now: a weight then makes up for what these lost. It takes a third pass over the
             data. Default False.
@@ -47,13 +47,13 @@ class GPTQ(Method):
     >>> statistics.error(gptq.values - rows) < statistics.error(nearest.values - rows)
     True
 
-    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1. Deviations: scales of the least squared error weighted by
-    `1 / U[j, j]²`, instead of the range of the weights; blocks stay blocks of neighbors in every order. Li et al., GPTAQ,
-    arXiv 2504.02692 (`follow`); the correction is applied to the weights before instead of column by column.
+    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1; Li et al., GPTAQ, arXiv 2504.02692 (`follow`).
+    Deviations: scales of the least squared error weighted by `1 / U[j, j]²`, instead of the range of the weights; blocks
+    stay blocks of neighbors in every order; the sweeps; `follow` corrects the weights before, instead of column by column.
     """
 
     def __init__(
-        self, damping: float = 0.01, order: str | None = "activation", sweeps: int = 0, follow: bool = False
+        self, damping: float = 0.01, order: str | None = "activation", sweeps: int = 3, follow: bool = False
     ) -> None:
         if not damping > 0:
             raise WeightQuantizationError(f"damping must be above 0. Received: {damping!r}")
