@@ -9,7 +9,7 @@ that decoders alone read have one for each block.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto
@@ -18,6 +18,9 @@ from keras_transformer.export.onnx.integer_tables import as_float, dequantized_r
 from keras_transformer.export.onnx.node_maker import NodeMaker
 from keras_transformer.export.onnx.options import CONTRIB
 from keras_transformer.export.onnx.quantized_weights import Blocks, QuantizedWeights
+
+if TYPE_CHECKING:
+    from keras_transformer.export.quantization.options import Quantization
 
 # `MatMulNBits`: activations are quantized by block too, which has fast kernels.
 _INT8_COMPUTE = 4
@@ -40,7 +43,7 @@ class Products:
 
     Args:
         weights: `QuantizedWeights`.
-        mode: name of the mode of quantization.
+        quantization: `Quantization`.
         top: list of the nodes before all others of the model; nodes for weights are added.
         contrib_ops: bool. Whether contrib operators of ONNX Runtime may be used.
         ranges: for "int8_static": dict of tensor name to its least and largest value.
@@ -50,13 +53,13 @@ class Products:
     def __init__(
         self,
         weights: QuantizedWeights,
-        mode: str,
+        quantization: Quantization,
         top: list[Any],
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]],
         layout: Layout,
     ) -> None:
-        self._weights, self._mode, self._top = weights, mode, top
+        self._weights, self._quantization, self._top = weights, quantization, top
         self._contrib_ops, self._ranges, self._layout = contrib_ops, ranges, layout
         self._shared: dict[Any, Any] = {}
         self._is_decoder = False
@@ -80,7 +83,7 @@ class Products:
                 rows = dequantized_rows(make, self._weights.by_block(*weight), self._top, self._weights, None)
                 return make.into(result, "MatMul", x, make("Transpose", rows, perm=[1, 0]))
             return self._by_blocks(make, x, self._weights.by_block(*weight), result)
-        if self._mode == "int8_static":
+        if self._quantization.mode == "int8_static":
             return self._calibrated(make, x, *self._weights.by_channel(*weight), result)
         if self._layout is Layout.CHANNELS or not self._contrib_ops:
             return self._by_rows(make, x, *self._weights.around_128(*weight), result)
@@ -116,9 +119,13 @@ class Products:
     def _calibrated(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
         least, most = self._ranges[x]
         least, most = min(least, 0.0), max(most, 1e-6)
-        step = np.float32((most - least) / 255)
-        position = [make.constant(step, "step"), make.constant(np.uint8(round(-least / step)), "zero")]
-        x = make("DequantizeLinear", make("QuantizeLinear", x, *position), *position)
+        bits = self._quantization.activation_bits
+        step = np.float32((most - least) / ((1 << bits) - 1))
+        zero = round(-least / step)
+        position = [make.constant(step, "step"), make.constant(np.array(zero, f"uint{bits}"), "zero")]
+        # Until opset 21 only contrib operators have 16 bits.
+        domain = {"domain": CONTRIB} if bits == 16 else {}
+        x = make("DequantizeLinear", make("QuantizeLinear", x, *position, **domain), *position, **domain)
         zeros = self._weights.zeros(scale)
         return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, zeros, axis=1))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.onnx.graphs import GraphFiles, load_arrays
 from keras_transformer.export.onnx.integer_products import Layout, Products
 from keras_transformer.export.onnx.integer_tables import look_up
@@ -56,6 +57,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
 
         ranges = ranges_of(directory, files, spec.quantization.calibration or (), spec.quantization.ranges)
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
+    if spec.quantization.activation_bits == 16 and not contrib_ops:
+        raise QuantizationError("onnx: activations of 16 bits need contrib_ops")
     quantize_files(directory, files, spec.quantization, contrib_ops=contrib_ops, ranges=ranges)
 
 
@@ -176,7 +179,7 @@ class _Quantizer:
         kept, self.tied = groups
         self.is_step, layout = steps
         self.top: list[Any] = []
-        self.products = Products(self.weights, quantization.mode, self.top, contrib_ops, ranges or {}, layout)
+        self.products = Products(self.weights, quantization, self.top, contrib_ops, ranges or {}, layout)
         self.candidates = {name for name, array in self.arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
 

@@ -37,6 +37,8 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
     options.log_severity_level = 4  # Errors are raised, not printed.
     # Products of uint8 and int8 ("int8_static") are exact on processors without VNNI too.
     options.add_session_config_entry("session.x64quantprecision", "1")
+    # Activations that a file has in float or in 16 bits are not rounded to 8 where a dequantized weight is multiplied.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     if not keeps_spinning:
         options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

@@ -44,6 +44,8 @@ class Quantization:
             `QuantizedWeights.save` of "learned".
         ranges: how "int8_static" finds the range of an activation: "mse" (default) for the least expected squared error,
             "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
+        activation_bits: int, 8 or 16: of the activations of "int8_static". With 16, which some NPUs have, ranges are
+            symmetric in TFLite. Default 8.
         weights: `QuantizedWeights` of "learned" without a file: `model.quantized_weights` when None.
 
     Raises:
@@ -63,6 +65,7 @@ class Quantization:
     tolerance: float | None = None
     file: Path | None = None
     ranges: str = "mse"
+    activation_bits: int = 8
     weights: QuantizedWeights | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +76,10 @@ class Quantization:
             raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
         if self.ranges not in RANGES:
             raise QuantizationError(f"ranges must be one of {', '.join(RANGES)}. Received: {self.ranges!r}")
+        if self.activation_bits not in (8, 16) or (self.activation_bits == 16 and self.mode != "int8_static"):
+            raise QuantizationError(
+                f"activation_bits must be 8, or 16 in 'int8_static'. Received: {self.activation_bits!r} in {self.mode!r}"
+            )
         if self.mode == "int8_static" and self.calibration is None:
             raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
         if self.file is not None and self.mode not in KEPT:

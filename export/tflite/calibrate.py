@@ -87,59 +87,63 @@ def _record(observers: dict[int, Any], interpreter: Any, graph: Graph, index: in
             observer.add(interpreter.get_tensor(int(tensor), index))
 
 
-def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any]) -> None:
+def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any], bits: int = 8) -> None:
     """Rewrites products with quantized weights to integer arithmetic.
 
     Args:
         model: `ModelT`, whose weights are quantized already; changed in place.
         buffers: set of the buffers of quantized weights.
         ranges: the result of `find_ranges`. A product without a range keeps dynamic quantization of its input.
+        bits: 8 or 16, of the activations; ranges of 16 bits are symmetric, since kernels have no zero points of them.
     """
     for graph in graphs(model):
         quantized: dict[int, int] = {}
         for operator, buffer in list(_products(graph)):
             if buffer in buffers and buffer in ranges:
-                _compute_in_integers(graph, operator, ranges[buffer], quantized)
+                _compute_in_integers(graph, operator, ranges[buffer], quantized, bits)
 
 
-def _compute_in_integers(graph: Graph, operator: Any, ranges: Any, quantized: dict[Any, int]) -> None:
+def _compute_in_integers(graph: Graph, operator: Any, ranges: Any, quantized: dict[Any, int], bits: int) -> None:
     source, weights, *bias = map(int, operator.inputs)
     (output,) = map(int, operator.outputs)
-    entry, result = (_parameters(*each) for each in ranges)
+    entry, result = (_parameters(*each, bits) for each in ranges)
     operators = graph.subgraph.operators
     key = (source, float(entry.scale[0]))
     if key not in quantized:
-        quantized[key] = _like(graph, source, "quantized", entry)
+        quantized[key] = _like(graph, source, bits, entry)
         graph.insert(operators.index(operator), "QUANTIZE", (source,), (quantized[key],))
     inputs = [quantized[key], weights]
     if bias and bias[0] >= 0:
-        inputs.append(_integer_bias(graph, bias[0], entry.scale[0] * graph.tensors[weights].quantization.scale))
+        inputs.append(_integer_bias(graph, bias[0], entry.scale[0] * graph.tensors[weights].quantization.scale, bits))
     operator.inputs = np.array(inputs, "int32")
-    whole = _like(graph, output, "quantized", result)
+    whole = _like(graph, output, bits, result)
     operator.outputs = np.array([whole], "int32")
     graph.insert(operators.index(operator) + 1, "DEQUANTIZE", (whole,), (output,))
 
 
-def _parameters(least: float, largest: float) -> Any:
+def _parameters(least: float, largest: float, bits: int) -> Any:
     parameters = schema().QuantizationParametersT()
-    scale = (largest - least) / 255 or 1.0
-    parameters.scale = np.array([scale], "float32")
-    parameters.zeroPoint = np.array([round(-128 - least / scale)], "int64")
+    scale = max(largest, -least) / 32767 if bits == 16 else (largest - least) / 255
+    parameters.scale = np.array([scale or 1.0], "float32")
+    zero = 0 if bits == 16 else round(-128 - least / (scale or 1.0))
+    parameters.zeroPoint = np.array([zero], "int64")
     return parameters
 
 
-def _like(graph: Graph, index: int, suffix: str, parameters: Any) -> int:
-    """Adds an int8 tensor of the same shape; returns its index."""
+def _like(graph: Graph, index: int, bits: int, parameters: Any) -> int:
+    """Adds a tensor of integers of the same shape; returns its index."""
     tensor = graph.tensors[index]
     shape: list[int | None] = [int(size) for size in tensor.shape]
     if tensor.shapeSignature is not None and len(tensor.shapeSignature):
         shape = [None if size < 0 else int(size) for size in tensor.shapeSignature]
-    return graph.add_tensor(f"{tensor.name.decode()}/{suffix}", "INT8", shape, 0, parameters)
+    return graph.add_tensor(f"{tensor.name.decode()}/quantized", f"INT{bits}", shape, 0, parameters)
 
 
-def _integer_bias(graph: Graph, index: int, scale: np.ndarray) -> int:
+def _integer_bias(graph: Graph, index: int, scale: np.ndarray, bits: int) -> int:
     parameters = schema().QuantizationParametersT()
     parameters.scale = scale.astype("float32")
     parameters.zeroPoint = np.zeros(len(scale), "int64")
-    values = np.round(np.asarray(graph.constant(index)) / scale).clip(-(2**31), 2**31 - 1).astype("int32")
-    return graph.add_constant(f"{graph.tensors[index].name.decode()}/quantized", "INT32", values, parameters)
+    # Kernels add products of 16 bits in 64.
+    kind, least = ("int64", -(2.0**53)) if bits == 16 else ("int32", -(2.0**31))
+    values = np.round(np.asarray(graph.constant(index), "float64") / scale).clip(least, -least - 1).astype(kind)
+    return graph.add_constant(f"{graph.tensors[index].name.decode()}/quantized", kind.upper(), values, parameters)

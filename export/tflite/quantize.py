@@ -126,7 +126,7 @@ def quantize_tree(
     if ranges is not None:
         from keras_transformer.export.tflite.calibrate import use_ranges
 
-        use_ranges(model, {weight.buffer for weight in chosen}, ranges)
+        use_ranges(model, {weight.buffer for weight in chosen}, ranges, quantization.activation_bits)
 
 
 def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantization) -> None:

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.onnx.calibrate import ranges_of
 from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.options import Quantization
@@ -263,6 +264,24 @@ def test_static_ranges_are_those_of_the_calibration_data(tmp_path):
     assert 0 < np.abs(logits - float_logits).max() < 0.05 * np.abs(float_logits).max()
     with pytest.raises(QuantizationError, match="do not fit"):
         ranges_of(tmp_path, FILES, [{"words": IDS}])
+
+
+def test_static_activations_of_16_bits_leave_the_rounding_of_the_weights(tmp_path):
+    write(tmp_path)
+    calibration, kept = [{"ids": IDS}], ("table", "positions")
+    found = ranges_of(tmp_path, FILES, calibration, "minmax")
+    ranges = {name: (1.05 * low, 1.05 * high) for name, (low, high) in found.items()}  # Rounded weights reach further.
+    quantization = Quantization("int8_static", calibration, kept, activation_bits=16)
+    quantize_files(tmp_path, FILES, quantization, ranges=ranges)
+    w = weights()
+    w["dense/kernel"], w["turned/kernel"] = rounded_by_channel(w["dense/kernel"]), rounded_rows(w["turned/kernel"])
+    results = onnx_session(str(tmp_path / "model.onnx"), 1).run(None, {"ids": IDS})
+    for got, want in zip(results, expected(IDS, w, np.matmul), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
+    with pytest.raises(
+        QuantizationError, match="activation_bits must be 8, or 16 in 'int8_static'. Received: 16 in 'int8'"
+    ):
+        Quantization("int8", activation_bits=16)
 
 
 def test_what_is_kept_in_float_stays_float(tmp_path):

@@ -28,6 +28,7 @@ TABLE, WEIGHTS = (300, 64), 13
         ("fp16", "FLOAT16", 0.005),
         ("int8", "INT8", 0.1),
         ("int8_static", "INT8", 0.15),
+        ("int8_static_16", "INT8", 0.05),
         ("weight_int8", "INT8", 0.05),
         ("weight_int4", "INT4", 0.6),
     ],

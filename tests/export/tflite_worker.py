@@ -44,6 +44,8 @@ def encoder(out):
     for mode in ("fp16", "int8", "int8_static", "weight_int8", "weight_int4"):
         quantization = Quantization(mode, calibration=[inputs] if mode == "int8_static" else None)
         (out / f"{mode}.tflite").write_bytes(quantized(content, quantization, spec.variables))
+    wide = Quantization("int8_static", calibration=[inputs], activation_bits=16)
+    (out / "int8_static_16.tflite").write_bytes(quantized(content, wide, spec.variables))
     patterns = Quantization("int8", keep_float=("*block_1/*/query/kernel", "token_embedding/*"))
     (out / "kept.tflite").write_bytes(quantized(content, patterns, spec.variables))
     return {"paths": [each.path for each in model.weights], "signatures": list(spec.signatures)}
