@@ -52,9 +52,12 @@ class QuantizedWeights(Mapping[str, Blocks]):
     def __len__(self) -> int:
         return len(self._blocks)
 
-    # Those of a mapping compare arrays.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    # That of a mapping would compare arrays.
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
     @property
     def nbytes(self) -> int:

@@ -55,9 +55,10 @@ def in_tflite(path):
     model, types = read(path.read_bytes()), schema().TensorType
     for graph in graphs(model):
         for tensor in graph.tensors:
-            parameters, data = tensor.quantization, np.asarray(model.buffers[tensor.buffer].data, "uint8")
-            if tensor.type not in (types.INT4, types.INT8) or parameters is None:
+            parameters, data = tensor.quantization, model.buffers[tensor.buffer].data
+            if tensor.type not in (types.INT4, types.INT8) or parameters is None or data is None:
                 continue
+            data = np.asarray(data, "uint8")
             numbers = data.view("int8").astype(int)
             if tensor.type == types.INT4:
                 numbers = np.stack([data & 15, data >> 4], axis=-1).astype(int).reshape(-1)[: np.prod(tensor.shape)]
@@ -111,7 +112,9 @@ def test_files_have_the_integers_and_scales(learned, case, format):
     for name, blocks in wanted.items():
         # The minima of TFLite are offsets, whose sums with codes the gate compares.
         assert any(is_equal(each, blocks, format != "tflite") for each in stored), name
-    assert (found[format]["weights"]["rounded"], found[format]["weights"]["unaccounted"]) == (len(wanted), [])
+    # Graphs of steps may name a weight differently.
+    assert found[format]["weights"]["rounded"] >= len(wanted)
+    assert found[format]["weights"]["unaccounted"] == []
     assert found[format]["quantization"] == "learned"
 
 
