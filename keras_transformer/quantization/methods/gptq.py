@@ -24,7 +24,7 @@ class GPTQ(Method):
     by `U[j, j]`, times the row `U[j, j + 1:]` is subtracted from the columns behind it.
 
     Args:
-        damping: float > 0. What is added to the diagonal of the Hessian, as a share of its mean. Default 0.01.
+        damping: float > 0. What is added to the diagonal of the Hessian, as a share of its mean. Default 0.05.
         order: "activation": columns with large activations come first, with scales found before; "block": so do blocks, and
             columns in each block, with the scales of a block found when its turn comes; None: columns as they are, scales as
             for "block". Weights of one scale for each row have it found before. Default "activation".
@@ -49,11 +49,12 @@ class GPTQ(Method):
 
     Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1; Li et al., GPTAQ, arXiv 2504.02692 (`follow`).
     Deviations: scales of the least squared error weighted by `1 / U[j, j]²`, instead of the range of the weights; blocks
-    stay blocks of neighbors in every order; the sweeps; `follow` corrects the weights before, instead of column by column.
+    stay blocks of neighbors in every order; off-diagonals of the Hessian are shrunk, the more the less data there is;
+    the sweeps; `follow` corrects the weights before, instead of column by column.
     """
 
     def __init__(
-        self, damping: float = 0.01, order: str | None = "activation", sweeps: int = 3, follow: bool = False
+        self, damping: float = 0.05, order: str | None = "activation", sweeps: int = 3, follow: bool = False
     ) -> None:
         if not damping > 0:
             raise WeightQuantizationError(f"damping must be above 0. Received: {damping!r}")
@@ -67,7 +68,7 @@ class GPTQ(Method):
     def round(self, rows: np.ndarray, scheme: WeightScheme, statistics: Statistics | None = None) -> Blocks:
         if statistics is None or not statistics.mean_square.any():
             return round_rows(rows, scheme)
-        hessian = statistics.hessian
+        hessian = shrunk(statistics.hessian, statistics.count)
         size = scheme.block_size or rows.shape[1]
         order = column_order(np.diagonal(hessian), size, self.order if scheme.block_size else "activation")
         diagonal = np.einsum("ii->i", hessian)
@@ -80,6 +81,23 @@ class GPTQ(Method):
         for _ in range(self.sweeps):
             q, scale, minimum = refined(rows, q, scale, minimum, scheme, hessian)
         return blocks_of(q, scale, minimum, scheme)
+
+
+def shrunk(hessian: np.ndarray, count: int) -> np.ndarray:
+    """Second moments of K numbers with smaller off-diagonals, times `n / (n + K)`: those of few vectors are mostly noise.
+
+    Args:
+        hessian: float64 `(K, K)`.
+        count: int. n, the number of vectors.
+
+    Example:
+
+    >>> shrunk(np.array([[4.0, 2.0], [2.0, 1.0]]), 6).tolist()
+    [[4.0, 1.5], [1.5, 1.0]]
+    """
+    found = hessian * (count / (count + len(hessian)))
+    np.einsum("ii->i", found)[:] = np.diagonal(hessian)
+    return found
 
 
 def approached(rows: np.ndarray, cross: np.ndarray, hessian: np.ndarray, damped: np.ndarray) -> np.ndarray:
