@@ -36,8 +36,8 @@ def as_batches(model: keras.Model, data: Any) -> list[Batch]:
 
     Args:
         model: Functional `keras.Model`.
-        data: a batch, or an iterable of batches, as `fit` and `predict` take them: an array, a list of arrays or a dict; of
-            a tuple `(x, y)`, x counts.
+        data: a batch, or an iterable of batches, as `fit` and `predict` take them: an array, a dict of arrays, or a tuple or
+            list `(x, y)`, of which x counts.
 
     Raises:
         WeightQuantizationError: there is none, or its names, shapes or types are not those of the model's inputs.
