@@ -72,7 +72,7 @@ def quantize_weights(
             kernel.assign(blocks[kernel.path].values)
     rest = {kernel.path: (kernel, scheme) for kernel, scheme in pairs if blocks[kernel.path] is None}
     kernels = [kernel for kernel, _ in rest.values()]
-    for ready in calibrate(model, kernels, batches, verbose, resolved.needs_reference) if rest else ():
+    for ready in calibrate(model, kernels, batches, verbose) if rest else ():
         for kernel, statistics in ready:
             _, scheme = rest.pop(kernel.path)
             blocks[kernel.path] = resolved.round(kernel.rows(), scheme, statistics)

@@ -30,9 +30,6 @@ class GPTQ(Method):
             for "block". Weights of one scale for each row have it found before. Default "activation".
         sweeps: int >= 0. How often each column is rounded again, given all others, after the scales were fitted to the
             integers by least squares. Default 3.
-        follow: bool. Whether the outputs of the float model are approached, instead of those of the float weights for the
-            inputs that earlier layers give now: a weight then makes up for what these lost. It takes a third pass over the
-            data. Default False.
 
     Raises:
         WeightQuantizationError: an argument is out of range.
@@ -47,15 +44,12 @@ class GPTQ(Method):
     >>> statistics.error(gptq.values - rows) < statistics.error(nearest.values - rows)
     True
 
-    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1; Li et al., GPTAQ, arXiv 2504.02692 (`follow`).
-    Deviations: scales of the least squared error weighted by `1 / U[j, j]²`, instead of the range of the weights; blocks
-    stay blocks of neighbors in every order; off-diagonals of the Hessian are shrunk, the more the less data there is;
-    the sweeps; `follow` corrects the weights before, instead of column by column.
+    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1. Deviations: scales of the least squared error weighted by
+    `1 / U[j, j]²`, instead of the range of the weights; blocks stay blocks of neighbors in every order; off-diagonals of the
+    Hessian are shrunk, the more the less data there is; the sweeps.
     """
 
-    def __init__(
-        self, damping: float = 0.05, order: str | None = "activation", sweeps: int = 3, follow: bool = False
-    ) -> None:
+    def __init__(self, damping: float = 0.05, order: str | None = "activation", sweeps: int = 3) -> None:
         if not damping > 0:
             raise WeightQuantizationError(f"damping must be above 0. Received: {damping!r}")
         if order not in ORDERS:
@@ -63,7 +57,6 @@ class GPTQ(Method):
         if sweeps < 0:
             raise WeightQuantizationError(f"sweeps must be at least 0. Received: {sweeps!r}")
         self.damping, self.order, self.sweeps = damping, order, sweeps
-        self.needs_reference = follow
 
     def round(self, rows: np.ndarray, scheme: WeightScheme, statistics: Statistics | None = None) -> Blocks:
         if statistics is None or not statistics.mean_square.any():
@@ -73,8 +66,6 @@ class GPTQ(Method):
         order = column_order(np.diagonal(hessian), size, self.order if scheme.block_size else "activation")
         diagonal = np.einsum("ii->i", hessian)
         diagonal += self.damping * diagonal.mean()
-        if statistics.cross is not None:
-            rows = approached(rows, statistics.cross, statistics.hessian, hessian)
         factor = inverse_factor(hessian[np.ix_(order, order)])
         early = self.order == "activation" or scheme.block_size is None
         q, scale, minimum = _rounded(in_blocks(rows, scheme), scheme, order, factor, early)
@@ -98,27 +89,6 @@ def shrunk(hessian: np.ndarray, count: int) -> np.ndarray:
     found = hessian * (count / (count + len(hessian)))
     np.einsum("ii->i", found)[:] = np.diagonal(hessian)
     return found
-
-
-def approached(rows: np.ndarray, cross: np.ndarray, hessian: np.ndarray, damped: np.ndarray) -> np.ndarray:
-    """The float weights whose outputs for the inputs X of now are nearest to `W R`, for the inputs R of the float model.
-
-    That is `W + W (R Xᵀ - X Xᵀ) (X Xᵀ + λ)⁻¹`.
-
-    Args:
-        rows: float `(N, K)`: W.
-        cross: float64 `(K, K)`: R Xᵀ.
-        hessian: float64 `(K, K)`: X Xᵀ.
-        damped: float64 `(K, K)`: the same with λ on the diagonal.
-
-    Example:
-
-    >>> x = np.diag([1.0, 2.0])
-    >>> approached(np.ones((1, 2)), 2 * x @ x, x @ x, x @ x).tolist()  # R = 2 X.
-    [[2.0, 2.0]]
-    """
-    change = np.linalg.solve(damped, (cross - hessian).T).T
-    return (rows + rows.astype("float64") @ change).astype("float32")
 
 
 def column_order(squares: np.ndarray, size: int, order: str | None) -> np.ndarray:
