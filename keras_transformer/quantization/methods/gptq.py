@@ -152,7 +152,7 @@ def _rounded(blocked, scheme, order, factor, early):
             block[:, 0, order[start:stop] % size] = columns[start:stop].T
             found = best_scales(block, scheme, weight[:, index : index + 1])
             scale[:, index] = found[0][:, 0]
-            if minimum is not None:
+            if minimum is not None and found[1] is not None:
                 minimum[:, index] = found[1][:, 0]
         errors = _chunk(
             columns[start:stop],
