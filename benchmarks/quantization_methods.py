@@ -31,7 +31,6 @@ METHODS = {
     "clipping": Clipping(),
     "gptq, no sweeps": GPTQ(sweeps=0),
     "gptq": GPTQ(),
-    "gptq, follow": GPTQ(follow=True),
     "awq": AWQ(),
     "awq, gptq": AWQ(GPTQ()),
 }

@@ -195,6 +195,47 @@ def _nodes_in_order() -> None:
     _expect([node.operation.name for node in nodes], ["a", "b"])
 
 
+def _named_inputs() -> keras.Model:
+    """A model of a dict whose keys are neither the names of the inputs nor sorted like them."""
+    inputs = {"z": keras.Input((1,), name="first"), "a": keras.Input((1,), name="second")}
+    return keras.Model(inputs, keras.layers.Subtract(name="difference")([inputs["z"], inputs["a"]]))
+
+
+@_self_test("Functional, Functional._inputs_struct")
+def _inputs_struct() -> None:
+    model = _named_inputs()
+    _expect([private.is_graph(each) for each in (model, _dense())], [True, False])
+    names = private.input_names(model)
+    _expect(
+        {name: tensor.name for name, tensor in zip(names, model.inputs, strict=True)}, {"z": "first", "a": "second"}
+    )
+    packed = private.pack_inputs(model, [5.0 if name == "z" else 2.0 for name in names])
+    _expect(packed, {"z": 5.0, "a": 2.0})
+    _expect(private.input_names(private.functional(keras.Sequential([keras.Input((3,), name="x"), _dense()]))), ["x"])
+
+
+@_self_test("Node.arguments")
+def _arguments() -> None:
+    (node,) = private.nodes_in_order(_named_inputs())
+    first, second = private.first_argument(node)
+    _expect([first.name, second.name], ["first", "second"])
+    arguments, options = private.fill_in(node, {id(first): 5.0, id(second): 2.0})
+    _expect((list(arguments[0]), options), ([5.0, 2.0], {}))
+
+
+@_self_test("Layer.call as an attribute of an instance")
+def _wrapped_calls() -> None:
+    layer, seen = _dense(), []
+
+    def wrap(layer, call):
+        return lambda inputs: seen.append(layer.name) or call(inputs) + 1.0
+
+    with private.wrapped_calls([layer], wrap):
+        _expect(np.asarray(ops.convert_to_numpy(layer(np.ones((1, 3))))).tolist(), [[4.0, 4.0]])
+    _expect(np.asarray(ops.convert_to_numpy(layer(np.ones((1, 3))))).tolist(), [[3.0, 3.0]])
+    _expect(seen, [layer.name])
+
+
 @_self_test("KerasTensor._keras_history, Operation._outbound_nodes")
 def _graph() -> None:
     source = keras.Input((3,))

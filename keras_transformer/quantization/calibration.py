@@ -36,8 +36,8 @@ def as_batches(model: keras.Model, data: Any) -> list[Batch]:
 
     Args:
         model: Functional `keras.Model`.
-        data: a batch, or an iterable of batches, as `fit` and `predict` take them: an array, a list of arrays or a dict; of
-            a tuple `(x, y)`, x counts.
+        data: a batch, or an iterable of batches, as `fit` and `predict` take them: an array, a dict of arrays, or a tuple or
+            list `(x, y)`, of which x counts.
 
     Raises:
         WeightQuantizationError: there is none, or its names, shapes or types are not those of the model's inputs.
@@ -94,7 +94,6 @@ def calibrate(
     kernels: Iterable[Kernel],
     batches: Sequence[Batch],
     verbose: bool = False,
-    with_reference: bool = False,
 ) -> Iterator[list[Ready]]:
     """Runs a model node by node, such as block by block, and yields weights after their last node, with statistics.
 
@@ -107,7 +106,6 @@ def calibrate(
         kernels: iterable of `Kernel`. A table of embeddings counts where it is multiplied with, not where it is looked up.
         batches: those of `as_batches`.
         verbose: bool. Whether each node writes a line to stderr.
-        with_reference: bool. Whether the model as it is now runs beside it, for `Statistics.cross`: a third pass.
 
     Yields:
         For each node with weights that no later node has, a list of `Ready`. Padding does not count: positions where the
@@ -119,19 +117,14 @@ def calibrate(
     # What follows the last of the weights, such as logits, is not computed.
     steps = steps[: 1 + max((last[layer] for layer in by_layer if layer in last), default=-1)]
     run = GraphRun(steps, inputs, batches)
-    reference = GraphRun(steps, inputs, batches) if with_reference else None
     statistics: dict[Group, Statistics] = {}
     for index, step in enumerate(steps):
         used = [by_layer[id(layer)] for layer in step.layers if id(layer) in by_layer]
         if used and verbose:
             print(f"{step.operation.name}: {index + 1} of {len(steps)}", file=sys.stderr, flush=True)
         for number in range(len(batches) if used else 0):
-            expected = None if reference is None else reference.inputs_of(step, used, number)
-            for at, (group, rows) in enumerate(run.inputs_of(step, used, number)):
-                total = statistics.setdefault(group, Statistics(rows.shape[1]))
-                total.add(rows, None if expected is None else expected[at][1])
-        if reference is not None:  # Before the weights of the step change.
-            reference.advance(index, step)
+            for group, rows in run.inputs_of(step, used, number):
+                statistics.setdefault(group, Statistics(rows.shape[1])).add(rows)
         if used:
             done = {id(kernel.layer) for kernel in used if last[id(kernel.layer)] == index}
             yield [Ready(by_layer[each], merged) for each in done if (merged := _merged(statistics, each)) is not None]

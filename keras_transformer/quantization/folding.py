@@ -56,9 +56,10 @@ class Fold(NamedTuple):
         else:
             kernel = Kernel.of(self.producer)
             kernel.assign(kernel.rows() / factors[:, None])
-            if self.producer.bias is not None:
-                bias = keras.ops.convert_to_numpy(self.producer.bias)
-                self.producer.bias.assign((bias.reshape(-1) / factors).reshape(bias.shape))
+            bias = self.producer.bias
+            if bias is not None:
+                values = keras.ops.convert_to_numpy(bias)
+                bias.assign((values.reshape(-1) / factors).reshape(values.shape))
         for kernel in self.readers:
             kernel.assign(kernel.rows() * factors[self.channels])
 

@@ -78,8 +78,10 @@ def orthogonal(size: int, seed: int = 0) -> np.ndarray:
     (True, [0.5])
     """
     random = np.random.default_rng(seed)
-    inner = next(each for each in range(size, 0, -1) if size % each == 0 and hadamard(each) is not None)
+    found = (hadamard(each) for each in range(size, 0, -1) if size % each == 0)
+    regular = next(each for each in found if each is not None)
+    inner = len(regular)
     outer, triangle = np.linalg.qr(random.normal(size=(size // inner, size // inner)))
     outer = outer * np.sign(np.diagonal(triangle))
-    matrix = np.kron(hadamard(inner) / math.sqrt(inner), outer)
+    matrix = np.kron(regular / math.sqrt(inner), outer)
     return random.choice((-1.0, 1.0), size)[:, None] * matrix

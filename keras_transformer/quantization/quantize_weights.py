@@ -7,9 +7,10 @@ from typing import Any
 
 import keras
 
+from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.quantization.calibration import as_batches, calibrate
 from keras_transformer.quantization.errors import WeightQuantizationError
-from keras_transformer.quantization.kernels import chosen, kernels_of
+from keras_transformer.quantization.kernels import Kernel, chosen, kernels_of
 from keras_transformer.quantization.methods import METHODS, Method
 from keras_transformer.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.quantization.rounding import round_rows
@@ -63,22 +64,24 @@ def quantize_weights(
         raise WeightQuantizationError(f"{method!r} needs data: some batches of inputs of {model.name!r}")
     batches = as_batches(model, data) if resolved.needs_data else None
     resolved.prepare(model, pairs, batches, verbose)
-    blocks = {kernel.path: None for kernel, _ in pairs}
+    blocks: dict[str, Blocks] = {}
+
+    def settle(kernel: Kernel, found: Blocks) -> None:
+        blocks[kernel.path] = found
+        kernel.assign(found.values)
+
     for kernel, scheme in pairs:
-        if kernel.is_table or batches is None:
-            blocks[kernel.path] = (
-                round_rows(kernel.rows(), scheme) if kernel.is_table else resolved.round(kernel.rows(), scheme)
-            )
-            kernel.assign(blocks[kernel.path].values)
-    rest = {kernel.path: (kernel, scheme) for kernel, scheme in pairs if blocks[kernel.path] is None}
-    kernels = [kernel for kernel, _ in rest.values()]
-    for ready in calibrate(model, kernels, batches, verbose, resolved.needs_reference) if rest else ():
-        for kernel, statistics in ready:
-            _, scheme = rest.pop(kernel.path)
-            blocks[kernel.path] = resolved.round(kernel.rows(), scheme, statistics)
-            kernel.assign(blocks[kernel.path].values)
-    blocks |= {path: round_rows(kernel.rows(), scheme) for path, (kernel, scheme) in rest.items()}
-    weights = QuantizedWeights(blocks)
+        if kernel.is_table:
+            settle(kernel, round_rows(kernel.rows(), scheme))
+    rest = {kernel.path: (kernel, scheme) for kernel, scheme in pairs if not kernel.is_table}
+    if batches is not None and rest:
+        for ready in calibrate(model, [kernel for kernel, _ in rest.values()], batches, verbose):
+            for kernel, statistics in ready:
+                _, scheme = rest.pop(kernel.path)
+                settle(kernel, resolved.round(kernel.rows(), scheme, statistics))
+    for kernel, scheme in rest.values():  # Those that no data reached.
+        settle(kernel, resolved.round(kernel.rows(), scheme))
+    weights = QuantizedWeights({kernel.path: blocks[kernel.path] for kernel, _ in pairs})
     weights.apply(model)
     return weights
 

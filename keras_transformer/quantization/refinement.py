@@ -115,7 +115,7 @@ def refined(
         _error(_values(*each) - rows, small) for each in ((q, scale, minimum), (new_q, new_scale, new_minimum))
     )
     better = (after < before)[:, None]
-    low = None if minimum is None else np.where(better, new_minimum, minimum)
+    low = None if minimum is None or new_minimum is None else np.where(better, new_minimum, minimum)
     return np.where(better[..., None], new_q, q), np.where(better, new_scale, scale), low
 
 

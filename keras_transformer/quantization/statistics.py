@@ -27,19 +27,10 @@ class Statistics:
         self.largest = np.zeros(width)
         self._products = np.zeros((width, width))
         self._magnitudes = np.zeros(width)
-        self._cross: np.ndarray | None = None
 
-    def add(self, x: np.ndarray, reference: np.ndarray | None = None) -> None:
-        """Adds vectors.
-
-        Args:
-            x: float `(n, K)`.
-            reference: float `(n, K)`: the vectors that the float model has in their place, or None.
-        """
+    def add(self, x: np.ndarray) -> None:
+        """Adds vectors, float `(n, K)`."""
         x = np.asarray(x, "float32")
-        if reference is not None:
-            cross = np.asarray(reference, "float32").T @ x
-            self._cross = cross.astype("float64") if self._cross is None else self._cross + cross
         if len(x):
             self.count += len(x)
             self._products += x.T @ x
@@ -53,18 +44,11 @@ class Statistics:
         self.largest = np.maximum(self.largest, other.largest)
         self._products += other._products
         self._magnitudes += other._magnitudes
-        if other._cross is not None:
-            self._cross = other._cross if self._cross is None else self._cross + other._cross
 
     @property
     def hessian(self) -> np.ndarray:
         """The mean of x xᵀ, float64 `(K, K)`: half the Hessian of the squared error of an output, for each vector."""
         return self._products / max(self.count, 1)
-
-    @property
-    def cross(self) -> np.ndarray | None:
-        """The mean of r xᵀ for the vectors r of the float model, float64 `(K, K)`, or None."""
-        return None if self._cross is None else self._cross / max(self.count, 1)
 
     @property
     def mean_square(self) -> np.ndarray:

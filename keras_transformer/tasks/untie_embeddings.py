@@ -27,10 +27,10 @@ def untie_embeddings(model: LanguageModel) -> LanguageModel:
         return model
     untied = LanguageModel.from_config({**model.get_config(), "tie_embeddings": False})
     for ours, theirs in zip(untied.backbone.variables, model.backbone.variables, strict=True):
-        ours.assign(theirs)
+        ours.assign(keras.ops.copy(theirs))  # JAX gives the arrays of variables away when it predicts.
     table = next(layer for layer in model.layers if isinstance(layer, keras.layers.ReversibleEmbedding))
     untied.get_layer("head").kernel.assign(keras.ops.transpose(table.embeddings))
     if model.head_bias:
-        untied.get_layer("logits").bias.assign(model.get_layer("logits").bias)
+        untied.get_layer("logits").bias.assign(keras.ops.copy(model.get_layer("logits").bias))
     untied.tokenizer = model.tokenizer
     return untied

@@ -49,7 +49,6 @@ class AWQ(Method):
         if grid < 1:
             raise WeightQuantizationError(f"grid must be at least 1. Received: {grid!r}")
         self.rounding, self.grid = rounding or Clipping(), grid
-        self.needs_reference = self.rounding.needs_reference
 
     def prepare(
         self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool

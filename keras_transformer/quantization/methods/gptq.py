@@ -24,15 +24,12 @@ class GPTQ(Method):
     by `U[j, j]`, times the row `U[j, j + 1:]` is subtracted from the columns behind it.
 
     Args:
-        damping: float > 0. What is added to the diagonal of the Hessian, as a share of its mean. Default 0.01.
+        damping: float > 0. What is added to the diagonal of the Hessian, as a share of its mean. Default 0.05.
         order: "activation": columns with large activations come first, with scales found before; "block": so do blocks, and
             columns in each block, with the scales of a block found when its turn comes; None: columns as they are, scales as
             for "block". Weights of one scale for each row have it found before. Default "activation".
         sweeps: int >= 0. How often each column is rounded again, given all others, after the scales were fitted to the
             integers by least squares. Default 3.
-        follow: bool. Whether the outputs of the float model are approached, instead of those of the float weights for the
-            inputs that earlier layers give now: a weight then makes up for what these lost. It takes a third pass over the
-            data. Default False.
 
     Raises:
         WeightQuantizationError: an argument is out of range.
@@ -47,14 +44,12 @@ class GPTQ(Method):
     >>> statistics.error(gptq.values - rows) < statistics.error(nearest.values - rows)
     True
 
-    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1; Li et al., GPTAQ, arXiv 2504.02692 (`follow`).
-    Deviations: scales of the least squared error weighted by `1 / U[j, j]²`, instead of the range of the weights; blocks
-    stay blocks of neighbors in every order; the sweeps; `follow` corrects the weights before, instead of column by column.
+    Reference: Frantar et al., GPTQ, arXiv 2210.17323, algorithm 1. Deviations: scales of the least squared error weighted by
+    `1 / U[j, j]²`, instead of the range of the weights; blocks stay blocks of neighbors in every order; off-diagonals of the
+    Hessian are shrunk, the more the less data there is; the sweeps.
     """
 
-    def __init__(
-        self, damping: float = 0.01, order: str | None = "activation", sweeps: int = 3, follow: bool = False
-    ) -> None:
+    def __init__(self, damping: float = 0.05, order: str | None = "activation", sweeps: int = 3) -> None:
         if not damping > 0:
             raise WeightQuantizationError(f"damping must be above 0. Received: {damping!r}")
         if order not in ORDERS:
@@ -62,18 +57,15 @@ class GPTQ(Method):
         if sweeps < 0:
             raise WeightQuantizationError(f"sweeps must be at least 0. Received: {sweeps!r}")
         self.damping, self.order, self.sweeps = damping, order, sweeps
-        self.needs_reference = follow
 
     def round(self, rows: np.ndarray, scheme: WeightScheme, statistics: Statistics | None = None) -> Blocks:
         if statistics is None or not statistics.mean_square.any():
             return round_rows(rows, scheme)
-        hessian = statistics.hessian
+        hessian = shrunk(statistics.hessian, statistics.count)
         size = scheme.block_size or rows.shape[1]
         order = column_order(np.diagonal(hessian), size, self.order if scheme.block_size else "activation")
         diagonal = np.einsum("ii->i", hessian)
         diagonal += self.damping * diagonal.mean()
-        if statistics.cross is not None:
-            rows = approached(rows, statistics.cross, statistics.hessian, hessian)
         factor = inverse_factor(hessian[np.ix_(order, order)])
         early = self.order == "activation" or scheme.block_size is None
         q, scale, minimum = _rounded(in_blocks(rows, scheme), scheme, order, factor, early)
@@ -82,25 +74,21 @@ class GPTQ(Method):
         return blocks_of(q, scale, minimum, scheme)
 
 
-def approached(rows: np.ndarray, cross: np.ndarray, hessian: np.ndarray, damped: np.ndarray) -> np.ndarray:
-    """The float weights whose outputs for the inputs X of now are nearest to `W R`, for the inputs R of the float model.
-
-    That is `W + W (R Xᵀ - X Xᵀ) (X Xᵀ + λ)⁻¹`.
+def shrunk(hessian: np.ndarray, count: int) -> np.ndarray:
+    """Second moments of K numbers with smaller off-diagonals, times `n / (n + K)`: those of few vectors are mostly noise.
 
     Args:
-        rows: float `(N, K)`: W.
-        cross: float64 `(K, K)`: R Xᵀ.
-        hessian: float64 `(K, K)`: X Xᵀ.
-        damped: float64 `(K, K)`: the same with λ on the diagonal.
+        hessian: float64 `(K, K)`.
+        count: int. n, the number of vectors.
 
     Example:
 
-    >>> x = np.diag([1.0, 2.0])
-    >>> approached(np.ones((1, 2)), 2 * x @ x, x @ x, x @ x).tolist()  # R = 2 X.
-    [[2.0, 2.0]]
+    >>> shrunk(np.array([[4.0, 2.0], [2.0, 1.0]]), 6).tolist()
+    [[4.0, 1.5], [1.5, 1.0]]
     """
-    change = np.linalg.solve(damped, (cross - hessian).T).T
-    return (rows + rows.astype("float64") @ change).astype("float32")
+    found = hessian * (count / (count + len(hessian)))
+    np.einsum("ii->i", found)[:] = np.diagonal(hessian)
+    return found
 
 
 def column_order(squares: np.ndarray, size: int, order: str | None) -> np.ndarray:
@@ -164,7 +152,7 @@ def _rounded(blocked, scheme, order, factor, early):
             block[:, 0, order[start:stop] % size] = columns[start:stop].T
             found = best_scales(block, scheme, weight[:, index : index + 1])
             scale[:, index] = found[0][:, 0]
-            if minimum is not None:
+            if minimum is not None and found[1] is not None:
                 minimum[:, index] = found[1][:, 0]
         errors = _chunk(
             columns[start:stop],

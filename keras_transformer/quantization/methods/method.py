@@ -18,7 +18,6 @@ class Method:
 
     Attributes:
         needs_data: bool. Whether it needs calibration data.
-        needs_reference: bool. Whether its statistics need those of the float model: see `Statistics.cross`.
 
     Example:
 
@@ -32,7 +31,6 @@ class Method:
     """
 
     needs_data = True
-    needs_reference = False
 
     def prepare(
         self, model: keras.Model, pairs: Sequence[tuple[Any, WeightScheme]], batches: Any, verbose: bool
