@@ -19,6 +19,15 @@ from .coding_rate import (
 from .coding_rate import (
     coding_rates as coding_rates,
 )
+from .compression.aware_model import (
+    learned_model as learned_model,
+)
+from .compression.aware_model import (
+    learned_weights as learned_weights,
+)
+from .compression.aware_model import (
+    quantization_aware as quantization_aware,
+)
 from .contrastive_loss import (
     ContrastiveLoss as ContrastiveLoss,
 )

@@ -1,0 +1,275 @@
+"""Quantization-aware training: a model whose weights and activations are rounded while it trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from keras_transformer.backend import keras_private
+from keras_transformer.layers.ternary import has_ternary_kernel
+from keras_transformer.quantization.errors import WeightQuantizationError
+from keras_transformer.quantization.kernels import chosen, kernels_of
+from keras_transformer.quantization.quantized_weights import QuantizedWeights
+from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.training.compression.quantized_layers import (
+    adapter_variables,
+    as_plain,
+    attach_quantizers,
+    quantized_layers,
+)
+from keras_transformer.utils.keras_registration import PACKAGE
+from keras_transformer.utils.serialization import choice, serializable
+from keras_transformer.utils.types import Config
+
+_STEPS = {name: name for name in ("learned", "straight_through")}
+_INITIAL_STEPS = {name: name for name in ("least_squares", "mean")}
+_RANGES = {name: name for name in ("per_token", "static")}
+
+
+def quantization_aware(
+    model: keras.Model,
+    schemes: WeightScheme | Mapping[str, WeightScheme | None] = WeightScheme(),
+    activations: int | None = None,
+    *,
+    step: str = "learned",
+    initial_step: str = "least_squares",
+    activation_range: str = "per_token",
+) -> keras.Model:
+    """Returns a copy of a model that trains with the rounding of its quantized files.
+
+    The forward pass computes with the integers of the scheme times scales that have the precision of files; gradients reach
+    the real weights beneath, which stay in float32. Train the copy with `compile` and `fit` as any other model, with mixed
+    precision, adapters (`add_lora`: the quantized weights are then frozen, and the adapters are float) and `.keras` files as
+    usual. Then `learned_model` gives the ordinary model to export.
+
+    Args:
+        model: `keras.Model`, built, usually trained. It is not changed.
+        schemes: a `WeightScheme` for all products (tables then have 8 bits and a scale for each row), or a dict of patterns
+            of paths to schemes; see `quantization.kernels.chosen`.
+        activations: 8, or None for float. Bits of the inputs of the quantized products, from -127 to 127 times a scale.
+        step: "learned" for scales that are trained (LSQ), or "straight_through" for scales that follow the weights: those of
+            the least squared error among a few. Default "learned".
+        initial_step: "least_squares" for learned scales that begin as those of `quantize_weights`, or "mean" for
+            `2 mean(|w|) / sqrt(Q)`, those of the paper. Default "least_squares".
+        activation_range: "per_token" for a scale for each token, or "static" for one of all, from a moving average over the
+            training batches. Default "per_token".
+
+    Returns:
+        A model of the same class, but for its rounding. The variables of its learned scales are named
+        "relative_step", 1 at first, and "minimum" in schemes that have one: exclude these from weight decay.
+
+    Raises:
+        WeightQuantizationError: a scheme does not fit the weights; the model has adapters, is ternary or quantized already,
+            or cannot be rebuilt from its config.
+        ValueError: another value of an option.
+
+    Example:
+
+    >>> from keras_transformer.quantization import WeightScheme
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
+    >>> model = quantization_aware(model, WeightScheme(bits=2, block_size=32), activations=8)
+    >>> [weight.path for weight in model.trainable_weights]
+    ['model/wide/kernel', 'model/wide/bias', 'model/wide/weight_quantizer/relative_step']
+    >>> sorted(learned_weights(model))
+    ['model/wide/kernel']
+
+    Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153. Deviations: a step for each row or block, not
+    for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial steps
+    other than "mean"; activations have dynamic or averaged ranges, which are not learned.
+    """
+    if activations not in (None, 8):
+        raise ValueError(f"activations must be 8 or None. Received: {activations!r}")
+    settings = {
+        "activation_range": None if activations is None else choice(activation_range, _RANGES, argument="activation_range"),
+        "step": choice(step, _STEPS, argument="step"),
+    }
+    choice(initial_step, _INITIAL_STEPS, argument="initial_step")
+    _check(model)
+    found = {kernel.path: scheme for kernel, scheme in chosen(kernels_of(model), schemes)}
+    twin = _rebuilt(_record(model), model.name)
+    twin.set_weights(model.get_weights())
+    if getattr(model, "tokenizer", None) is not None:
+        twin.tokenizer = model.tokenizer
+    return _attach(twin, found, settings, initial_step)
+
+
+def learned_weights(model: keras.Model) -> QuantizedWeights:
+    """Returns the integers and scales that a model of `quantization_aware` computes with.
+
+    Args:
+        model: `keras.Model` of `quantization_aware`, at any time of its training.
+
+    Returns:
+        `QuantizedWeights`: the values of each of its `Blocks` are exactly the numbers of the forward pass. Without adapters.
+
+    Raises:
+        WeightQuantizationError: the model is another one.
+    """
+    _check_aware(model)
+    kernels = {id(kernel.layer): kernel for kernel in kernels_of(model, with_adapters=True)}
+    layers = quantized_layers(model)
+    return QuantizedWeights(
+        {kernels[id(layer)].path: layer.weight_quantizer.blocks(kernels[id(layer)].variable) for layer in layers}
+    )
+
+
+def learned_model(model: keras.Model) -> keras.Model:
+    """Returns an ordinary copy of a model of `quantization_aware`: its weights have the rounded values, nothing is rounded.
+
+    `export(learned_model(model), folder, quantize="learned")` writes the integers that were trained.
+
+    Args:
+        model: `keras.Model` of `quantization_aware`. It is not changed.
+
+    Returns:
+        A model of the class that `quantization_aware` was given, with `learned_weights` as its attribute
+        `quantized_weights`. If there are adapters, it has them too.
+
+    Raises:
+        WeightQuantizationError: the model is another one.
+
+    Example:
+
+    >>> from keras_transformer.quantization import WeightScheme
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
+    >>> plain = learned_model(quantization_aware(model, WeightScheme(bits=2)))
+    >>> type(plain).__name__, plain.quantized_weights["model/wide/kernel"].codes.shape
+    ('Sequential', (64, 2, 32))
+    """
+    weights = learned_weights(model)
+    config = model.get_config()
+    plain = _rebuilt(config["model"], model.name)
+    own = {id(weight) for layer in quantized_layers(model) for weight in _extra_weights(layer)}
+    kept = [weight for weight in model.weights if id(weight) not in own]
+    for weight, value in zip(plain.weights, kept, strict=True):
+        weight.assign(keras.ops.convert_to_numpy(value))
+    weights.apply(plain)
+    if getattr(model, "tokenizer", None) is not None:
+        plain.tokenizer = model.tokenizer
+    _add_adapters(plain, config["adapters"])
+    adapted = {layer.path: layer for layer in keras_private.flatten_layers(model) if layer.path in config["adapters"]}
+    for layer in keras_private.flatten_layers(plain):
+        if layer.path in adapted:
+            for ours, theirs in zip(adapter_variables(layer), adapter_variables(adapted[layer.path]), strict=True):
+                ours.assign(keras.ops.convert_to_numpy(theirs))
+    return plain
+
+
+@serializable
+class QuantizationAware:
+    """Mixin of the models that `quantization_aware` returns: how they are saved and loaded.
+
+    The config has that of the ordinary model, from which a loaded model is built, the schemes and the adapters.
+
+    Example:
+
+    >>> from keras_transformer import load_model
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")])
+    >>> quantization_aware(model, WeightScheme(bits=2)).save("aware.keras")
+    >>> isinstance(load_model("aware.keras"), QuantizationAware)
+    True
+    """
+
+    plain_class: Any
+    aware_settings: Config
+
+    def get_config(self: Any) -> Config:
+        layers = quantized_layers(self)
+        with as_plain([self, *layers]):
+            record = _record(self)
+        adapted = [layer for layer in keras_private.flatten_layers(self) if getattr(layer, "lora_enabled", False)]
+        return {
+            "model": record,
+            **self.aware_settings,
+            "adapters": {layer.path: [layer.lora_rank, layer.lora_alpha] for layer in adapted},
+            "frozen": sorted(weight.path for weight in self.weights if not weight.trainable),
+        }
+
+    @classmethod
+    def from_config(cls, config: Config, custom_objects: Config | None = None) -> Any:
+        plain = keras.saving.deserialize_keras_object(config["model"], custom_objects)
+        _build(plain, config["model"])
+        schemes = {path: WeightScheme(**scheme) for path, scheme in config["schemes"].items()}
+        settings = {name: config[name] for name in ("activation_range", "step")}
+        model = _attach(plain, schemes, settings, initial_step=None)
+        _add_adapters(model, config["adapters"])
+        for weight in model.weights:
+            weight.trainable = weight.path not in config["frozen"]
+        return model
+
+
+@functools.cache
+def _aware_class(plain: type) -> type:
+    made = type("QuantizationAware", (QuantizationAware, plain), {"plain_class": plain, "__module__": __name__})
+    # One name for all: the config says which model it is.
+    return keras.saving.register_keras_serializable(PACKAGE, "QuantizationAware")(made)
+
+
+def _attach(model, schemes, settings, initial_step):
+    """Gives the layers of a model their quantizers; without an initial step these wait for saved values."""
+    for kernel in kernels_of(model):
+        scheme = schemes.get(kernel.path)
+        if scheme is None:
+            continue
+        rows = kernel.rows()
+        quantizer = attach_quantizers(kernel, scheme, settings["activation_range"], settings["step"])
+        if initial_step is not None:
+            quantizer.initialize(rows, initial_step)
+    found = {path: dataclasses.asdict(scheme) for path, scheme in schemes.items()}
+    model.aware_settings = {"schemes": found, **settings}
+    model.__class__ = _aware_class(type(model))
+    return model
+
+
+def _check(model):
+    if isinstance(model, QuantizationAware) or quantized_layers(model):
+        raise WeightQuantizationError(f"{model.name!r} is quantization-aware already")
+    ternary = next((layer for layer in keras_private.flatten_layers(model) if has_ternary_kernel(layer)), None)
+    if ternary is not None:
+        raise WeightQuantizationError(f"{ternary.path!r} is ternary: it trains with its own rounding")
+
+
+def _check_aware(model):
+    if not isinstance(model, QuantizationAware):
+        raise WeightQuantizationError(f"{model.name!r} is not a model of quantization_aware")
+
+
+def _record(model):
+    """The config of a model with its class, without how it was compiled."""
+    try:
+        record = keras.saving.serialize_keras_object(model)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise WeightQuantizationError(f"{model.name!r} has no config to rebuild it from: {error}") from error
+    record.pop("compile_config", None)
+    return record
+
+
+def _rebuilt(record, name):
+    try:
+        model = keras.saving.deserialize_keras_object(record, safe_mode=False)
+        _build(model, record)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise WeightQuantizationError(f"{name!r} cannot be rebuilt from its config: {error}") from error
+    return model
+
+
+def _build(model, record):
+    if not model.built:
+        model.build(record["build_config"]["input_shape"])
+
+
+def _extra_weights(layer):
+    """The weights of a quantized layer that an ordinary one has not."""
+    adapter = adapter_variables(layer) if layer.lora_enabled else ()
+    inputs = [] if layer.input_quantizer is None else layer.input_quantizer.weights
+    return [*layer.weight_quantizer.weights, *inputs, *adapter]
+
+
+def _add_adapters(model, adapters):
+    layers = {layer.path: layer for layer in keras_private.flatten_layers(model)}
+    for path, (rank, alpha) in adapters.items():
+        layers[path].enable_lora(rank, lora_alpha=alpha)
