@@ -149,7 +149,9 @@ def chosen(
                 "choose another block_size for it, or None"
             )
     if not pairs:
-        raise WeightQuantizationError("the model has no weight to quantize: no product or table of 2,048 numbers or more")
+        raise WeightQuantizationError(
+            "the model has no weight to quantize: no product or table of 2,048 numbers or more"
+        )
     return pairs
 
 

@@ -27,12 +27,13 @@ from keras_transformer.utils.types import Config
 
 _STEPS = {name: name for name in ("learned", "straight_through")}
 _INITIAL_STEPS = {name: name for name in ("least_squares", "mean")}
+_DEFAULT_SCHEME = WeightScheme()
 _RANGES = {name: name for name in ("per_token", "static")}
 
 
 def quantization_aware(
     model: keras.Model,
-    schemes: WeightScheme | Mapping[str, WeightScheme | None] = WeightScheme(),
+    schemes: WeightScheme | Mapping[str, WeightScheme | None] = _DEFAULT_SCHEME,
     activations: int | None = None,
     *,
     step: str = "learned",
@@ -84,7 +85,9 @@ def quantization_aware(
     if activations not in (None, 8):
         raise ValueError(f"activations must be 8 or None. Received: {activations!r}")
     settings = {
-        "activation_range": None if activations is None else choice(activation_range, _RANGES, argument="activation_range"),
+        "activation_range": None
+        if activations is None
+        else choice(activation_range, _RANGES, argument="activation_range"),
         "step": choice(step, _STEPS, argument="step"),
     }
     choice(initial_step, _INITIAL_STEPS, argument="initial_step")

@@ -158,7 +158,10 @@ def searched_scale(x: Tensor, scheme: WeightScheme, axis: int) -> tuple[Tensor, 
         if best is None:
             best, least = (scale, minimum), error
             continue
-        best = tuple(None if new is None else ops.where(error < least, new, old) for new, old in zip((scale, minimum), best, strict=True))
+        best = tuple(
+            None if new is None else ops.where(error < least, new, old)
+            for new, old in zip((scale, minimum), best, strict=True)
+        )
         least = ops.minimum(error, least)
     return best
 
@@ -189,5 +192,3 @@ def int8_rounded(x: Tensor, scale: Tensor) -> Tensor:
         return ops.clip(ops.round(ratio), -127, 127) * scale, gradient
 
     return rounded(x, ops.stop_gradient(scale))
-
-

@@ -30,7 +30,7 @@ class WeightQuantizer(keras.layers.Layer):
     """Fake quantization of a weight: real numbers in, the numbers of a scheme out.
 
     With `step="learned"` the scales are trained: see `learned_step`; the scale of their gradient is `1 / sqrt(N Q)`, for N
-    numbers that share a scale and the largest integer Q. With "straight_through" they are computed from the weight, each time.
+    numbers that share a scale and the largest integer Q. With "straight_through" they are computed from the weight.
 
     Args:
         shape: tuple of ints: that of the weight.
@@ -98,7 +98,7 @@ class WeightQuantizer(keras.layers.Layer):
         return array if self.is_table else array.transpose(2, 0, 1)
 
     def scales(self, x: Tensor, indices: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """The scales and minima, with the precision of files, of a weight in blocks; learned ones of some rows, or of all."""
+        """The scales and minima, with the precision of files, of a weight in blocks; if learned, of some rows or all."""
         if self.step is None:
             return searched_scale(x, self.scheme, self.axis)
         parts = (self.step, self.initial_step, self.minimum)
