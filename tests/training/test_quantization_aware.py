@@ -22,7 +22,7 @@ from keras_transformer.training.compression.fake_quantization import (
 from keras_transformer.training.compression.quantized_layers import quantized_layers
 from keras_transformer.training.compression.quantizers import InputQuantizer, WeightQuantizer
 
-SCHEMES = [WeightScheme(8, None), WeightScheme(4, None), WeightScheme(3, 32), WeightScheme(2, 64, has_minimum=True)]
+SCHEMES = [WeightScheme(8, None), WeightScheme(4, None), WeightScheme(3, 32), WeightScheme(2, 32, has_minimum=True)]
 IDS = np.random.default_rng(0).integers(1, 40, (4, 6)).astype("int32")
 INPUTS = {"token_ids": IDS, "padding_mask": IDS > 3}
 ROWS = np.random.default_rng(1).normal(size=(4, 64)).astype("float32")
@@ -43,7 +43,8 @@ def dense(units=64, name="wide"):
 
 def trained(model, inputs, labels, epochs=2, optimizer=None, **options):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer or keras.optimizers.Adam(0.01), loss, **options)
+    # A few steps of a tiny model take less time than tracing it.
+    model.compile(optimizer or keras.optimizers.Adam(0.01), loss, **{"run_eagerly": True, **options})
     model.fit(inputs, labels, epochs=epochs, shuffle=False, verbose=0)
     return model
 
@@ -132,7 +133,8 @@ def test_initial_steps(shape_and_inputs, scheme):
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(len(rows) * 2, name="layer", use_bias=False)])
     model.get_layer("layer").kernel.assign(np.concatenate([rows, rows]).T)
     (rounded,) = quantize_weights(model, {"*": scheme}).values()
-    np.testing.assert_array_equal(layer.blocks(weight).values, rounded.values[: len(rows)])
+    np.testing.assert_array_equal(layer.blocks(weight).codes, rounded.codes[: len(rows)])
+    np.testing.assert_allclose(layer.blocks(weight).scale, rounded.scale[: len(rows)], rtol=1e-6)
 
 
 @pytest.mark.parametrize("step", ["learned", "straight_through"])
@@ -161,16 +163,22 @@ def test_files_get_the_very_numbers_of_the_forward_pass(scheme, step):
 
 
 def test_training_makes_up_for_two_bits():
-    """What was fitted in float, rounded to 2 bits, and trained on: the loss returns, which rounding alone loses."""
-    model = trained(dense(), ROWS, LABELS, epochs=40)
-    scheme = {"*wide*": WeightScheme(2, None)}
-    aware = training.quantization_aware(model, scheme)
-    rounded = trained(aware, ROWS, LABELS, epochs=0).evaluate(ROWS, LABELS, verbose=0)
-    fitted = trained(aware, ROWS, LABELS, epochs=30).evaluate(ROWS, LABELS, verbose=0)
-    assert model.evaluate(ROWS, LABELS, verbose=0) < rounded / 2
+    """A linear map of inputs with 16 free directions: of the many kernels that are right, training finds one of 2 bits."""
+    generator = np.random.default_rng(7)
+    x = (generator.normal(size=(256, 16)) @ generator.normal(size=(16, 64)) / 4).astype("float32")
+    kernel = generator.normal(size=(64, 64)).astype("float32") / 8
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, use_bias=False)])
+    model.layers[0].kernel.assign(kernel)
+    aware = training.quantization_aware(model, WeightScheme(2, None))
+    aware.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=True)
+    rounded = aware.evaluate(x, x @ kernel, verbose=0)
+    aware.fit(x, x @ kernel, epochs=40, batch_size=64, verbose=0)
+    fitted = aware.evaluate(x, x @ kernel, verbose=0)
+    assert 0.02 < rounded
     assert fitted < rounded / 4
+    plain = training.learned_model(aware)
+    np.testing.assert_allclose(plain.predict(x, verbose=0), aware.predict(x, verbose=0), atol=1e-4)
     steps = [weight for weight in aware.trainable_weights if weight.name == "relative_step"]
-    assert len(steps) == 1
     assert np.ptp(steps[0].numpy()) > 0.01
 
 
@@ -209,7 +217,7 @@ def test_a_dense_layer_computes_with_integers_on_both_sides(activation_range):
     largest = np.abs(ROWS).max(-1, keepdims=True) if activation_range == "per_token" else layer.input_quantizer.largest
     scale = np.asarray(largest).astype("float64") / 127
     codes = np.clip(np.round(ROWS / scale), -127, 127)
-    kernel = training.learned_weights(model)["model/wide/kernel"].values.T.astype("float64")
+    kernel = training.learned_weights(model)["wide/kernel"].values.T.astype("float64")
     np.testing.assert_allclose(layer(ROWS), codes * scale @ kernel + layer.bias.numpy(), atol=1e-4)
 
 
@@ -252,7 +260,10 @@ def test_a_file_resumes_where_training_was(tmp_path, options):
     loaded.fit(INPUTS, IDS, epochs=1, shuffle=False, verbose=0)
     for resumed, weight in zip(loaded.weights, whole.weights, strict=True):
         np.testing.assert_allclose(resumed, weight, atol=1e-6, err_msg=weight.path)
-    assert loaded.get_config() == whole.get_config()
+    configs = [
+        {name: value for name, value in each.get_config().items() if name != "model"} for each in (loaded, whole)
+    ]
+    assert configs[0] == configs[1]
 
 
 def test_mixed_precision_rounds_in_float32():
@@ -324,7 +335,7 @@ def test_schemes_by_pattern_and_what_stays_float():
 def test_the_tokenizer_and_generation_stay(tmp_path):
     from keras_transformer.text import Bytes
 
-    backbone = models.Decoder(models.Size(1, 64, 2, 32), vocabulary_size=259, max_sequence_length=16)
+    backbone = models.Decoder(models.Size(1, 64, 2, 32), vocabulary_size=260, max_sequence_length=16)
     model = training.quantization_aware(tasks.LanguageModel(backbone, tokenizer=Bytes()), WeightScheme(4, None))
     text = model.generate("ab", max_new_tokens=3)
     model.save(tmp_path / "model.keras")
@@ -375,32 +386,58 @@ def test_a_model_without_a_config():
 
 
 UNDER_JAX = """
-import json, os, sys
+import os, sys
 os.environ["KERAS_BACKEND"] = "jax"
 import keras, numpy as np
-from keras_transformer import load_model, training
+from keras_transformer import load_model
 model = load_model(sys.argv[1])
 assert keras.backend.backend() == "jax"
 ids = np.load(sys.argv[2])
-inputs = {"token_ids": ids, "padding_mask": ids > 3}
-start = model.predict(inputs, verbose=0)
-model.fit(inputs, ids, epochs=2, shuffle=False, verbose=0)
+start = model.predict(ids, verbose=0)
+model.fit(ids, ids, epochs=2, shuffle=False, verbose=0)
 np.savez(sys.argv[3], start=start, **{str(i): np.asarray(each) for i, each in enumerate(model.weights)})
 """
 
 
 def test_under_jax(tmp_path):
-    model = training.quantization_aware(language_model(), {"*": WeightScheme(2, 32, has_minimum=True)}, activations=8)
-    trained(model, INPUTS, IDS, epochs=0, optimizer=keras.optimizers.SGD(0.05))
+    """A step on JAX, compiled, is one on TensorFlow."""
+    keras.utils.set_random_seed(2)
+    layers = [keras.Input((6,), dtype="int32"), keras.layers.Embedding(40, 64), keras.layers.Dense(40)]
+    model = training.quantization_aware(
+        keras.Sequential(layers),
+        {"*embeddings": WeightScheme(2, 32, has_minimum=True), "*": WeightScheme(4, None)},
+        activations=8,
+        activation_range="static",
+    )
     paths = [str(tmp_path / name) for name in ("model.keras", "ids.npy", "found.npz")]
-    model.save(paths[0])
+    trained(model, IDS, IDS, epochs=0, optimizer=keras.optimizers.SGD(0.05)).save(paths[0])
     np.save(paths[1], IDS)
-    start = model.predict(INPUTS, verbose=0)
-    model.fit(INPUTS, IDS, epochs=2, shuffle=False, verbose=0)
+    start = model.predict(IDS, verbose=0)
+    before = [weight.numpy() for weight in model.weights]
+    model.fit(IDS, IDS, epochs=2, shuffle=False, verbose=0)
     run = subprocess.run([sys.executable, "-c", UNDER_JAX, *paths], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     with np.load(paths[2]) as found:
-        np.testing.assert_allclose(found["start"], start, atol=1e-4)
-        for index, weight in enumerate(model.weights):
+        np.testing.assert_allclose(found["start"], start, atol=1e-5)
+        for index, (weight, old) in enumerate(zip(model.weights, before, strict=True)):
             # A number at the border of two integers may fall on either side.
-            assert np.isclose(found[str(index)], weight, atol=1e-4).mean() > 0.99, weight.path
+            assert np.isclose(found[str(index)], weight, atol=1e-5).mean() > 0.97, weight.path
+            assert (old != weight.numpy()).any() != (weight.name == "initial_step"), weight.path
+
+
+def test_recomputed_blocks_and_chunked_losses_train_the_same():
+    def model(recompute):
+        made = training.quantization_aware(language_model(), WeightScheme(4, 32), activations=8)
+        return training.recompute_blocks(made) if recompute else made
+
+    labels = np.roll(IDS, -1, axis=1)
+    plain, recomputed = model(False), model(True)
+    optimizer, loss = keras.optimizers.SGD(0.1), training.MaskedCrossentropy()
+    plain.compile(optimizer, loss, run_eagerly=True)
+    trainer = training.NextTokenTrainer(recomputed, packed=False, chunk_size=5)
+    trainer.compile(keras.optimizers.SGD(0.1))
+    for each in (plain, trainer):
+        each.fit(INPUTS, labels, epochs=1, verbose=0)
+    for ours, theirs in zip(plain.weights, recomputed.weights, strict=True):
+        assert np.isclose(ours, theirs, atol=1e-5).mean() > 0.97, ours.path
+    assert (training.learned_weights(plain)["token_embedding/embeddings"].codes != 128).any()

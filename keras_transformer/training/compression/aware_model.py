@@ -74,9 +74,9 @@ def quantization_aware(
     >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
     >>> model = quantization_aware(model, WeightScheme(bits=2, block_size=32), activations=8)
     >>> [weight.path for weight in model.trainable_weights]
-    ['model/wide/kernel', 'model/wide/bias', 'model/wide/weight_quantizer/relative_step']
+    ['wide/kernel', 'wide/bias', 'wide/weight_quantizer/relative_step']
     >>> sorted(learned_weights(model))
-    ['model/wide/kernel']
+    ['wide/kernel']
 
     Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153. Deviations: a step for each row or block, not
     for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial steps
@@ -92,12 +92,16 @@ def quantization_aware(
     }
     choice(initial_step, _INITIAL_STEPS, argument="initial_step")
     _check(model)
-    found = {kernel.path: scheme for kernel, scheme in chosen(kernels_of(model), schemes)}
+    kernels = kernels_of(model)
+    found = {kernel.path: scheme for kernel, scheme in chosen(kernels, schemes)}
     twin = _rebuilt(_record(model), model.name)
     twin.set_weights(model.get_weights())
     if getattr(model, "tokenizer", None) is not None:
         twin.tokenizer = model.tokenizer
-    return _attach(twin, found, settings, initial_step)
+    # By order: a copy that is built from a config may have other paths.
+    pairs = zip(kernels, kernels_of(twin), strict=True)
+    schemes = {ours.path: found[theirs.path] for theirs, ours in pairs if theirs.path in found}
+    return _attach(twin, schemes, settings, initial_step)
 
 
 def learned_weights(model: keras.Model) -> QuantizedWeights:
@@ -111,6 +115,14 @@ def learned_weights(model: keras.Model) -> QuantizedWeights:
 
     Raises:
         WeightQuantizationError: the model is another one.
+
+    Example:
+
+    >>> from keras_transformer.quantization import WeightScheme
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
+    >>> blocks = learned_weights(quantization_aware(model, WeightScheme(bits=2)))["wide/kernel"]
+    >>> sorted({*blocks.codes.flatten().tolist()}), blocks.values.shape
+    ([6, 7, 8, 9], (64, 64))
     """
     _check_aware(model)
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model, with_adapters=True)}
@@ -140,7 +152,7 @@ def learned_model(model: keras.Model) -> keras.Model:
     >>> from keras_transformer.quantization import WeightScheme
     >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")], name="model")
     >>> plain = learned_model(quantization_aware(model, WeightScheme(bits=2)))
-    >>> type(plain).__name__, plain.quantized_weights["model/wide/kernel"].codes.shape
+    >>> type(plain).__name__, plain.quantized_weights["wide/kernel"].codes.shape
     ('Sequential', (64, 2, 32))
     """
     weights = learned_weights(model)
@@ -214,12 +226,12 @@ def _aware_class(plain: type) -> type:
 
 def _attach(model, schemes, settings, initial_step):
     """Gives the layers of a model their quantizers; without an initial step these wait for saved values."""
-    for kernel in kernels_of(model):
-        scheme = schemes.get(kernel.path)
-        if scheme is None:
-            continue
-        rows = kernel.rows()
-        quantizer = attach_quantizers(kernel, scheme, settings["activation_range"], settings["step"])
+    kernels = {kernel.path: kernel for kernel in kernels_of(model)}
+    for path, scheme in schemes.items():
+        if path not in kernels:
+            raise WeightQuantizationError(f"{model.name!r} has no weight {path!r}: {', '.join(kernels)}")
+        rows = kernels[path].rows()
+        quantizer = attach_quantizers(kernels[path], scheme, settings["activation_range"], settings["step"])
         if initial_step is not None:
             quantizer.initialize(rows, initial_step)
     found = {path: dataclasses.asdict(scheme) for path, scheme in schemes.items()}

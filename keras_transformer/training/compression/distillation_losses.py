@@ -14,7 +14,7 @@ _LEAST = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class SoftLogits:
-    """The divergence of the softened classes of student s from those of teacher t: `T² KL(softmax(t / T) || softmax(s / T))`.
+    """The divergence of the softened logits of student s from those of teacher t, `T² KL(softmax(t / T) || softmax(s / T))`.
 
     Args:
         weight: float > 0. Factor of this loss. Default 1.

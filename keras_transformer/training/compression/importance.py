@@ -27,6 +27,11 @@ class Importance:
         heads: dict of the path of each attention layer to float64 `(K,)`: of each key/value head with its query heads.
         feedforward_units: dict of the path of each feed-forward layer to float64 `(F,)`.
         blocks: dict of the name of each block to a float.
+
+    Example:
+
+    >>> Importance({}, {}, {"encoder_block_0": 0.5}).blocks["encoder_block_0"]
+    0.5
     """
 
     heads: dict[str, np.ndarray]

@@ -164,6 +164,7 @@ class InputQuantizer(keras.layers.Layer):
     def __init__(self, num_axes: int, activation_range: str, momentum: float = 0.95, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_axes, self.activation_range, self.momentum = num_axes, activation_range, momentum
+        self.supports_masking = True
         self.largest: Any = None
 
     def build(self, input_shape: Shape | None = None) -> None:
