@@ -32,7 +32,7 @@ def classifier(layers=2, **options):
 def decoder():
     attention = MultiHeadAttention(6, 4, num_key_value_heads=3, position="rotary", use_gate=True)
     options = {"position": None, "attention": attention, "feedforward": "gated", "activation": "silu"}
-    backbone = models.Decoder(models.Size(3, 16, 6, 12), vocabulary_size=20, **options)
+    backbone = models.Decoder(models.Size(3, 24, 6, 12), vocabulary_size=20, **options)
     return noise(tasks.LanguageModel(backbone)), INPUTS
 
 

@@ -48,7 +48,7 @@ def _functional(config: Config, names, found):
         if len(nodes) != 1:
             raise PruningError(f"the block {name!r} is called {len(nodes)} times: it cannot be removed")
         sources[name] = next(_histories(nodes[0]["args"]))
-    found |= sources.keys()
+    found.update(sources)
 
     def source(history):
         while history[0] in sources:
