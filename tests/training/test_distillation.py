@@ -115,8 +115,8 @@ def test_a_student_learns_without_labels_and_the_teacher_stays(tmp_path):
     trainer = Distillation(
         student, teacher, hidden_states=HiddenStates(pairs), attention_maps=AttentionMaps(pairs), name="trainer"
     )
-    trainer.compile(keras.optimizers.Adam(0.01), jit_compile=True)
-    losses = trainer.fit(INPUTS, epochs=60, batch_size=6, verbose=0).history["loss"]
+    trainer.compile(keras.optimizers.Adam(0.02), jit_compile=False)
+    losses = trainer.fit(INPUTS, epochs=40, batch_size=6, verbose=0).history["loss"]
     assert losses[-1] < losses[0] / 4
     ours, theirs = (softmax(each.predict(INPUTS, verbose=0), -1) for each in (student, teacher))
     np.testing.assert_allclose(ours, theirs, atol=0.05)
@@ -173,15 +173,6 @@ def test_errors():
         (lambda: Distillation(student, teacher, attention_maps=AttentionMaps({"x": "y"})), "No attention layer 'x'"),
         (lambda: Distillation(student, classifier(1, 16, 2, 1, "softmax")), "returns probabilities"),
         (lambda: Distillation(student, language_model(1, 16, 2, 1)), r"\(3,\), those of the teacher \(None, 20\)"),
-        (
-            lambda: Distillation(
-                models.Encoder(models.Size(2, 16, 2, 32), 20, num_block_groups=1),
-                teacher,
-                logits=None,
-                hidden_states=HiddenStates({"encoder_block_0": "encoder_block_0"}),
-            ),
-            "no single output",
-        ),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

@@ -39,7 +39,7 @@ class Distillation(keras.Model):
 
     Raises:
         ValueError: no loss is left; the student is the teacher; outputs of different shapes, or that are probabilities; a
-            layer that does not exist, or is called several times; a negative weight.
+            layer that does not exist; a negative weight.
 
     Widths and numbers of heads may differ; the learned maps between widths are weights of this model alone. Rows of
     `sample_weight` weigh the loss of the labels only.
@@ -169,10 +169,7 @@ def _output_of(model, name):
     layers = {layer.name: layer for layer in model.layers}
     if name not in layers:
         raise ValueError(f"{model.name!r} has no layer {name!r}. Its layers: {', '.join(layers)}")
-    try:
-        return layers[name].output
-    except (AttributeError, ValueError) as error:
-        raise ValueError(f"{name!r} of {model.name!r} has no single output: {error}") from error
+    return layers[name].output
 
 
 def _attention_layer(model, name):

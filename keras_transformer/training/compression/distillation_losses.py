@@ -54,7 +54,8 @@ class HiddenStates:
     """The mean squared error of hidden states, `mean (s W - t)²`, with a learned W where the widths differ.
 
     Args:
-        layers: dict of the name of a layer of the student to that of a layer of the teacher, such as blocks.
+        layers: dict of the name of a layer of the student to that of a layer of the teacher, such as blocks. Of a layer that
+            is called several times the first output counts.
         weight: float > 0. Factor of the mean over the pairs. Default 1.
         mask: str. The input whose True tokens count; all tokens if there is no such input. Default "padding_mask".
 
