@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 
@@ -15,15 +12,15 @@ from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import chosen, kernels_of
 from keras_transformer.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.training.compression.quantized_layers import (
-    adapter_variables,
-    as_plain,
-    attach_quantizers,
-    quantized_layers,
+from keras_transformer.training.compression.quantization_aware_class import (
+    QuantizationAware,
+    add_adapters,
+    attach,
+    rebuilt,
+    record_of,
 )
-from keras_transformer.utils.keras_registration import PACKAGE
-from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Config
+from keras_transformer.training.compression.quantized_layers import adapter_variables, quantized_layers
+from keras_transformer.utils.serialization import choice
 
 _STEPS = {name: name for name in ("learned", "straight_through")}
 _INITIAL_STEPS = {name: name for name in ("least_squares", "mean")}
@@ -94,14 +91,14 @@ def quantization_aware(
     _check(model)
     kernels = kernels_of(model)
     found = {kernel.path: scheme for kernel, scheme in chosen(kernels, schemes)}
-    twin = _rebuilt(_record(model), model.name)
+    twin = rebuilt(record_of(model), model.name)
     twin.set_weights(model.get_weights())
     if getattr(model, "tokenizer", None) is not None:
         twin.tokenizer = model.tokenizer
     # By order: a copy that is built from a config may have other paths.
     pairs = zip(kernels, kernels_of(twin), strict=True)
     schemes = {ours.path: found[theirs.path] for theirs, ours in pairs if theirs.path in found}
-    return _attach(twin, schemes, settings, initial_step)
+    return attach(twin, schemes, settings, initial_step)
 
 
 def learned_weights(model: keras.Model) -> QuantizedWeights:
@@ -157,7 +154,7 @@ def learned_model(model: keras.Model) -> keras.Model:
     """
     weights = learned_weights(model)
     config = model.get_config()
-    plain = _rebuilt(config["model"], model.name)
+    plain = rebuilt(config["model"], model.name)
     own = {id(weight) for layer in quantized_layers(model) for weight in _extra_weights(layer)}
     kept = [weight for weight in model.weights if id(weight) not in own]
     for weight, value in zip(plain.weights, kept, strict=True):
@@ -165,79 +162,13 @@ def learned_model(model: keras.Model) -> keras.Model:
     weights.apply(plain)
     if getattr(model, "tokenizer", None) is not None:
         plain.tokenizer = model.tokenizer
-    _add_adapters(plain, config["adapters"])
+    add_adapters(plain, config["adapters"])
     adapted = {layer.path: layer for layer in keras_private.flatten_layers(model) if layer.path in config["adapters"]}
     for layer in keras_private.flatten_layers(plain):
         if layer.path in adapted:
             for ours, theirs in zip(adapter_variables(layer), adapter_variables(adapted[layer.path]), strict=True):
                 ours.assign(keras.ops.convert_to_numpy(theirs))
     return plain
-
-
-@serializable
-class QuantizationAware:
-    """Mixin of the models that `quantization_aware` returns: how they are saved and loaded.
-
-    The config has that of the ordinary model, from which a loaded model is built, the schemes and the adapters.
-
-    Example:
-
-    >>> from keras_transformer import load_model
-    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide")])
-    >>> quantization_aware(model, WeightScheme(bits=2)).save("aware.keras")
-    >>> isinstance(load_model("aware.keras"), QuantizationAware)
-    True
-    """
-
-    plain_class: Any
-    aware_settings: Config
-
-    def get_config(self: Any) -> Config:
-        layers = quantized_layers(self)
-        with as_plain([self, *layers]):
-            record = _record(self)
-        adapted = [layer for layer in keras_private.flatten_layers(self) if getattr(layer, "lora_enabled", False)]
-        return {
-            "model": record,
-            **self.aware_settings,
-            "adapters": {layer.path: [layer.lora_rank, layer.lora_alpha] for layer in adapted},
-            "frozen": sorted(weight.path for weight in self.weights if not weight.trainable),
-        }
-
-    @classmethod
-    def from_config(cls, config: Config, custom_objects: Config | None = None) -> Any:
-        plain = keras.saving.deserialize_keras_object(config["model"], custom_objects)
-        _build(plain, config["model"])
-        schemes = {path: WeightScheme(**scheme) for path, scheme in config["schemes"].items()}
-        settings = {name: config[name] for name in ("activation_range", "step")}
-        model = _attach(plain, schemes, settings, initial_step=None)
-        _add_adapters(model, config["adapters"])
-        for weight in model.weights:
-            weight.trainable = weight.path not in config["frozen"]
-        return model
-
-
-@functools.cache
-def _aware_class(plain: type) -> type:
-    made = type("QuantizationAware", (QuantizationAware, plain), {"plain_class": plain, "__module__": __name__})
-    # One name for all: the config says which model it is.
-    return keras.saving.register_keras_serializable(PACKAGE, "QuantizationAware")(made)
-
-
-def _attach(model, schemes, settings, initial_step):
-    """Gives the layers of a model their quantizers; without an initial step these wait for saved values."""
-    kernels = {kernel.path: kernel for kernel in kernels_of(model)}
-    for path, scheme in schemes.items():
-        if path not in kernels:
-            raise WeightQuantizationError(f"{model.name!r} has no weight {path!r}: {', '.join(kernels)}")
-        rows = kernels[path].rows()
-        quantizer = attach_quantizers(kernels[path], scheme, settings["activation_range"], settings["step"])
-        if initial_step is not None:
-            quantizer.initialize(rows, initial_step)
-    found = {path: dataclasses.asdict(scheme) for path, scheme in schemes.items()}
-    model.aware_settings = {"schemes": found, **settings}
-    model.__class__ = _aware_class(type(model))
-    return model
 
 
 def _check(model):
@@ -253,38 +184,8 @@ def _check_aware(model):
         raise WeightQuantizationError(f"{model.name!r} is not a model of quantization_aware")
 
 
-def _record(model):
-    """The config of a model with its class, without how it was compiled."""
-    try:
-        record = keras.saving.serialize_keras_object(model)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise WeightQuantizationError(f"{model.name!r} has no config to rebuild it from: {error}") from error
-    record.pop("compile_config", None)
-    return record
-
-
-def _rebuilt(record, name):
-    try:
-        model = keras.saving.deserialize_keras_object(record, safe_mode=False)
-        _build(model, record)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise WeightQuantizationError(f"{name!r} cannot be rebuilt from its config: {error}") from error
-    return model
-
-
-def _build(model, record):
-    if not model.built:
-        model.build(record["build_config"]["input_shape"])
-
-
 def _extra_weights(layer):
     """The weights of a quantized layer that an ordinary one has not."""
     adapter = adapter_variables(layer) if layer.lora_enabled else ()
     inputs = [] if layer.input_quantizer is None else layer.input_quantizer.weights
     return [*layer.weight_quantizer.weights, *inputs, *adapter]
-
-
-def _add_adapters(model, adapters):
-    layers = {layer.path: layer for layer in keras_private.flatten_layers(model)}
-    for path, (rank, alpha) in adapters.items():
-        layers[path].enable_lora(rank, lora_alpha=alpha)
