@@ -172,8 +172,9 @@ def learned_model(model: keras.Model) -> keras.Model:
 
 
 def _check(model):
+    name = model.name
     if isinstance(model, QuantizationAware) or quantized_layers(model):
-        raise WeightQuantizationError(f"{model.name!r} is quantization-aware already")
+        raise WeightQuantizationError(f"{name!r} is quantization-aware already")
     ternary = next((layer for layer in keras_private.flatten_layers(model) if has_ternary_kernel(layer)), None)
     if ternary is not None:
         raise WeightQuantizationError(f"{ternary.path!r} is ternary: it trains with its own rounding")

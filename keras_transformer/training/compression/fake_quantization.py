@@ -149,7 +149,8 @@ def searched_scale(x: Tensor, scheme: WeightScheme, axis: int) -> tuple[Tensor, 
     reduce: dict[str, Any] = {"axis": axis, "keepdims": True}
     low = ops.min(x, **reduce) if scheme.has_minimum else None
     span = ops.max(ops.abs(x), **reduce) if low is None else ops.max(x, **reduce) - low
-    best = least = None
+    best: Any = None
+    least: Any = None
     for share in _SHARES[scheme.bits]:
         scale = stored_scale(span * float(share / scheme.highest), scheme)
         minimum = None if low is None else stored_minimum(low + span * float((1 - share) / 2))
@@ -158,11 +159,9 @@ def searched_scale(x: Tensor, scheme: WeightScheme, axis: int) -> tuple[Tensor, 
         if best is None:
             best, least = (scale, minimum), error
             continue
-        best = tuple(
-            None if new is None else ops.where(error < least, new, old)
-            for new, old in zip((scale, minimum), best, strict=True)
-        )
+        is_less = error < least
         least = ops.minimum(error, least)
+        best = ops.where(is_less, scale, best[0]), None if low is None else ops.where(is_less, minimum, best[1])
     return best
 
 
