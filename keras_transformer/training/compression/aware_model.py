@@ -97,8 +97,8 @@ def quantization_aware(
         twin.tokenizer = model.tokenizer
     # By order: a copy that is built from a config may have other paths.
     pairs = zip(kernels, kernels_of(twin), strict=True)
-    schemes = {ours.path: found[theirs.path] for theirs, ours in pairs if theirs.path in found}
-    return attach(twin, schemes, settings, initial_step)
+    by_path = {ours.path: found[theirs.path] for theirs, ours in pairs if theirs.path in found}
+    return attach(twin, by_path, settings, initial_step)
 
 
 def learned_weights(model: keras.Model) -> QuantizedWeights:

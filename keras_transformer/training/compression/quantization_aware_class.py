@@ -83,7 +83,8 @@ def attach(
             quantizer.initialize(rows, initial_step)
     found = {path: dataclasses.asdict(scheme) for path, scheme in schemes.items()}
     model.aware_settings = {"schemes": found, **settings}
-    model.__class__ = _aware_class(type(model))
+    plain: Any = type(model)
+    model.__class__ = _aware_class(plain)
     return model
 
 

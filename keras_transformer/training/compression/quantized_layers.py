@@ -128,7 +128,8 @@ def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: st
                 num_axes, activation_range, name="input_quantizer", dtype=layer.dtype_policy
             )
             layer.input_quantizer.build()
-        layer.__class__ = _quantized_class(type(layer))
+        plain: Any = type(layer)
+        layer.__class__ = _quantized_class(plain)
     return layer.weight_quantizer
 
 

@@ -80,10 +80,9 @@ class WeightQuantizer(keras.layers.Layer):
         if initial_step == "least_squares":
             scale, minimum = best_scales(blocked, self.scheme, np.ones((1, *blocked.shape[1:]), "float32"))
         else:
-            low = half(blocked.min(axis=-1)) if self.scheme.has_minimum else np.float32(0)
-            distance = blocked - np.reshape(low, (*np.shape(low), 1)) if self.scheme.has_minimum else blocked
+            minimum = half(blocked.min(axis=-1)) if self.scheme.has_minimum else None
+            distance = blocked if minimum is None else blocked - minimum[..., None]
             scale = 2 * np.abs(distance).mean(axis=-1) / math.sqrt(self.scheme.highest)
-            minimum = low if self.scheme.has_minimum else None
         self.initial_step.assign(self._to_view(np.maximum(scale, LEAST)))
         if self.minimum is not None:
             self.minimum.assign(self._to_view(minimum))
