@@ -78,10 +78,14 @@ class Projection(keras.layers.EinsumDense):
         if not self._is_factored:
             return ops.matmul(x, ops.reshape(self.kernel, (rows, -1)))
         a, b = self._factors()
-        product = ops.matmul(x, ops.reshape(keras_private.kernel(self), (rows, -1)))
+        product = ops.matmul(x, ops.reshape(self._base_kernel(), (rows, -1)))
         return product + self._lora_scale * ops.matmul(ops.matmul(x, ops.cast(a, x.dtype)), ops.cast(b, x.dtype))
 
     # Low-rank adapters.
+
+    def _base_kernel(self):
+        """Returns the kernel without the adapter; training that rounds the kernel overrides it."""
+        return keras_private.kernel(self)
 
     def enable_lora(
         self,

@@ -69,15 +69,16 @@ class Kernel:
         return keras.ops.reshape(x, (-1, self.width))
 
 
-def kernels_of(model: keras.Model, smallest: int = SMALL) -> list[Kernel]:
+def kernels_of(model: keras.Model, smallest: int = SMALL, *, with_adapters: bool = False) -> list[Kernel]:
     """The weights of a model that can be quantized, in the order of its layers; each once.
 
     Args:
         model: `keras.Model`.
         smallest: int. How many numbers a weight has at least. Default 2,048.
+        with_adapters: bool. Whether layers may have adapters, which are not part of the weights. Default False.
 
     Raises:
-        WeightQuantizationError: a layer has an adapter, or is quantized by Keras.
+        WeightQuantizationError: a layer has an adapter, unless they may, or is quantized by Keras.
 
     Example:
 
@@ -92,7 +93,7 @@ def kernels_of(model: keras.Model, smallest: int = SMALL) -> list[Kernel]:
             continue
         if getattr(layer, "quantization_mode", None) is not None:
             raise WeightQuantizationError(f"{layer.path!r} is quantized by Keras: build the model without it")
-        if getattr(layer, "lora_enabled", False):
+        if getattr(layer, "lora_enabled", False) and not with_adapters:
             raise WeightQuantizationError(f"{layer.path!r} has an adapter: call merge_lora first")
         kernel = Kernel(layer, contracted)
         if math.prod(kernel.variable.shape) >= smallest:

@@ -19,6 +19,36 @@ from .coding_rate import (
 from .coding_rate import (
     coding_rates as coding_rates,
 )
+from .compression.aware_model import (
+    learned_model as learned_model,
+)
+from .compression.aware_model import (
+    learned_weights as learned_weights,
+)
+from .compression.aware_model import (
+    quantization_aware as quantization_aware,
+)
+from .compression.distillation import (
+    Distillation as Distillation,
+)
+from .compression.distillation_losses import (
+    AttentionMaps as AttentionMaps,
+)
+from .compression.distillation_losses import (
+    HiddenStates as HiddenStates,
+)
+from .compression.distillation_losses import (
+    SoftLogits as SoftLogits,
+)
+from .compression.importance import (
+    Importance as Importance,
+)
+from .compression.importance import (
+    measure_importance as measure_importance,
+)
+from .compression.pruning import (
+    prune as prune,
+)
 from .contrastive_loss import (
     ContrastiveLoss as ContrastiveLoss,
 )
@@ -39,6 +69,9 @@ from .errors import (
 )
 from .errors import (
     DistributionError as DistributionError,
+)
+from .errors import (
+    PruningError as PruningError,
 )
 from .errors import (
     TrainingCheckpointError as TrainingCheckpointError,

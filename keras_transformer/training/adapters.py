@@ -266,6 +266,8 @@ def _with_one_a(layer, tensors, rank, alpha):
 
 def _merged_kernel(layer):
     """Returns the kernel with the adapter added, in the kernel's dtype."""
+    if hasattr(layer, "merged_weight"):  # Quantization-aware: the adapter was trained beside the rounded kernel.
+        return layer.merged_weight()
     store = {}
     layer.save_own_variables(store)
     return store["0"]

@@ -11,3 +11,7 @@ class AdapterError(ValueError):
 
 class DistributionError(ValueError):
     """The devices or workers cannot train the model as requested."""
+
+
+class PruningError(ValueError):
+    """The model, the data or the shares do not allow the pruning."""

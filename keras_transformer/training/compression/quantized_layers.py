@@ -1,0 +1,160 @@
+"""Layers of Keras whose weights are rounded in the forward pass.
+
+A built layer gets the quantizers of its weight and inputs as sublayers, and a subclass of its own class, in which its
+weight is what the quantizer makes of it. PyTorch's `torch.nn.utils.parametrize` does the same with modules: it works for
+every layer that reads its weight, wherever that layer is, with no copy of its code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.backend import keras_private
+from keras_transformer.quantization.errors import WeightQuantizationError
+from keras_transformer.quantization.kernels import Kernel
+from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.training.compression.quantizers import InputQuantizer, WeightQuantizer
+from keras_transformer.utils.types import Config, Tensor
+
+
+class _Quantized:
+    """Mixin of a layer with quantizers."""
+
+    weight_quantizer: WeightQuantizer
+    input_quantizer: InputQuantizer | None
+    plain_class: Any
+
+    def _stored(self: Any) -> keras.Variable:
+        raise NotImplementedError
+
+    def _base_kernel(self: Any) -> Tensor:
+        """The rounded weight without an adapter, in the compute dtype."""
+        return ops.cast(self.weight_quantizer.rounded(self._stored()), self.compute_dtype)
+
+    def merged_weight(self: Any) -> Tensor:
+        """The rounded weight, with the adapter added, float32."""
+        weight = self.weight_quantizer.rounded(self._stored())
+        return weight + self._adapter(weight.shape) if self.lora_enabled else weight
+
+    def _adapter(self: Any, shape):
+        a, b = (ops.convert_to_tensor(each) for each in adapter_variables(self))
+        a, b = ops.reshape(a, (-1, self.lora_rank)), ops.reshape(b, (self.lora_rank, -1))
+        return ops.reshape(self.lora_alpha / self.lora_rank * ops.matmul(a, b), shape)
+
+    def save_own_variables(self: Any, store: Any) -> None:
+        """Saves the weight and the adapter apart: their sum has no integers of the scheme."""
+        keras.layers.Layer.save_own_variables(self, store)
+
+    def load_own_variables(self: Any, store: Any) -> None:
+        keras.layers.Layer.load_own_variables(self, store)
+
+    def get_config(self: Any) -> Config:
+        raise WeightQuantizationError(
+            f"{self.path!r} is part of a quantization-aware model and cannot be saved in another one: build the other model "
+            "first, and call quantization_aware on the whole"
+        )
+
+
+class _QuantizedProduct(_Quantized):
+    """Mixin of `Dense`, `EinsumDense` and subclasses."""
+
+    def _stored(self: Any) -> keras.Variable:
+        return keras_private.kernel(self)
+
+    @property
+    def kernel(self: Any) -> Tensor:
+        """The rounded kernel, with the adapter added, in the compute dtype."""
+        return ops.cast(self.merged_weight(), self.compute_dtype)
+
+    def call(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
+        return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
+
+
+class _QuantizedTable(_Quantized):
+    """Mixin of `Embedding` and `ReversibleEmbedding`."""
+
+    def _stored(self: Any) -> keras.Variable:
+        return keras_private.embeddings(self)
+
+    @property
+    def embeddings(self: Any) -> Tensor:
+        """The rounded table, with the adapter added, in the compute dtype."""
+        return ops.cast(self.merged_weight(), self.compute_dtype)
+
+    def call(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        is_reversed = kwargs.get("reverse", bool(args and args[0]))
+        if is_reversed:
+            inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
+        elif self.weight_quantizer.step is not None and not (self.lora_enabled or self.mask_zero):
+            # Only the rows that are looked up.
+            indices = ops.cast(inputs, "int32")
+            return ops.cast(self.weight_quantizer.rounded_rows(self._stored(), indices), self.compute_dtype)
+        return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
+
+
+def adapter_variables(layer: Any) -> tuple[keras.Variable, keras.Variable]:
+    """A and B of a layer with an adapter."""
+    kind = "embeddings" if isinstance(layer, keras.layers.Embedding) else "kernel"
+    return getattr(layer, f"lora_{kind}_a"), getattr(layer, f"lora_{kind}_b")
+
+
+@functools.cache
+def _quantized_class(plain: type) -> type:
+    mixin = _QuantizedTable if issubclass(plain, keras.layers.Embedding) else _QuantizedProduct
+    return type(f"Quantized{plain.__name__}", (mixin, plain), {"plain_class": plain, "__module__": __name__})
+
+
+def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: str | None, step: str) -> WeightQuantizer:
+    """Gives a layer the quantizers of its weight and, unless the range is None, its inputs."""
+    layer = kernel.layer
+    keras_private.disable_autocast(kernel.variable)  # The real weight and its scales stay in float32.
+    is_reversible = isinstance(layer, keras.layers.ReversibleEmbedding)
+    num_axes = kernel.contracted or int(is_reversible)
+    with keras_private.unlocked(layer), _scope(layer.path):
+        layer.weight_quantizer = WeightQuantizer(
+            tuple(kernel.variable.shape), kernel.contracted, scheme, step, name="weight_quantizer"
+        )
+        layer.weight_quantizer.build()
+        layer.input_quantizer = None
+        if activation_range is not None and num_axes:
+            layer.input_quantizer = InputQuantizer(
+                num_axes, activation_range, name="input_quantizer", dtype=layer.dtype_policy
+            )
+            layer.input_quantizer.build()
+        plain: Any = type(layer)
+        layer.__class__ = _quantized_class(plain)
+    return layer.weight_quantizer
+
+
+@contextlib.contextmanager
+def _scope(path: str) -> Iterator[None]:
+    """The scope of names of a layer, for variables that it gets later."""
+    with contextlib.ExitStack() as stack:
+        for name in path.split("/"):
+            stack.enter_context(keras.name_scope(name))
+        yield
+
+
+def quantized_layers(model: keras.layers.Layer) -> list[Any]:
+    """The layers with quantizers, at any depth."""
+    return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _Quantized)]
+
+
+@contextlib.contextmanager
+def as_plain(layers: list[Any]) -> Iterator[None]:
+    """Context in which the layers have the classes that they had before: for their configs."""
+    classes = [type(layer) for layer in layers]
+    for layer in layers:
+        layer.__class__ = layer.plain_class
+    try:
+        yield
+    finally:
+        for layer, cls in zip(layers, classes, strict=True):
+            layer.__class__ = cls
