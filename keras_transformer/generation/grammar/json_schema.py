@@ -29,12 +29,14 @@ class JsonSchema(Grammar):
             exponent. JSON has no limit, and a model that writes 0.333... may never end. Default 20: more than a float64 has.
 
     Raises:
-        GrammarError: `max_digits` below 1, not a JSON schema, or one with a keyword that is not supported, which the message names.
+        GrammarError: `max_digits` below 1, not a JSON schema, or one with a keyword that is not supported, which the
+            message names.
         ImportError: `llguidance` is not installed.
 
     Notes:
         Properties are written in the order of the schema. Keywords that cannot be enforced, such as "not" or "uniqueItems",
-        are errors. Where a schema requires more than `max_digits` in a row, it has them. A text ends when its value is complete, or at the maximum number of tokens, before that.
+        are errors. Where a schema requires more than `max_digits` in a row, it has them. A text ends when its value is
+        complete, or at the maximum number of tokens, before that.
 
     Example:
 
