@@ -187,6 +187,7 @@ def parse():
     parser.add_argument("--bundle", metavar="DIR", help="an exported language model, instead")
     parser.add_argument("--backend", default="onnx", help="runtime of the bundle")
     parser.add_argument("--schemas", type=int, default=1000, help="number of random schemas")
+    parser.add_argument("--plain", type=int, help="of these, how many are answered without a grammar too; default all")
     parser.add_argument("--new", type=int, default=500, help="maximum number of tokens of an answer")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -202,23 +203,25 @@ def main():
     maker, generator = SchemaMaker(options.seed), opened(options)
     schemas = [maker.object() for _ in range(options.schemas)]
     table = Table("Answers that obey JSON schemas", versions("keras-transformer", "llguidance", "keras", "tensorflow"))
-    plain = measure(generator, schemas, options, with_grammar=False)
-    for name, found in (("none", plain), ("JsonSchema", measure(generator, schemas, options, with_grammar=True))):
+    few = schemas[: options.plain]
+    plain, bound = measure(generator, few, options, False), measure(generator, schemas, options, True)
+    for name, found, count in (("none", plain, len(few)), ("JsonSchema", bound, len(schemas))):
         step = statistics.median(found.steps)  # Some steps compile.
         extra = found.loop_of_a_token - plain.loop_of_a_token
         shares = {"valid": found.valid, "finished": found.finished, "valid of finished": found.valid}
         bases = {"valid of finished": found.finished}
-        percent = {key: round(100 * value / max(bases.get(key, len(schemas)), 1), 1) for key, value in shares.items()}
+        percent = {key: round(100 * value / max(bases.get(key, count), 1), 1) for key, value in shares.items()}
         table.add(
             grammar=name,
+            schemas=count,
             **percent,
             tokens=found.tokens,
             model_ms=round(1e3 * step, 2),
             extra_ms=round(1e3 * extra, 3),
             extra_percent=round(100 * extra / (step + plain.loop_of_a_token), 2),
-            first_use_ms=round(1e3 * found.first_use / len(schemas), 2),
+            first_use_ms=round(1e3 * found.first_use / count, 2),
         )
-    table.note(f"{len(schemas)} random schemas; sampled at temperature 0.8, top-p 0.95; at most {options.new} tokens.")
+    table.note(f"Random schemas; sampled at temperature 0.8, top-p 0.95; at most {options.new} tokens.")
     table.note("valid, finished: percent of all answers; the others are cut at the maximum number of tokens.")
     table.note(
         "model_ms: one step of the model, the median. extra_ms: what the grammar adds to a token, and in percent of a token."

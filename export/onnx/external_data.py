@@ -36,7 +36,7 @@ def check_external_data(path: Path) -> None:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b"location") < 0:  # The key of every external path; much faster than parsing the graph.
             return
-        for location in _locations(content):
+        for location in dict.fromkeys(_locations(content)):
             parts = pathlib.PurePosixPath(location).parts
             if not parts or location.startswith("/") or ".." in parts or "\\" in location or ":" in location:
                 raise ValueError(f"it has weights outside its folder, in {location[:80]!a}")

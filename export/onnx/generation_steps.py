@@ -23,6 +23,9 @@ class OnnxSteps(RuntimeSteps):
         self._in_place = {spec.name for spec in self._specs("decode")[0] if "cache_length" in spec.axes}
         self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
 
+    def open_first(self) -> None:
+        self._session("encode" if self.spec.is_encoder_decoder else "prefill")
+
     def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
         return self._bindable(super().init_cache(batch_size, length, source))
 

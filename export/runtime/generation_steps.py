@@ -47,6 +47,9 @@ class RuntimeSteps:
         # The tensors of the cache that a step returns; the others are the encoded source, which does not change.
         self._updated = [spec.name for spec in self._specs("decode")[1] if spec.name not in ("logits", "hidden_states")]
 
+    def open_first(self) -> None:
+        """Opens the file that a text begins with, in runtimes that open each with its first call."""
+
     def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
         """An empty cache of `length` slots, with the encoded source of an encoder-decoder."""
         sizes = {"batch": batch_size, "cache_length": length}

@@ -1,6 +1,7 @@
 """Generation from a bundle: the loop and samplers of Keras, in numpy around the runtime."""
 
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,10 @@ def open_language_model(
     Raises:
         InvalidBundleError: the bundle lacks a file, or its tokenizer is not the one that it was exported with.
     """
-    tokenizer = read_tokenizer(directory, manifest)
     steps = get_format(backend).open_steps(directory, manifest, num_threads)
+    # A large vocabulary takes as long to read as a file to open.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        opening = pool.submit(steps.open_first)
+        tokenizer = read_tokenizer(directory, manifest)
+        opening.result()
     return RuntimeLanguageModel(steps, tokenizer)

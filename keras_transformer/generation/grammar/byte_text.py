@@ -29,6 +29,23 @@ class ByteText:
         """The text of token ids, with U+FFFD for invalid UTF-8."""
         return b"".join(self._tokens[index] for index in ids).decode("utf-8", "replace")
 
+    def digits_at_the_end(self, ids: Sequence[int]) -> int:
+        """The number of decimal digits in a row at the end of the text of token ids.
+
+        Example:
+
+        >>> ByteText([b"1", b"a23"], ()).digits_at_the_end([0, 1, 0])
+        3
+        """
+        count = 0
+        for index in reversed(ids):
+            token = self._tokens[index]
+            rest = token.rstrip(b"0123456789")
+            count += len(token) - len(rest)
+            if rest:
+                break
+        return count
+
     def stream(self) -> ByteStream:
         """A decoder of one token at a time."""
         return ByteStream(self._tokens)

@@ -38,7 +38,7 @@ class Constraint:
     """
 
     def __init__(self, grammar: Grammar, vocabulary: TokenBytes) -> None:
-        self._vocabulary = vocabulary
+        self._vocabulary, self._max_digits = vocabulary, grammar.max_digits
         self._start = vocabulary.matcher(grammar)
         self._matchers: dict[tuple[int, ...], Any] = {}
 
@@ -55,13 +55,21 @@ class Constraint:
         """
         rows = [None if each is None else tuple(map(int, each)) for each in sequences]
         self._follow({each for each in rows if each is not None and self._vocabulary.end_ids.isdisjoint(each)})
-        excluded = {tokens: ~self._vocabulary.allowed(matcher) for tokens, matcher in self._matchers.items()}
+        excluded = {tokens: ~self._allowed(tokens, matcher) for tokens, matcher in self._matchers.items()}
         logits = np.array(logits)
         for row, tokens in zip(logits, rows, strict=True):
             # After a text without an end token all are excluded; its logits are not used.
             if tokens in excluded and not excluded[tokens].all():
                 np.copyto(row, EXCLUDED, where=excluded[tokens])
         return logits
+
+    def _allowed(self, tokens: tuple[int, ...], matcher: Any) -> np.ndarray:
+        """The tokens that may come next, bool `(V,)`: no further digit after too many, unless nothing else may follow."""
+        allowed = self._vocabulary.allowed(matcher)
+        if self._max_digits is None or self._vocabulary.text.digits_at_the_end(tokens) < self._max_digits:
+            return allowed
+        others = allowed & ~self._vocabulary.begins_with_digit
+        return others if others.any() else allowed
 
     def is_complete(self, tokens: Sequence[int]) -> bool:
         """Returns whether a text ends because nothing can follow it, in a model without end tokens."""

@@ -11,9 +11,11 @@ class Grammar:
 
     Attributes:
         source: str. The grammar in the form of the library.
+        max_digits: int or None: the digits in a row after which another character follows, where the grammar has one.
     """
 
     source: str
+    max_digits: int | None = None
 
     def _set_source(self, source: str) -> None:
         """Sets `source` after validation.

@@ -31,6 +31,7 @@ class TokenBytes:
 
     Attributes:
         text: `ByteText`, which decodes tokens.
+        begins_with_digit: bool `(V,)`.
 
     Example:
 
@@ -49,6 +50,7 @@ class TokenBytes:
         encode: Callable[[str], Sequence[int]],
     ) -> None:
         self.text = ByteText(tokens, {*special_ids, *end_ids})
+        self.begins_with_digit = np.array([token[:1].isdigit() for token in tokens], bool)
         self.end_ids = frozenset(end_ids)
         self.size = len(tokens)
         special = {*special_ids, *end_ids, self.size}

@@ -24,6 +24,8 @@ from keras_transformer.generation import (
     TreeSearch,
 )
 from keras_transformer.generation.grammar import library
+from keras_transformer.generation.grammar.constraint import Constraint
+from keras_transformer.generation.grammar.token_bytes import TokenBytes
 from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer, SentencePiece
 
 PROMPTS = ["ab", "hello there", "{", "é"]
@@ -74,6 +76,7 @@ SCHEMAS = {
     "escapes": {"const": 'line\nbreak "quoted" \\ tab\t\u0001'},
     "empty_object": record(),
 }
+PAIR = {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2, "maxItems": 2}
 PATTERNS = [
     "yes|no",
     "[a-c]{3}",
@@ -297,6 +300,30 @@ def test_whitespace_is_limited(model):
     assert any(" " in text for text in texts)
     assert all(re.search(r"\n {33}|  (?! *\S)\n|\n\n", text) is None for text in texts)
     assert set(model.generate(PROMPTS, grammar=JsonSchema(schema, compact=True), max_new_tokens=30)) == {'{"a":null}'}
+
+
+@pytest.mark.parametrize(
+    "schema, max_digits, expected",
+    [
+        (PAIR, 4, "[3333.3333,3333.3333]"),
+        (PAIR, 20, f"[{'3' * 20}.{'3' * 20},{'3' * 17}"),
+        (PAIR, None, "[" + "3" * 59),
+        # Nothing but a digit may follow: the schema counts.
+        ({"type": "string", "pattern": "^[0-9]{9}x$"}, 4, '"333333333x"'),
+    ],
+)
+def test_a_number_ends_after_too_many_digits(schema, max_digits, expected):
+    vocabulary = Bytes()
+    logits = np.full((1, vocabulary.vocabulary_size), -8.0)
+    logits[0, vocabulary.encode("3.,]")] = 8.0, 4.0, 2.0, 2.0  # A model that writes digits as long as it may.
+    grammar = JsonSchema(schema, compact=True, max_digits=max_digits)
+    constraint = Constraint(grammar, TokenBytes.of(vocabulary, logits.shape[1], [vocabulary.end_id]))
+    tokens = []
+    while len(tokens) < 60 and (token := int(constraint.apply(logits, [tokens]).argmax())) != vocabulary.end_id:
+        tokens.append(token)
+    assert vocabulary.decode(tokens) == expected
+    with pytest.raises(GrammarError, match="max_digits must be 1"):
+        JsonSchema(schema, max_digits=0)
 
 
 def test_the_repetition_penalty_comes_on_top(model):
