@@ -70,7 +70,7 @@ def _divide_norm(norm, factors):
         return
     for name in ("gamma", "scale", "beta"):
         variable = getattr(norm, name, None)
-        if isinstance(variable, keras.Variable):
+        if variable is not None and not isinstance(variable, bool):  # As `scale` of LayerNormalization is.
             variable.assign(keras.ops.convert_to_numpy(variable) / factors)
 
 
