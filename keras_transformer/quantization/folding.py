@@ -105,16 +105,16 @@ def find_folds(model: keras.Model, batch: Batch) -> list[Fold]:
 class _Test:
     """Whether outputs stay as they are."""
 
-    def __init__(self, model, inputs):
+    def __init__(self, model: keras.Model, inputs: Any) -> None:
         self._model, self._inputs = model, inputs
         self._random = np.random.default_rng(0)
         self._expected = self.outputs()
 
-    def outputs(self):
+    def outputs(self) -> list[np.ndarray]:
         outputs = self._model(self._inputs, training=False)
         return [keras.ops.convert_to_numpy(each) for each in keras.tree.flatten(outputs)]
 
-    def exact(self, folds):
+    def exact(self, folds: list[Fold]) -> list[Fold]:
         """Those of some folds that change nothing: all of them, or those of each half."""
         if not folds:
             return []
