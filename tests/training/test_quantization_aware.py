@@ -151,8 +151,8 @@ def test_files_get_the_very_numbers_of_the_forward_pass(scheme, step):
     assert len(weights) == 7  # Four of attention, two of the feed-forward, the table, which is the head too.
     for path, blocks in weights.items():
         np.testing.assert_array_equal(blocks.values, used(kernels[path]), err_msg=path)
-        assert blocks.codes.min() - blocks.zero >= scheme.lowest
-        assert blocks.codes.max() - blocks.zero <= scheme.highest
+        assert int(blocks.codes.min()) - blocks.zero >= scheme.lowest
+        assert int(blocks.codes.max()) - blocks.zero <= scheme.highest
         assert (blocks.codes != before[path]).any(), path
         np.testing.assert_array_equal(blocks.scale.astype("float32"), scheme.round_scale(blocks.scale))
     plain = training.learned_model(model)
