@@ -106,7 +106,7 @@ def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any], bits: int 
 def _compute_in_integers(graph: Graph, operator: Any, ranges: Any, quantized: dict[Any, int], bits: int) -> None:
     source, weights, *bias = map(int, operator.inputs)
     (output,) = map(int, operator.outputs)
-    entry, result = (_parameters(*each, bits) for each in ranges)
+    entry, result = (_parameters(least, largest, bits) for least, largest in ranges)
     operators = graph.subgraph.operators
     key = (source, float(entry.scale[0]))
     if key not in quantized:
