@@ -20,6 +20,8 @@ def main(directory):
         with open(directory / f"{name}.txt", "w") as printed, contextlib.redirect_stdout(printed):
             try:
                 runpy.run_path(words[0], run_name="__main__")
+            except SystemExit:
+                pass  # A command ends with its status; the next one is to run.
             except Exception:
                 traceback.print_exc(file=printed)
 
