@@ -55,9 +55,8 @@ class Compression:
     >>> small = Trial("int8", "onnx", 1_000_000, 0.98, 1.5)
     >>> print(Compression("bundle", "accuracy", 2_000_000, "int8", [small]))
     bundle: int8
-    candidate  format  size    accuracy  ms
-    ---------  ------  ------  --------  ----
-    int8 *     onnx    1.0 MB  0.98      1.50
+    candidate  format    size  accuracy    ms
+    int8 *       onnx  1.0 MB      0.98  1.50
     * within 2.0 MB
     """
 

@@ -27,7 +27,7 @@ def read_response_format(given: dict[str, Any] | None) -> Grammar | None:
     Example:
 
     >>> read_response_format({"type": "json_object"})
-    JsonSchema(schema={'type': 'object'}, compact=False)
+    JsonSchema(schema={'type': 'object'}, compact=False, max_digits=20)
     """
     kind = None if given is None else given.get("type")
     if given is None or kind == "text":
