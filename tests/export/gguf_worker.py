@@ -1,14 +1,13 @@
 """Exports small models of GGUF files with their blocks: `gguf_worker.py OUT_DIRECTORY`."""
 
-import json
 import os
 import pathlib
 import sys
-import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+from worker_cases import run_cases
 
 from keras_transformer import checkpoints
 from keras_transformer.export import GenerationOptions, Quantization, export
@@ -73,13 +72,7 @@ def main():
     cases = {kind: lambda kind=kind: record(out, kind, both, kind, **whole) for kind in KINDS}
     cases |= {kind: lambda kind=kind: record(out, kind, ["onnx"], kind, 256, **whole) for kind in ("Q5_K", "Q4_K_M")}
     cases |= {"decoder": lambda: record(out, "decoder", both, "Q4_1", **steps), "kept": lambda: kept(out)}
-    results = {}
-    for name, case in cases.items():
-        try:
-            results[name] = case()
-        except Exception:
-            results[name] = {"crash": traceback.format_exc()}
-        (out / "results.json").write_text(json.dumps(results))
+    run_cases(out, cases)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,17 @@
 Each is left as NAME.keras too. Converters leak memory and can crash, so the tests never run them in pytest's own process.
 """
 
+import functools
 import json
 import os
 import pathlib
 import sys
-import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from worker_cases import run_cases
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
 from keras_transformer.audio import LogMel
@@ -171,15 +172,8 @@ def _export(make, target, **options):
 
 
 def main(out):
-    results = {}
-    for name, case in CASES.items():
-        keras.utils.set_random_seed(0)
-        try:
-            results[name] = case(out)
-        except Exception:
-            results[name] = {"crash": traceback.format_exc()}
-        (out / "results.json").write_text(json.dumps(results))
-        keras.backend.clear_session()
+    cases = {name: functools.partial(case, out) for name, case in CASES.items()}
+    run_cases(out, cases, after=keras.backend.clear_session)
 
 
 if __name__ == "__main__":

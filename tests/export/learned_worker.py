@@ -1,15 +1,14 @@
 """Exports small models with the integers that were chosen for their weights: `learned_worker.py OUT_DIRECTORY`."""
 
-import json
 import os
 import pathlib
 import sys
-import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from worker_cases import run_cases
 
 from keras_transformer import models, tasks
 from keras_transformer.export import GenerationOptions, Quantization, QuantizationError, export, quantize
@@ -100,13 +99,7 @@ def main():
         "encoder": lambda: record(out, encoder(), ENCODER, "encoder"),
         "network": lambda: precisions(out),
     }
-    results = {}
-    for name, case in cases.items():
-        try:
-            results[name] = case()
-        except Exception:
-            results[name] = {"crash": traceback.format_exc()}
-        (out / "results.json").write_text(json.dumps(results))
+    run_cases(out, cases)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 Converters leak memory and can crash, so the tests never run them in pytest's own process.
 """
 
-import json
+import functools
 import os
 import pathlib
 import sys
-import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -16,6 +15,7 @@ import keras
 import numpy as np
 import small_models
 import tensorflow as tf
+from worker_cases import run_cases
 
 from keras_transformer import export as export_package
 from keras_transformer.export.spec import functional
@@ -159,15 +159,7 @@ CASES = {
 
 
 def main(out):
-    results = {}
-    for name, case in CASES.items():
-        keras.utils.set_random_seed(0)
-        try:
-            results[name] = case(out)
-        except Exception:
-            results[name] = {"crash": traceback.format_exc()}
-        # Written after each case, so that the case of a crash is known.
-        (out / "results.json").write_text(json.dumps(results))
+    run_cases(out, {name: functools.partial(case, out) for name, case in CASES.items()})
 
 
 if __name__ == "__main__":
