@@ -167,7 +167,7 @@ def export(
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
     precisions = several or [quantization]
-    keeps_weights = bool(kept.check_sources(precisions)) or hasattr(model, "quantized_weights")
+    keeps_weights = bool(kept.check_sources(precisions)) or getattr(model, "quantized_weights", None) is not None
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer_options is None and not hasattr(model, "generation_spec"):
         tokenizer_options = getattr(tokenizer, "template_options", None)

@@ -72,18 +72,14 @@ def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]],
     arrays = read_arrays(data)
     if held_out is None:
         half = len(next(iter(arrays.values()))) // 2
-        others, arrays = ({name: each[part] for name, each in arrays.items()} for part in _halves(half))
+        others = {name: each[half:] for name, each in arrays.items()}
+        arrays = {name: each[:half] for name, each in arrays.items()}
     else:
         others = read_arrays(held_out)
     arrays.pop(LABELS, None)
     labels = others.pop(LABELS, None)
     wanted = None if labels is None else [each[LABELS] for each in batches_of({LABELS: labels})]
     return batches_of(arrays), Evaluation(batches_of(others), wanted)
-
-
-def _halves(half: int) -> tuple[slice, slice]:
-    """The part that measures, then the one for rounding."""
-    return slice(half, None), slice(None, half)
 
 
 def _from_texts(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:

@@ -20,9 +20,9 @@ from keras_transformer.export.formats import check_formats
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, readable_size
-from keras_transformer.quantization import WeightQuantizationError, choose_schemes
+from keras_transformer.quantization import WeightQuantizationError
 from keras_transformer.quantization.calibration import as_batches
-from keras_transformer.quantization.choose_schemes import least_bytes
+from keras_transformer.quantization.choose_schemes import least_bytes, measured, within
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -164,14 +164,12 @@ class _Work:
         self, model: keras.Model, root: pathlib.Path, formats: list[str], evaluation: Evaluation, steps: Steps
     ) -> None:
         self._model, self._root, self._formats, self._steps = model, root, formats, steps
-        self._names: list[str] = []
+        self._folders: dict[str, pathlib.Path] = {}
         self.metric = Metric(evaluation, self.folder(FLOAT))
 
     def folder(self, name: str) -> pathlib.Path:
         """The folder of a candidate."""
-        if name not in self._names:
-            self._names.append(name)
-        return self._root / str(self._names.index(name))
+        return self._folders.setdefault(name, self._root / str(len(self._folders)))
 
     def floats(self) -> list[Trial]:
         """Writes and measures the float files."""
@@ -195,13 +193,12 @@ class _Work:
     def _within(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> Report:
         """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too
         much."""
-        schemes = choose_schemes(self._model, batches, budget, measure="inputs")
-        report = self._rounded(name, candidate, schemes, batches)
+        choices = measured(self._model, batches, measure="inputs")
+        report = self._rounded(name, candidate, within(self._model, choices, budget), batches)
         excess = max(artifact.size for artifact in report.artifacts.values()) - budget
         if excess <= 0 or budget - excess < least_bytes(self._model):
             return report
-        schemes = choose_schemes(self._model, batches, budget - excess, measure="inputs")
-        return self._rounded(name, candidate, schemes, batches)
+        return self._rounded(name, candidate, within(self._model, choices, budget - excess), batches)
 
     def _rounded(self, name: str, candidate: Candidate, schemes: Any, batches: list[Any]) -> Report:
         with rounded(self._model, candidate, schemes, batches) as model:

@@ -144,7 +144,7 @@ def _check_file(blocks: KnownBlocks, found: dict[str, list[str]], quantization: 
     changed = [path for path, names in found.items() if not names]
     if changed:
         raise QuantizationError(
-            f"{_listed(changed)}: not in {blocks.source} with these values, so there are no blocks of it to keep. It was "
+            f"{listed(changed)}: not in {blocks.source} with these values, so there are no blocks of it to keep. It was "
             "added or changed since, or not loaded in float32: keep_float= leaves it in float, other modes quantize it"
         )
     if not any(blocks.has_blocks(name) for names in found.values() for name in names):
@@ -157,7 +157,7 @@ def _check_learned(blocks: KnownBlocks, found: dict[str, list[str]], quantizatio
     changed = [name for name in blocks.names if name not in present and not is_kept_float(name, quantization)]
     if changed:
         raise QuantizationError(
-            f"{_listed(changed)}: the model does not have the values of {blocks.source} there. They were changed since, or "
+            f"{listed(changed)}: the model does not have the values of {blocks.source} there. They were changed since, or "
             "are of another model: QuantizedWeights.apply restores them, quantize_weights chooses new ones, and "
             "keep_float= leaves a weight in float"
         )
@@ -168,7 +168,7 @@ def _check_halves(blocks: KnownBlocks, located: dict[str, str]) -> None:
     larger = [path for path, name in located.items() if blocks.has_blocks(name) and _needs_floats(blocks.first(name))]
     if larger:
         raise QuantizationError(
-            f"tflite: {_listed(larger)}: blocks of {blocks.kind(located[larger[0]])}, whose scales need more than the half "
+            f"tflite: {listed(larger)}: blocks of {blocks.kind(located[larger[0]])}, whose scales need more than the half "
             "precision of the kernels: formats=['onnx'] keeps them"
         )
 
@@ -178,7 +178,8 @@ def _needs_floats(blocks: Blocks) -> bool:
     return blocks.scale.dtype != np.float16 and not blocks.has_whole_rows
 
 
-def _listed(paths: Iterable[str]) -> str:
+def listed(paths: Iterable[str]) -> str:
+    """The first of some paths, and how many more there are."""
     paths = list(paths)
     return ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
 

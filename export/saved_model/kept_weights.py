@@ -46,15 +46,19 @@ class KeptWeight(tf.Module):
 
     def __call__(self) -> Tensor:
         numbers = tf.convert_to_tensor(self.codes)
-        if self._is_packed:
-            low, high = tf.bitwise.bitwise_and(numbers, 15), tf.bitwise.right_shift(numbers, 4)
-            numbers = tf.reshape(tf.stack([low, high], axis=-1), (*numbers.shape[:-1], 2 * numbers.shape[-1]))
+        numbers = unpacked(numbers) if self._is_packed else numbers
         scale = tf.cast(self.scale, tf.float32)[..., tf.newaxis]
         rows = (tf.cast(numbers, tf.float32) - float(self._middle)) * scale
         if self.minimum is not None:
             rows += tf.cast(self.minimum, tf.float32)[..., tf.newaxis]
         rows = tf.reshape(rows, (rows.shape[0], -1))
         return tf.reshape(tf.transpose(rows) if self._is_transposed else rows, self._shape)
+
+
+def unpacked(codes: Tensor) -> Tensor:
+    """Codes of 4 bits from bytes: the reverse of `pack_nibbles` in a graph."""
+    low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)
+    return tf.reshape(tf.stack([low, high], axis=-1), (*codes.shape[:-1], 2 * codes.shape[-1]))
 
 
 def kept_pairs(directory: pathlib.Path, variables: Sequence[Any]) -> Iterator[WeightPair] | None:

@@ -12,7 +12,7 @@ from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.kept import blocks_of
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.saved_model import convert as saved_model
-from keras_transformer.export.saved_model.kept_weights import KeptWeight
+from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
 from keras_transformer.export.saved_model.library import NAME
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
 from keras_transformer.export.spec.traced import weight_names
@@ -129,9 +129,7 @@ class _Blocks(tf.Module):
 
     def __call__(self) -> Tensor:
         codes = tf.convert_to_tensor(self.codes)
-        if self.bits == 4:
-            low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)
-            codes = tf.reshape(tf.stack([low, high], axis=-1), (*codes.shape[:-1], 2 * codes.shape[-1]))
+        codes = unpacked(codes) if self.bits == 4 else codes
         scale = tf.cast(self.scale, tf.float32)[..., tf.newaxis]
         rows = (tf.cast(codes, tf.float32) - float(1 << self.bits - 1)) * scale
         return tf.reshape(tf.reshape(rows, (rows.shape[0], -1))[:, : self.width], self.shape)

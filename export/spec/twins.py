@@ -7,6 +7,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.utils.serialization import model_record
 
 _ADAPTER_KEYS = ("lora_rank", "lora_alpha")
 
@@ -22,8 +23,7 @@ def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> ke
     Raises:
         InvalidModelError: the model cannot be rebuilt from its config.
     """
-    record = keras.saving.serialize_keras_object(model)
-    record.pop("compile_config", None)
+    record = model_record(model)
     try:
         twin = keras.saving.deserialize_keras_object(change(record), custom_objects_of(model), safe_mode=False)
         if not twin.built:

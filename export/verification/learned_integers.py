@@ -7,11 +7,11 @@ from collections.abc import Collection
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError, WeightError
+from keras_transformer.export.quantization.kept import blocks_of, is_kept_float, listed
 from keras_transformer.export.quantization.known_blocks import Found
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.verification.quantized_weight import Dequantized
 
-_SHOWN = 3
 # Graphs of standard operators multiply a scale with the step of the activations, by which the reader divides again.
 _ROUNDING = 5e-7
 
@@ -28,8 +28,6 @@ class LearnedIntegers:
     """
 
     def __init__(self, format: str, quantization: Quantization, paths: Collection[str] = ()) -> None:
-        from keras_transformer.export.quantization.kept import blocks_of, is_kept_float
-
         self._format, self._blocks = format, blocks_of(quantization)
         names = [name for name in self._blocks.names if not is_kept_float(name, quantization)]
         read = [name for name in names if name in paths]
@@ -62,15 +60,11 @@ class LearnedIntegers:
         Raises:
             QuantizationError: names the weights.
         """
-        missing = list(self._missing)
-        if missing:
-            shown = ", ".join(missing[:_SHOWN]) + (
-                f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-            )
+        if self._missing:
             raise QuantizationError(
-                f"{self._format}: {shown}: the file does not have the integers of {self._blocks.source} there. The "
-                "float weight in it is another one, or an operator without integer kernels reads it: keep_float= leaves "
-                "it in float"
+                f"{self._format}: {listed(self._missing)}: the file does not have the integers of "
+                f"{self._blocks.source} there. The float weight in it is another one, or an operator without integer "
+                "kernels reads it: keep_float= leaves it in float"
             )
 
 

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import model_record, serializable
 from keras_transformer.utils.types import Config, Tensor
 
 _EPSILON = 1e-5
@@ -213,8 +213,7 @@ def frozen_twin(model: keras.Model) -> keras.Model:
 
 
 def _rebuilt(model, frozen):
-    record = keras.saving.serialize_keras_object(model)
-    record.pop("compile_config", None)
+    record = model_record(model)
     twin = keras.saving.deserialize_keras_object(_with_policy(record, frozen), safe_mode=False)
     if not twin.built:
         twin.build(model.input_shape)

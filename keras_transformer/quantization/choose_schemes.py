@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.backend import keras_private
-from keras_transformer.quantization.calibration import as_batches, calibrate
+from keras_transformer.quantization.calibration import Batch, as_batches, calibrate
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel, kernels_of
 from keras_transformer.quantization.methods.clipping import importance
+from keras_transformer.quantization.outputs import outputs_of
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
 
@@ -75,19 +75,39 @@ def choose_schemes(
     """
     if measure not in ("output", "inputs"):
         raise WeightQuantizationError(f"measure must be 'output' or 'inputs'. Received: {measure!r}")
-    kernels = kernels_of(model)
-    fitting = {kernel.path: _fitting(kernel, candidates) for kernel in kernels}
-    rest, least = _other_bytes(model, kernels), least_bytes(model, candidates)
+    least = least_bytes(model, candidates)
     if least > budget:
         raise WeightQuantizationError(f"the smallest schemes need {least:,} bytes, more than the budget of {budget:,}")
-    batches = as_batches(model, data)
+    return within(model, measured(model, as_batches(model, data), candidates, measure, verbose), budget)
+
+
+def measured(
+    model: keras.Model,
+    batches: Sequence[Batch],
+    candidates: Sequence[WeightScheme] = CANDIDATES,
+    measure: str = "output",
+    verbose: bool = False,
+) -> dict[str, list[Choice]]:
+    """What each weight loses in each scheme that fits it: the choices by path, for `within`.
+
+    Args:
+        model, candidates, measure, verbose: as for `choose_schemes`.
+        batches: those of `as_batches`.
+    """
+    kernels = kernels_of(model)
+    fitting = {kernel.path: _fitting(kernel, candidates) for kernel in kernels}
     errors = (_output_errors if measure == "output" else _own_errors)(model, kernels, fitting, batches, verbose)
-    choices = {
+    return {
         kernel.path: [
             Choice(scheme, nbytes(kernel, scheme), errors[kernel.path, scheme]) for scheme in fitting[kernel.path]
         ]
         for kernel in kernels
     }
+
+
+def within(model: keras.Model, choices: Mapping[str, Sequence[Choice]], budget: int) -> dict[str, WeightScheme | None]:
+    """The schemes by path with about the least loss, of choices that were measured, in a budget for the whole model."""
+    rest = _other_bytes(model, kernels_of(model))
     return {path: choice.scheme for path, choice in cheapest(choices, budget - rest).items()}
 
 
@@ -124,13 +144,10 @@ def _fitting(kernel, candidates):
 
 def _output_errors(model, kernels, fitting, batches, verbose):
     """The relative squared change of the model's outputs by weight and scheme, each rounded alone."""
-    graph = keras_private.functional(model)
 
     def outputs():
         for batch in batches:
-            tensors = [keras.ops.convert_to_tensor(batch[name]) for name in keras_private.input_names(graph)]
-            for each in keras.tree.flatten(graph(keras_private.pack_inputs(graph, tensors), training=False)):
-                yield keras.ops.convert_to_numpy(each)
+            yield from outputs_of(model, batch)
 
     expected, found = list(outputs()), {}
     total = sum(float(np.square(each, dtype="float64").sum()) for each in expected)

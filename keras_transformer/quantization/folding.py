@@ -15,6 +15,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.layers.norms import NORMS, ZeroCenteredRMSNormalization
 from keras_transformer.quantization.calibration import Batch
 from keras_transformer.quantization.kernels import Kernel, kernels_of
+from keras_transformer.quantization.outputs import outputs_of
 from keras_transformer.quantization.recording import recorded
 
 # How many layers that were called before a weight are tried, beginning with the last.
@@ -89,9 +90,7 @@ def find_folds(model: keras.Model, batch: Batch) -> list[Fold]:
     >>> [fold.producer.name for fold in find_folds(model, as_batches(model, np.random.normal(size=(1, 64)))[0])]
     ['norm']
     """
-    graph = keras_private.functional(model)
-    tensors = [keras.ops.convert_to_tensor(batch[name][:1]) for name in keras_private.input_names(graph)]
-    run = _Test(graph, keras_private.pack_inputs(graph, tensors))
+    run = _Test(model, {name: array[:1] for name, array in batch.items()})
     pending = _candidates(model, run)
     found: list[Fold] = []
     while pending:
@@ -105,14 +104,13 @@ def find_folds(model: keras.Model, batch: Batch) -> list[Fold]:
 class _Test:
     """Whether outputs stay as they are."""
 
-    def __init__(self, model: keras.Model, inputs: Any) -> None:
-        self._model, self._inputs = model, inputs
+    def __init__(self, model: keras.Model, batch: Batch) -> None:
+        self._model, self._batch = model, batch
         self._random = np.random.default_rng(0)
         self._expected = self.outputs()
 
     def outputs(self) -> list[np.ndarray]:
-        outputs = self._model(self._inputs, training=False)
-        return [keras.ops.convert_to_numpy(each) for each in keras.tree.flatten(outputs)]
+        return outputs_of(self._model, self._batch)
 
     def exact(self, folds: list[Fold]) -> list[Fold]:
         """Those of some folds that change nothing: all of them, or those of each half."""

@@ -13,7 +13,6 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.utils.types import Tensor
 
 # Smaller weights stay float: the operators would cost more than they save.
 SMALL = 2048
@@ -55,6 +54,11 @@ class Kernel:
         shape = tuple(self.variable.shape)
         return math.prod(shape[1:] if self.is_table else shape[: self.contracted])
 
+    @property
+    def count(self) -> int:
+        """N: the number of rows."""
+        return math.prod(self.variable.shape) // self.width
+
     def rows(self) -> np.ndarray:
         """The values, float32 `(N, K)`."""
         array = keras.ops.convert_to_numpy(self.variable).astype("float32")
@@ -63,10 +67,6 @@ class Kernel:
     def assign(self, rows: np.ndarray) -> None:
         """Replaces the values by rows `(N, K)`."""
         self.variable.assign((rows if self.is_table else rows.T).reshape(self.variable.shape))
-
-    def inputs(self, x: Tensor) -> Tensor:
-        """What the rows are multiplied with, `(tokens, K)`, of an input of the layer."""
-        return keras.ops.reshape(x, (-1, self.width))
 
 
 def kernels_of(model: keras.Model, smallest: int = SMALL, *, with_adapters: bool = False) -> list[Kernel]:

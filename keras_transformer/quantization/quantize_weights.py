@@ -82,7 +82,7 @@ def quantize_weights(
     for kernel, scheme in rest.values():  # Those that no data reached.
         settle(kernel, resolved.round(kernel.rows(), scheme))
     weights = QuantizedWeights({kernel.path: blocks[kernel.path] for kernel, _ in pairs})
-    weights.apply(model)
+    model.quantized_weights = weights
     return weights
 
 

@@ -91,7 +91,7 @@ class QuantizedWeights(Mapping[str, Blocks]):
         kernels = {each.path: each for each in kernels_of(model)}
         for path, blocks in self.items():
             kernel = kernels.get(path)
-            if kernel is None or kernel.width != blocks.codes[0].size or len(kernel.rows()) != len(blocks.codes):
+            if kernel is None or (kernel.count, kernel.width) != (len(blocks.codes), blocks.codes[0].size):
                 raise WeightQuantizationError(f"{model.name!r} has no weight {path!r} of {blocks.codes.shape}")
         for path, blocks in self.items():
             kernels[path].assign(blocks.values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_transformer.quantization.rounding import values_of
 from keras_transformer.quantization.scheme import WeightScheme
 
 # Columns whose changes reach the others in one product, and rows whose scales are fitted at once.
@@ -120,8 +121,7 @@ def refined(
 
 
 def _values(q, scale, minimum):
-    values = q * scale[..., None]
-    return (values if minimum is None else values + minimum[..., None]).reshape(len(q), -1).astype("float32")
+    return values_of(q, scale, minimum).reshape(len(q), -1).astype("float32")
 
 
 def _error(change, hessian):

@@ -13,6 +13,7 @@ from keras_transformer.quantization.calibration import as_batches
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.hadamard import orthogonal
 from keras_transformer.quantization.kernels import kernels_of
+from keras_transformer.quantization.outputs import outputs_of
 from keras_transformer.quantization.recording import recorded
 
 _NORMS = (keras.layers.RMSNormalization, ZeroCenteredRMSNormalization)
@@ -49,12 +50,11 @@ def rotate(model: keras.Model, data: Any = None, seed: int = 0) -> None:
     Deviations: the rotation is not learned; sizes that are no power of two use the constructions of Paley.
     """
     graph = keras_private.functional(model)
-    batch = as_batches(model, [_example(graph)] if data is None else data)[0]
-    inputs = [keras.ops.convert_to_tensor(batch[name][:1]) for name in keras_private.input_names(graph)]
+    first = as_batches(model, [_example(graph)] if data is None else data)[0]
+    batch = {name: array[:1] for name, array in first.items()}
 
     def outputs():
-        found = graph(keras_private.pack_inputs(graph, inputs), training=False)
-        return [keras.ops.convert_to_numpy(each) for each in keras.tree.flatten(found)]
+        return outputs_of(model, batch)
 
     groups, writers = _around(model, outputs)
     expected = outputs()
@@ -137,4 +137,4 @@ def _rotate(groups, writers, rotation):
 
 
 def _outputs(kernel):
-    return kernel.width if kernel.is_table else len(kernel.rows())
+    return kernel.width if kernel.is_table else kernel.count

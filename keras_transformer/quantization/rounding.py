@@ -73,9 +73,7 @@ def best_scales(
     best: tuple[np.ndarray, np.ndarray | None] = np.ones(blocked.shape[:2], "float32"), None
     for share in _SHARES[scheme.bits] if shares is None else shares:
         for scale, minimum in _candidates(blocked, scheme, weight, np.float32(share)):
-            codes = codes_of(blocked, scale, minimum, scheme)
-            found = codes * scale[..., None]
-            found = found if minimum is None else found + minimum[..., None]
+            found = values_of(codes_of(blocked, scale, minimum, scheme), scale, minimum)
             error = (weight * np.square(found - blocked)).sum(axis=-1)
             is_better = error < least
             least = np.where(is_better, error, least)
@@ -125,6 +123,12 @@ def codes_of(blocked: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None,
     """The nearest integers q of blocks, float32, by scales and minima `(N, blocks)`."""
     distance = blocked if minimum is None else blocked - minimum[..., None]
     return np.clip(np.round(distance / scale[..., None]), scheme.lowest, scheme.highest)
+
+
+def values_of(q: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None) -> np.ndarray:
+    """The numbers that integers q of blocks stand for, by scales and minima `(N, blocks)`."""
+    values = q * scale[..., None]
+    return values if minimum is None else values + minimum[..., None]
 
 
 def blocks_of(q: np.ndarray, scale: np.ndarray, minimum: np.ndarray | None, scheme: WeightScheme) -> Blocks:

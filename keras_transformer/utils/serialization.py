@@ -147,6 +147,13 @@ def serialize(layer: Any) -> Config | None:
     return config
 
 
+def model_record(model: keras.Model) -> Config:
+    """Returns the config of a model with its class, for `keras.saving.deserialize_keras_object`; not how it was compiled."""
+    record = keras.saving.serialize_keras_object(model)
+    record.pop("compile_config", None)
+    return record
+
+
 def serialize_shared(layer: Any) -> Config | None:
     """Returns the config of a layer that several others may contain: a loaded model has it once, too.
 

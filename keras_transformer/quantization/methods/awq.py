@@ -15,7 +15,7 @@ from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.folding import Fold, find_folds, geometric
 from keras_transformer.quantization.methods.clipping import Clipping
 from keras_transformer.quantization.methods.method import Method
-from keras_transformer.quantization.rounding import best_scales, codes_of, in_blocks
+from keras_transformer.quantization.rounding import best_scales, codes_of, in_blocks, values_of
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.quantization.statistics import Statistics
 
@@ -89,5 +89,4 @@ def _rounded(rows, scheme):
     """Rows rounded by the scales of their range."""
     blocked = in_blocks(rows, scheme)
     scale, minimum = best_scales(blocked, scheme, np.ones((1, 1, 1), "float32"), (1.0,))
-    values = codes_of(blocked, scale, minimum, scheme) * scale[..., None]
-    return (values if minimum is None else values + minimum[..., None]).reshape(rows.shape)
+    return values_of(codes_of(blocked, scale, minimum, scheme), scale, minimum).reshape(rows.shape)

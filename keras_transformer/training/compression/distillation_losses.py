@@ -50,7 +50,21 @@ class SoftLogits:
 
 
 @dataclasses.dataclass(frozen=True)
-class HiddenStates:
+class _OfLayers:
+    """A loss between pairs of layers."""
+
+    layers: Mapping[str, str]
+    weight: float = 1.0
+    mask: str = "padding_mask"
+
+    def __post_init__(self) -> None:
+        _check_positive(weight=self.weight)
+        if not self.layers:
+            raise ValueError(f"{type(self).__name__} needs a layer of the student and one of the teacher, as a dict")
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenStates(_OfLayers):
     """The mean squared error of hidden states, `mean (s W - t)²`, with a learned W where the widths differ.
 
     Args:
@@ -71,14 +85,6 @@ class HiddenStates:
     Deviation: no W where the widths are equal.
     """
 
-    layers: Mapping[str, str]
-    weight: float = 1.0
-    mask: str = "padding_mask"
-
-    def __post_init__(self) -> None:
-        _check_positive(weight=self.weight)
-        _check_layers(self)
-
     def loss(self, student: Tensor, teacher: Tensor, mask: Tensor | None) -> Tensor:
         """The loss of one pair, `(B, ..., D)`."""
         error = ops.square(ops.cast(student, "float32") - ops.cast(teacher, "float32"))
@@ -86,7 +92,7 @@ class HiddenStates:
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionMaps:
+class AttentionMaps(_OfLayers):
     """The divergence of the attention of the student from that of the teacher: `mean KL(t || s)` over heads and queries.
 
     Args:
@@ -106,14 +112,6 @@ class AttentionMaps:
     Reference: Sun et al., MobileBERT, arXiv 2004.02984, section 3.4; Wang et al., MiniLM, arXiv 2002.10957, equation 2.
     Deviation: where the numbers of heads differ, their mean on both sides.
     """
-
-    layers: Mapping[str, str]
-    weight: float = 1.0
-    mask: str = "padding_mask"
-
-    def __post_init__(self) -> None:
-        _check_positive(weight=self.weight)
-        _check_layers(self)
 
     def loss(self, student: Tensor, teacher: Tensor, mask: Tensor | None) -> Tensor:
         """The loss of one pair, `(B, N, T, S)`."""
@@ -138,8 +136,3 @@ def _check_positive(**numbers: float) -> None:
     for name, number in numbers.items():
         if not number > 0:
             raise ValueError(f"{name} must be positive. Received: {number!r}")
-
-
-def _check_layers(loss):
-    if not loss.layers:
-        raise ValueError(f"{type(loss).__name__} needs a layer of the student and one of the teacher, as a dict")

@@ -76,15 +76,15 @@ def measure_importance(model: keras.Model, data: Iterable[Any], loss: Any = None
     if not outputs:
         raise PruningError(f"{model.name!r} has no MultiHeadAttention, DenseFeedForward or GatedFeedForward")
     totals: dict[int, np.ndarray] = {}
-    blocks, count = {block.name: 0.0 for block in block_layers(model)}, 0
+    within = {block.name: set(map(id, keras_private.flatten_layers(block))) for block in block_layers(model)}
+    blocks, count = dict.fromkeys(within, 0.0), 0
     for batch in data:
         effects = _effects(model, function, outputs, batch)
         for index, (rows, _) in enumerate(effects):
             totals[index] = totals.get(index, 0.0) + np.abs(_per_part(attentions, index, rows))
-        for block in block_layers(model):
-            within = {id(layer) for layer in keras_private.flatten_layers(block)}
-            own = [sum(map(np.sum, each)) for layer, each in zip(outputs, effects, strict=True) if id(layer) in within]
-            blocks[block.name] += abs(float(sum(own)))
+        for name, ids in within.items():
+            own = [sum(map(np.sum, each)) for layer, each in zip(outputs, effects, strict=True) if id(layer) in ids]
+            blocks[name] += abs(float(sum(own)))
         count += 1
     if not count:
         raise PruningError("data has no batches to measure importance on")

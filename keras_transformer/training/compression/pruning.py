@@ -21,6 +21,7 @@ from keras_transformer.training.compression.importance import (
 )
 from keras_transformer.training.compression.removed_blocks import without_blocks
 from keras_transformer.training.errors import PruningError
+from keras_transformer.utils.serialization import model_record
 
 # Positions that are the same for every head.
 _POSITIONS = (Rotary, AxialRotary, XPos, ShawRelative)
@@ -86,8 +87,7 @@ def prune(
     kept_heads = {id(layer): _kept(found.heads[layer.path], heads) for layer in attentions}
     kept_units = {id(layer): _kept(found.feedforward_units[layer.path], feedforward_units) for layer in feedforwards}
     with _resized(attentions, kept_heads, feedforwards, kept_units):
-        record = keras.saving.serialize_keras_object(model)
-    record.pop("compile_config", None)
+        record = model_record(model)
     small = keras.saving.deserialize_keras_object(without_blocks(record, gone), safe_mode=False)
     cuts: dict[str, tuple[int, np.ndarray]] = {}
     for layer in attentions:

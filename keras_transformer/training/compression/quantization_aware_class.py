@@ -15,7 +15,7 @@ from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.training.compression.quantized_layers import as_plain, attach_quantizers, quantized_layers
 from keras_transformer.utils.keras_registration import PACKAGE
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import model_record, serializable
 from keras_transformer.utils.types import Config
 
 
@@ -91,11 +91,9 @@ def attach(
 def record_of(model: keras.Model) -> Config:
     """The config of a model with its class, without how it was compiled."""
     try:
-        record = keras.saving.serialize_keras_object(model)
+        return model_record(model)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise WeightQuantizationError(f"{model.name!r} has no config to rebuild it from: {error}") from error
-    record.pop("compile_config", None)
-    return record
 
 
 def rebuilt(record: Config, name: str) -> keras.Model:
