@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping
@@ -139,9 +140,11 @@ def chosen(
             float.
 
     Raises:
-        WeightQuantizationError: nothing is chosen, a pattern matches no weight, or rows are no whole blocks.
+        WeightQuantizationError: nothing is chosen, a pattern matches no weight, two weights have one path, or rows are no
+            whole blocks.
     """
     kernels = list(kernels)
+    check_paths(kernels)
     if isinstance(schemes, WeightScheme):
         table = WeightScheme(8, None)
         pairs = [(each, table if each.is_table else schemes) for each in kernels]
@@ -162,6 +165,17 @@ def chosen(
             "the model has no weight to quantize: no product or table of 2,048 numbers or more"
         )
     return pairs
+
+
+def check_paths(weights: Iterable[Any]) -> None:
+    """Checks that weights can be told apart by their paths.
+
+    Raises:
+        WeightQuantizationError: two have one path.
+    """
+    for path, count in collections.Counter(each.path for each in weights).items():
+        if count > 1:
+            raise WeightQuantizationError(f"{count} weights have the path {path!r}: give their layers different names")
 
 
 def _first(schemes, path):

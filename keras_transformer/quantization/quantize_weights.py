@@ -10,9 +10,9 @@ import keras
 from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.quantization.calibration import as_batches, calibrate
 from keras_transformer.quantization.errors import WeightQuantizationError
-from keras_transformer.quantization.kernels import Kernel, chosen, kernels_of
+from keras_transformer.quantization.kernels import Kernel, check_paths, chosen, kernels_of
 from keras_transformer.quantization.methods import METHODS, Method
-from keras_transformer.quantization.quantized_weights import QuantizedWeights
+from keras_transformer.quantization.quantized_weights import QuantizedWeights, values_beside
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.utils.serialization import resolve
@@ -35,7 +35,7 @@ def quantize_weights(
 
     Args:
         model: `keras.Model`, built, in float32; a Functional one for methods with data. Its weights get the values that the
-            integers stand for. "awq" also changes norms and biases, so that the whole model must be saved.
+            integers stand for. "awq" also changes norms and biases; `QuantizedWeights` has them.
         schemes: a `WeightScheme`, or a dict of patterns of paths to schemes; see `kernels.chosen`. Default
             `WeightScheme()`.
         method: name in `METHODS`: "nearest", "clipping", "gptq" or "awq"; or an instance, such as `GPTQ(damping=0.02)`.
@@ -47,8 +47,8 @@ def quantize_weights(
         `QuantizedWeights`, which is the model's attribute `quantized_weights` too.
 
     Raises:
-        WeightQuantizationError: a scheme does not fit the weights, or the data the model, or a method needs data and has
-            none; the model is then unchanged.
+        WeightQuantizationError: a scheme does not fit the weights, or the data the model, a method needs data and has none,
+            or two weights have one path; the model is then unchanged.
 
     Example:
 
@@ -60,6 +60,7 @@ def quantize_weights(
     """
     resolved = _resolved(method)
     pairs = chosen(kernels_of(model), schemes)
+    check_paths(model.weights)
     if data is None and resolved.needs_data:
         raise WeightQuantizationError(f"{method!r} needs data: some batches of inputs of {model.name!r}")
     batches = as_batches(model, data) if resolved.needs_data else None
@@ -81,7 +82,8 @@ def quantize_weights(
                 settle(kernel, resolved.round(kernel.rows(), scheme, statistics))
     for kernel, scheme in rest.values():  # Those that no data reached.
         settle(kernel, resolved.round(kernel.rows(), scheme))
-    weights = QuantizedWeights({kernel.path: blocks[kernel.path] for kernel, _ in pairs})
+    in_order = {kernel.path: blocks[kernel.path] for kernel, _ in pairs}
+    weights = QuantizedWeights(in_order, values_beside(model, in_order))
     model.quantized_weights = weights
     return weights
 

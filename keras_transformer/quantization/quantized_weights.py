@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import keras
 
 _KEY = "keras_transformer.quantized_weights"
-_PARTS = ("codes", "scale", "minimum")
+_PARTS, _VALUE = ("codes", "scale", "minimum"), "value"
 
 
 class QuantizedWeights(Mapping[str, Blocks]):
@@ -29,6 +29,8 @@ class QuantizedWeights(Mapping[str, Blocks]):
 
     Args:
         blocks: dict of path to `Blocks`.
+        unquantized: dict of path to array: the values of the other weights, such as biases and scales of norms, which AWQ,
+            `smooth`, `rotate` and training change. With them, `apply` makes the quantized model out of the float model.
 
     Example:
 
@@ -40,8 +42,9 @@ class QuantizedWeights(Mapping[str, Blocks]):
     [('model/wide/kernel', 4)]
     """
 
-    def __init__(self, blocks: Mapping[str, Blocks]) -> None:
+    def __init__(self, blocks: Mapping[str, Blocks], unquantized: Mapping[str, np.ndarray] | None = None) -> None:
         self._blocks = dict(blocks)
+        self.unquantized = dict(unquantized or {})
 
     def __getitem__(self, path: str) -> Blocks:
         return self._blocks[path]
@@ -83,6 +86,8 @@ class QuantizedWeights(Mapping[str, Blocks]):
     def apply(self, model: keras.Model) -> None:
         """Gives the variables of a model the values of the blocks, and the model this object as `quantized_weights`.
 
+        The other weights get their values of `unquantized`.
+
         Raises:
             WeightQuantizationError: a path or a shape is not that of the model, which is then unchanged.
         """
@@ -93,15 +98,21 @@ class QuantizedWeights(Mapping[str, Blocks]):
             kernel = kernels.get(path)
             if kernel is None or (kernel.count, kernel.width) != (len(blocks.codes), blocks.codes[0].size):
                 raise WeightQuantizationError(f"{model.name!r} has no weight {path!r} of {blocks.codes.shape}")
+        others = {each.path: each for each in model.weights}
+        for path, value in self.unquantized.items():
+            if path not in others or tuple(others[path].shape) != value.shape:
+                raise WeightQuantizationError(f"{model.name!r} has no weight {path!r} of {value.shape}")
         for path, blocks in self.items():
             kernels[path].assign(blocks.values)
+        for path, value in self.unquantized.items():
+            others[path].assign(value)
         model.quantized_weights = self
 
     def save(self, path: Path) -> None:
         """Writes a safetensors file; an existing one is replaced."""
         from safetensors.numpy import save_file
 
-        tensors = {}
+        tensors = {f"{name}/{_VALUE}": np.ascontiguousarray(value) for name, value in self.unquantized.items()}
         for name, blocks in self.items():
             for part in _PARTS:
                 if getattr(blocks, part) is not None:
@@ -123,9 +134,36 @@ class QuantizedWeights(Mapping[str, Blocks]):
             with safe_open(pathlib.Path(path), "numpy") as file:
                 record = json.loads((file.metadata() or {})[_KEY])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-            return cls({name: _blocks(arrays, name, *map(int, record[name])) for name in record})
+            blocks = {name: _blocks(arrays, name, *map(int, record[name])) for name in record}
+            return cls(blocks, {_name(key): array for key, array in arrays.items() if key.endswith(f"/{_VALUE}")})
         except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
             raise WeightQuantizationError(f"'{path}' is no file of QuantizedWeights.save: {error}") from error
+
+
+def values_beside(
+    model: keras.Model, blocks: Mapping[str, Blocks], without: Container[int] = ()
+) -> dict[str, np.ndarray]:
+    """The values of the weights of a model that have no blocks, by path.
+
+    Args:
+        model: `keras.Model`.
+        blocks: dict of path to `Blocks`.
+        without: ids of variables to leave out.
+
+    Raises:
+        WeightQuantizationError: two of them have one path.
+    """
+    import keras
+
+    from keras_transformer.quantization.kernels import check_paths
+
+    others = [each for each in model.weights if each.path not in blocks and id(each) not in without]
+    check_paths(others)
+    return {each.path: keras.ops.convert_to_numpy(each) for each in others}
+
+
+def _name(key: str) -> str:
+    return key.removesuffix(f"/{_VALUE}")
 
 
 def _bytes(array: np.ndarray | None) -> int:

@@ -10,7 +10,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.layers.ternary import has_ternary_kernel
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import chosen, kernels_of
-from keras_transformer.quantization.quantized_weights import QuantizedWeights
+from keras_transformer.quantization.quantized_weights import QuantizedWeights, values_beside
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.training.compression.quantization_aware_class import (
     QuantizationAware,
@@ -124,9 +124,8 @@ def learned_weights(model: keras.Model) -> QuantizedWeights:
     _check_aware(model)
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model, with_adapters=True)}
     layers = quantized_layers(model)
-    return QuantizedWeights(
-        {kernels[id(layer)].path: layer.weight_quantizer.blocks(kernels[id(layer)].variable) for layer in layers}
-    )
+    blocks = {kernels[id(layer)].path: layer.weight_quantizer.blocks(kernels[id(layer)].variable) for layer in layers}
+    return QuantizedWeights(blocks, values_beside(model, blocks, without=_own_weights(model)))
 
 
 def learned_model(model: keras.Model) -> keras.Model:
@@ -155,7 +154,7 @@ def learned_model(model: keras.Model) -> keras.Model:
     weights = learned_weights(model)
     config = model.get_config()
     plain = rebuilt(config["model"], model.name)
-    own = {id(weight) for layer in quantized_layers(model) for weight in _extra_weights(layer)}
+    own = _own_weights(model)
     kept = [weight for weight in model.weights if id(weight) not in own]
     for weight, value in zip(plain.weights, kept, strict=True):
         weight.assign(keras.ops.convert_to_numpy(value))
@@ -183,6 +182,11 @@ def _check(model):
 def _check_aware(model):
     if not isinstance(model, QuantizationAware):
         raise WeightQuantizationError(f"{model.name!r} is not a model of quantization_aware")
+
+
+def _own_weights(model):
+    """The ids of the weights that an ordinary model has not."""
+    return {id(weight) for layer in quantized_layers(model) for weight in _extra_weights(layer)}
 
 
 def _extra_weights(layer):
