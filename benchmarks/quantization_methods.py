@@ -6,8 +6,11 @@
 
 The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block: "4/32",
 "4/row", "4/32+min" with minima. Products are quantized with it, tables of embeddings with 8 bits. The methods are those of
-`METHODS` below; "rotate+" before one rotates the residual stream first, with a head of its own. "keras_gptq" and
-"keras_awq" are those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only.
+`METHODS` below; "rotate+" before one rotates the residual stream first, with a head of its own. Peers:
+those of `quantization_peers.METHODS` round the same weights, "ai_edge_gptq" by the same calibration; "keras_gptq" and
+"keras_awq" are those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only. With
+`--libraries` and `--files Q4_0 Q4_K_M`, llama.cpp's quantizer writes files of its own kinds from the float model, without
+data.
 """
 
 import os
@@ -15,11 +18,12 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pathlib
+import tempfile
 import threading
 import time
 
-import keras
 import numpy as np
+import quantization_peers
 from measure import Table, arguments, versions
 
 from keras_transformer.quantization import AWQ, GPTQ, Clipping, Nearest, WeightScheme, quantize_weights, rotate
@@ -34,7 +38,6 @@ METHODS = {
     "awq": AWQ(),
     "awq, gptq": AWQ(GPTQ()),
 }
-PEERS = ("keras_gptq", "keras_awq")
 SCHEMES = ("4/32", "4/32+min", "4/row", "3/32")
 
 
@@ -105,40 +108,14 @@ def batches_of(rows):
     return [inputs_of(rows[start : start + 4]) for start in range(0, len(rows), 4)]
 
 
-def keras_quantized(model, scheme, method, rows):
-    """Quantizes the blocks of the model by Keras."""
-    blocks = [layer for layer in model.layers if "block" in layer.name]
-    options = {
-        "dataset": list(rows),
-        "tokenizer": list,  # Not called: these are tokens.
-        "num_samples": len(rows),
-        "sequence_length": rows.shape[1],
-        "group_size": scheme.block_size or -1,
-        "quantization_layer_structure": {
-            "pre_block_layers": [model.get_layer("token_embedding")],
-            "sequential_blocks": blocks,
-        },
-    }
-    if method == "keras_gptq":
-        symmetric = not scheme.has_minimum
-        config = keras.quantizers.GPTQConfig(
-            weight_bits=scheme.bits, symmetric=symmetric, activation_order=True, **options
-        )
-    else:
-        config = keras.quantizers.AWQConfig(**options)
-    model.quantize(
-        method.removeprefix("keras_"), config=config, filters=lambda layer: "decoder_block" in (layer.path or "")
-    )
-
-
 def quantized(model, scheme, name, rows):
     """Quantizes the model by a method; returns megabytes of the integers and scales."""
-    if name in PEERS:
-        keras_quantized(model, scheme, name, rows)
+    if name in quantization_peers.KERAS:
+        quantization_peers.by_keras(model, scheme, name, rows)
         return None
     if name.startswith("rotate+"):
         rotate(model)
-    method = METHODS[name.removeprefix("rotate+")]
+    method = (METHODS | quantization_peers.METHODS)[name.removeprefix("rotate+")]
     return quantize_weights(model, scheme, method, batches_of(rows), verbose=True).nbytes / 1e6
 
 
@@ -151,7 +128,11 @@ def main():
     parser.add_argument("--reference", type=float, help="perplexity of the float model, where it is known")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
     parser.add_argument("--methods", nargs="+", default=["nearest", "clipping", "gptq", "awq"])
+    parser.add_argument("--libraries", metavar="DIR", help="folder of llama.cpp's libraries")
+    parser.add_argument("--files", nargs="*", default=[], choices=list(quantization_peers.LlamaCpp.KINDS))
     options = parser.parse_args()
+    if options.files and not options.libraries:
+        parser.error("--files needs --libraries")
     if options.tiny:
         model, test, calibration = tiny()
     elif not options.model or not (options.text or options.tokens):
@@ -166,7 +147,8 @@ def main():
         tokens = np.asarray(tokens[: len(tokens) // LENGTH * LENGTH], "int32").reshape(-1, LENGTH)
         test, calibration = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
         calibration = calibration[:: max(len(calibration) // options.calibration, 1)][: options.calibration]
-    table = Table("Methods of quantization", versions("keras-transformer", "keras", "tensorflow"))
+    names = ("keras-transformer", "keras", "tensorflow", "onnxruntime", "ai-edge-quantizer")
+    table = Table("Methods of quantization", versions(*names))
     table.note(
         f"{test.size} tokens of test, {calibration.size} of calibration; perplexity as a multiple of the float model's."
     )
@@ -183,7 +165,24 @@ def main():
             figures = {"minutes": round(minutes, 2), "peak GB": round(memory.gigabytes, 2)}
             size = None if size is None else round(size, 1)
             table.add(scheme=scheme, method=method, MB=size, perplexity=round(found, 4), **figures)
+    for kind in options.files:
+        add_file(table, kind, model, options.libraries, lambda found: perplexity(found, test) / reference)
     table.finish(options.json)
+
+
+def add_file(table, kind, model, libraries, judge):
+    """The row of a file that llama.cpp writes."""
+    from keras_transformer.checkpoints import from_gguf, to_gguf
+
+    quantizer = quantization_peers.LlamaCpp(libraries)
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = pathlib.Path(folder, "float.gguf"), pathlib.Path(folder, "quantized.gguf")
+        to_gguf(model, source)
+        start = time.perf_counter()
+        quantizer.quantize(source, target, kind)
+        minutes, size = (time.perf_counter() - start) / 60, target.stat().st_size / 1e6
+        found = round(judge(from_gguf(target)), 4)
+    table.add(scheme=kind, method="llama.cpp", MB=round(size, 1), perplexity=found, minutes=round(minutes, 2))
 
 
 def copied(model, untied):
