@@ -43,8 +43,13 @@ COMMANDS = {
         {"float_score", "score", "agreement", "of_float"},
     ),
     "quantization_methods": (
-        ["quantization_methods", "--schemes", "4/32+min", "--methods", "awq, gptq", "rotate+clipping", "keras_gptq"],
+        ["quantization_methods", "--schemes", "4/32+min", "--methods", "awq, gptq", "rotate+clipping", "keras_gptq"]
+        + ["onnxruntime"],
         {"scheme", "method", "MB", "perplexity", "minutes", "peak GB"},
+    ),
+    "quantized_training": (
+        ["quantized_training", "--formats", "onnx", "--ways", "teacher"],
+        {"scheme", "way", "seed", "keras", "onnx", "lost", "kB", "minutes"},
     ),
     "export_cost": (
         ["export_cost", "--formats", "tflite", "onnx"],
