@@ -115,6 +115,12 @@ from .spec.export_spec import (
 from .spec.language import (
     GenerationOptions as GenerationOptions,
 )
+from .training.trainer import (
+    OnDeviceTrainer as OnDeviceTrainer,
+)
+from .training.write import (
+    export_training as export_training,
+)
 from .verification.verify import (
     verify_bundle as verify_bundle,
 )

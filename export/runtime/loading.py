@@ -87,7 +87,8 @@ def _open(
 
         if is_language_bundle(manifest):
             return open_language_model(directory, manifest, backend, num_threads)
-    model = open_artifact(directory, manifest, backend, signature or SERVE, num_threads)
+    signature = signature or (SERVE if SERVE in manifest["signatures"] else next(iter(manifest["signatures"])))
+    model = open_artifact(directory, manifest, backend, signature, num_threads)
     model.tokenizer = read_tokenizer(directory, manifest)
     model.tokenizer_options = manifest.get("tokenizer", {}).get("options", {})
     return model

@@ -19,6 +19,7 @@ import numpy as np
 
 from keras_transformer.export.tflite.byte_scatters import without_byte_scatters
 from keras_transformer.export.tflite.constants import FLOAT, INT8, INT32, INTEGERS, add_constant
+from keras_transformer.export.tflite.gradients import without_shared_erfc, without_slice_gradients
 from keras_transformer.export.tflite.new_axes import without_new_axes
 from keras_transformer.export.tflite.rolls import without_rolls
 
@@ -217,6 +218,8 @@ _REWRITES = (
     _without_lost_activations,
     without_rolls,
     without_byte_scatters,
+    without_shared_erfc,
+    without_slice_gradients,
 )
 
 

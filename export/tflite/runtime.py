@@ -69,7 +69,7 @@ class TFLiteRuntime:
         with self._lock, self._output_context():
             self._output_context = contextlib.nullcontext
             if signature not in self._runners:
-                self._runners[signature] = _PlannedRunner(self._runner(signature))
+                self._runners[signature] = PlannedRunner(self._runner(signature))
             return self._runners[signature](arrays)
 
     def forget(self, kept: str) -> None:
@@ -87,7 +87,7 @@ class TFLiteRuntime:
         return self._open(model_content=content_of(self._path, signature)).get_signature_runner(signature)
 
 
-class _PlannedRunner:
+class PlannedRunner:
     """A runner of a signature that plans its memory again before shapes are used a second time.
 
     In the first call with new shapes LiteRT 2.1 to 2.3 plans as it learns the shapes of tensors, and moves its memory when

@@ -135,5 +135,5 @@ def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
         return (result != expected).astype("float32")
     with np.errstate(invalid="ignore"):
         difference = np.abs(result.astype("float64") - expected)
-    difference[result == expected] = 0.0
-    return np.nan_to_num(difference, nan=np.inf).astype("float32")
+    difference = np.where(result == expected, 0.0, difference)
+    return np.asarray(np.nan_to_num(difference, nan=np.inf), "float32")

@@ -261,6 +261,27 @@ def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
+def stateless_optimizer(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """Returns a copy, not built, that has `stateless_apply` on TensorFlow too.
+
+    Keras leaves it out there for the sake of `tf.distribute`, whose methods are those of other backends in the copy.
+    """
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+    general = keras.optimizers.Optimizer
+    methods = {
+        name: getattr(BaseOptimizer, name)
+        for parent in general.__mro__
+        if parent.__name__ == "TFOptimizer"
+        for name in vars(parent)
+        if not name.startswith("__") and callable(getattr(BaseOptimizer, name, None))
+    }
+    # After the methods of the optimizer's own class, before those of the general one.
+    stateless = type("StatelessOptimizer", (general,), methods)
+    cls: Any = type(type(optimizer).__name__, (type(optimizer), stateless), {})
+    return cls.from_config(optimizer.get_config())
+
+
 def variable_index(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> int:
     """Returns the index of a variable among those that a built optimizer trains."""
     return optimizer._get_variable_index(variable)

@@ -262,6 +262,16 @@ def _variable_index() -> None:
     _expect([private.variable_index(optimizer, each) for each in layer.trainable_variables], [0, 1])
 
 
+@_self_test("BaseOptimizer.stateless_apply, TFOptimizer")
+def _stateless_optimizer() -> None:
+    weight = keras.Variable([1.0, 2.0])
+    optimizer = private.stateless_optimizer(keras.optimizers.SGD(0.5, weight_decay=0.1))
+    optimizer.build([weight])
+    (value,), state = optimizer.stateless_apply(optimizer.variables, [ops.ones(2)], [weight.value])
+    _expect(np.allclose(value, [0.45, 1.4]), True)
+    _expect((int(state[0]), weight.numpy().tolist()), (1, [1.0, 2.0]))
+
+
 @_self_test("Trainer._maybe_symbolic_build")
 def _symbolic_build() -> None:
     model, calls = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]), []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.export.tflite.runtime import _PlannedRunner
+from keras_transformer.export.tflite.runtime import PlannedRunner
 
 
 class Runner:
@@ -27,7 +27,7 @@ class Runner:
 
 def notes(signature, *calls):
     runner = Runner(signature)
-    planned = _PlannedRunner(runner)
+    planned = PlannedRunner(runner)
     for rows, steps in calls:
         planned({"steps": np.array(steps), "x": np.zeros((rows, 5))})
     return runner.notes

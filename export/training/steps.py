@@ -1,0 +1,95 @@
+"""A training step and inference as functions of the state that changes: trained weights, and the optimizer's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_transformer.backend import keras_private
+from keras_transformer.backend.variable_values import VariableValues
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.utils.types import Tensor
+
+LABELS, LOSS = "labels", "loss"
+
+
+class TrainingSteps:
+    """The steps of a model that trains with a loss and an optimizer, without dropout.
+
+    Args:
+        model: Functional `keras.Model` on TensorFlow. Its trainable variables train.
+        loss: `keras.losses.Loss`.
+        optimizer: `keras.optimizers.Optimizer`, not built; a copy of it is used.
+
+    Attributes:
+        weights: list of the variables that train.
+        state: list of all variables that change: `weights`, then those of the optimizer.
+
+    Raises:
+        InvalidModelError: nothing trains, the model has several outputs, a weight has a regularizer, or the optimizer keeps
+            a variable to itself.
+    """
+
+    def __init__(self, model: Any, loss: Any, optimizer: keras.optimizers.Optimizer) -> None:
+        self.weights = list(model.trainable_variables)
+        _check(model, self.weights)
+        self._model, self._loss = model, loss
+        self._optimizer = keras_private.stateless_optimizer(optimizer)
+        self._optimizer.build(self.weights)
+        _check_optimizer(self._optimizer)
+        self.state = [*self.weights, *self._optimizer.variables]
+
+    @property
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The optimizer, whose variables are part of the state."""
+        return self._optimizer
+
+    def infer(self, inputs: Any, weights: Sequence[Tensor]) -> Any:
+        """The outputs of the model with these weights, in inference."""
+        with VariableValues([self._model]).scope(weights):
+            return self._model(inputs, training=False)
+
+    def train(self, inputs: Any, labels: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """One step of training.
+
+        Args:
+            inputs: a batch, in the structure of the model's inputs.
+            labels: labels of the batch.
+            state: the values of `self.state`.
+
+        Returns:
+            The loss before the step, and the values of `self.state` after it.
+        """
+        import tensorflow as tf
+
+        count = len(self.weights)
+        weights = list(state[:count])
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = self._loss(labels, self.infer(inputs, weights))
+        gradients = tape.gradient(loss, weights)
+        missing = [each.path for each, gradient in zip(self.weights, gradients, strict=True) if gradient is None]
+        if missing:
+            raise InvalidModelError(f"the loss does not depend on weight '{missing[0]}': freeze its layer")
+        weights, others = self._optimizer.stateless_apply(list(state[count:]), gradients, weights)
+        return loss, [*weights, *others]
+
+
+def _check(model: Any, weights: Sequence[keras.Variable]) -> None:
+    if not weights:
+        raise InvalidModelError(f"model '{model.name}' has no trainable weight: set trainable = True of its head, say")
+    if len(model.outputs) != 1:
+        raise InvalidModelError(f"model '{model.name}' has {len(model.outputs)} outputs; one trains on the device")
+    regularized = next((each.path for each in weights if getattr(each, "regularizer", None) is not None), None)
+    if regularized is not None:
+        raise InvalidModelError(f"weight '{regularized}' has a regularizer, whose loss is not part of the file")
+
+
+def _check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
+    known = {id(each) for each in optimizer.variables}
+    for each in vars(optimizer).values():
+        if isinstance(each, keras.Variable) and id(each) not in known:
+            name = type(optimizer).__name__
+            raise InvalidModelError(f"{name} does not train on the device: '{each.path}' is none of its `variables`")
