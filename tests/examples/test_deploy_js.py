@@ -1,0 +1,78 @@
+"""The Node recipe of `examples/deploy`, run with onnxruntime-node and LiteRT.js.
+
+It runs where Node and the packages are: `npm install` in examples/deploy/node.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from deploy_cases import COUNT, FOLDER, PROMPTS, TEXTS, check_classes, expected_classes, expected_tokens, model
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="no node")]
+MODULES = Path(os.environ.get("KERAS_TRANSFORMER_NODE_MODULES", FOLDER / "node" / "node_modules"))
+# By backend: the option of the recipe, and the package that it needs.
+RUNTIMES = {"onnx": ("onnx", "onnxruntime-node"), "tflite": ("litert", "@litertjs/core")}
+TOKENIZE = """
+import {{ readFileSync }} from "node:fs";
+import {{ BytePair }} from {module};
+const [config, file] = ["tokenizer_config.json", "tokenizer.json"].map((name) => JSON.parse(readFileSync({folder} + name)));
+const tokenizer = new BytePair(config, file);
+const texts = {texts};
+console.log(JSON.stringify(texts.map((text) => [tokenizer.encode(text), tokenizer.decode(tokenizer.encode(text)) === text])));
+"""
+
+
+def run(*words):
+    environment = {**os.environ, "KERAS_TRANSFORMER_NODE_MODULES": str(MODULES)}
+    command = ["node", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment)
+
+
+@pytest.fixture(params=RUNTIMES)
+def runtime(request):
+    """The backend, and the option of the recipe."""
+    option, package = RUNTIMES[request.param]
+    if not (MODULES / package).is_dir():
+        pytest.skip(f"no {package}: npm install in examples/deploy/node")
+    return request.param, option
+
+
+def test_generates_the_tokens_of_the_python_runtime(runtime, deploy_bundles):
+    backend, option = runtime
+    for prompt, expected in zip(PROMPTS, expected_tokens(deploy_bundles, backend), strict=True):
+        process = run(
+            FOLDER / "node" / "main.js", "generate", deploy_bundles / "decoder", prompt, COUNT, "--runtime", option
+        )
+        assert f"tokens {' '.join(map(str, expected))}\n" in process.stderr
+        assert process.stdout == model(deploy_bundles, backend).tokenizer.decode(expected) + "\n"
+
+
+def test_classifies_as_the_python_runtime(runtime, deploy_bundles):
+    backend, option = runtime
+    words = ("classify", deploy_bundles / "classifier", deploy_bundles / "digit.pgm", "--runtime", option)
+    check_classes(run(FOLDER / "node" / "main.js", *words).stdout, expected_classes(deploy_bundles, backend))
+
+
+def test_names_errors(runtime, deploy_bundles, tmp_path):
+    (tmp_path / "large.pgm").write_bytes(b"P5\n9 8\n255\n" + bytes(72))
+    for words, message in (
+        (("classify", deploy_bundles / "classifier", tmp_path / "large.pgm"), "an image of 8x9x1; the model takes 8x8x1"),
+        (("generate", deploy_bundles / "decoder", "", 1), "the prompt is empty"),
+        (("write",), "expected: classify"),
+    ):
+        process = run(FOLDER / "node" / "main.js", *words, "--runtime", runtime[1])
+        assert process.returncode == 1
+        assert message in process.stderr
+
+
+def test_the_tokenizer_gives_the_ids_of_the_python_one(deploy_bundles):
+    module = (FOLDER / "js_common" / "byte_pair.js").as_uri()
+    folder = f"{deploy_bundles / 'decoder' / 'tokenizer'}/"
+    script = TOKENIZE.format(module=json.dumps(module), folder=json.dumps(folder), texts=json.dumps(TEXTS))
+    process = run("--input-type=module", "-e", script)
+    tokenizer = model(deploy_bundles, "onnx").tokenizer
+    assert json.loads(process.stdout) == [[tokenizer.encode(text), True] for text in TEXTS]
