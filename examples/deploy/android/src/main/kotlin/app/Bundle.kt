@@ -1,0 +1,89 @@
+// What a bundle's manifest says of its files, and the loop that continues a text.
+package app
+
+import java.io.File
+import org.json.JSONArray
+import org.json.JSONObject
+
+/** A tensor of a signature, as the manifest describes it: sizes and names of axes are null where fixed and dynamic. */
+class Spec(val name: String, val dtype: String, private val shape: List<Int?>, val axes: List<String?>) {
+    /** The shape with the sizes of the dynamic axes. */
+    fun shape(sizes: Map<String, Int> = emptyMap()): List<Int> =
+        shape.mapIndexed { axis, size -> size ?: sizes.getValue(axes[axis]!!) }
+}
+
+class Signature(val name: String, val file: File, val inputs: List<Spec>, val outputs: List<Spec>) {
+    /** The tensors of the cache: what a step takes and gives back under one name. */
+    val cache: List<Spec> = inputs.filter { input -> outputs.any { it.name == input.name } }
+}
+
+/** A folder written by `keras_transformer.export`. `format` is "onnx" or "tflite". */
+class Bundle(private val folder: File, format: String) {
+    val manifest = JSONObject(File(folder, "manifest.json").readText())
+    private val files = manifest.getJSONObject("artifacts").getJSONObject(format).getJSONObject("signatures")
+
+    val signatures: List<String> = files.keys().asSequence().map { it as String }.toList()
+
+    fun has(signature: String) = files.has(signature)
+
+    fun signature(name: String): Signature {
+        val record = manifest.getJSONObject("signatures").getJSONObject(name)
+        val file = File(folder, files.getString(name))
+        return Signature(name, file, specs(record.getJSONArray("inputs")), specs(record.getJSONArray("outputs")))
+    }
+
+    fun tokenizer() = BytePair(File(folder, manifest.getJSONObject("tokenizer").getString("path")))
+
+    /** Pairs of a class and its probability, the most likely first. */
+    fun classes(probabilities: FloatArray): List<Pair<String, Float>> {
+        // Numbers where the bundle was exported without `metadata={"class_names": [...]}`.
+        val names = manifest.getJSONObject("metadata").optJSONArray("class_names")
+        return probabilities.mapIndexed { index, value -> Pair(names?.getString(index) ?: "$index", value) }
+            .sortedByDescending { it.second }
+    }
+
+    /** The most tokens that a prompt and its continuation may have together. */
+    fun cacheLength(prompt: List<Int>, count: Int): Int =
+        minOf(prompt.size + count, manifest.getJSONObject("generation").optInt("max_length", Int.MAX_VALUE))
+
+    private fun specs(records: JSONArray): List<Spec> = (0 until records.length()).map { place ->
+        val record = records.getJSONObject(place)
+        val shape = record.getJSONArray("shape")
+        val axes = record.getJSONArray("axes")
+        Spec(
+            record.getString("name"),
+            record.getString("dtype"),
+            (0 until shape.length()).map { if (shape.isNull(it)) null else shape.getInt(it) },
+            (0 until axes.length()).map { if (axes.isNull(it)) null else axes.getString(it) }
+        )
+    }
+}
+
+/** A language model in a runtime. Both functions return the logits after the last token that they read. */
+interface Decoder : AutoCloseable {
+    /** Slots of the cache. */
+    val length: Int
+
+    fun prefill(ids: List<Int>): FloatArray
+
+    fun decode(id: Int, index: Int): FloatArray
+}
+
+/** The most likely tokens after a prompt, at most `count`; each is handed to `each` as soon as it is known. */
+fun generate(bundle: Bundle, decoder: Decoder, prompt: List<Int>, count: Int, each: (Int) -> Unit = {}): List<Int> {
+    val length = minOf(bundle.cacheLength(prompt, count), decoder.length)
+    require(prompt.isNotEmpty() && prompt.size < length) { "the prompt is empty or too long" }
+    val generation = bundle.manifest.getJSONObject("generation")
+    val ends = generation.optJSONArray("end_id")?.let { list -> (0 until list.length()).map { list.getInt(it) } }
+        ?: listOf(generation.optInt("end_id", -1))
+    val found = mutableListOf<Int>()
+    var logits = decoder.prefill(prompt)
+    for (index in prompt.size until length) {
+        val best = logits.indices.reduce { a, b -> if (logits[b] > logits[a]) b else a }
+        if (best in ends) break
+        found.add(best)
+        each(best)
+        if (index + 1 < length) logits = decoder.decode(best, index)
+    }
+    return found
+}
