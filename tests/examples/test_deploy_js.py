@@ -1,4 +1,4 @@
-"""The Node recipe of `examples/deploy`, run with onnxruntime-node and LiteRT.js.
+"""The Node recipe of `examples/deploy`, run with onnxruntime-node and LiteRT.js, and the one for React Native.
 
 It runs where Node and the packages are: `npm install` in examples/deploy/node.
 """
@@ -23,6 +23,22 @@ const [config, file] = ["tokenizer_config.json", "tokenizer.json"].map((name) =>
 const tokenizer = new BytePair(config, file);
 const texts = {texts};
 console.log(JSON.stringify(texts.map((text) => [tokenizer.encode(text), tokenizer.decode(tokenizer.encode(text)) === text])));
+"""
+REACT_NATIVE = """
+import {{ Models }} from {module};
+const [pixels, prompts, count] = process.argv.slice(2).map((word) => JSON.parse(word));
+const models = await Models.open();
+const classes = await models.classify(Float32Array.from(pixels));
+const tokens = [];
+for (const prompt of prompts) {{
+  const texts = models.continueText(prompt, count);
+  let step = await texts.next();
+  while (!step.done) {{
+    step = await texts.next();
+  }}
+  tokens.push(step.value);
+}}
+console.log(JSON.stringify([classes, tokens]));
 """
 
 
@@ -76,3 +92,26 @@ def test_the_tokenizer_gives_the_ids_of_the_python_one(deploy_bundles):
     process = run("--input-type=module", "-e", script)
     tokenizer = model(deploy_bundles, "onnx").tokenizer
     assert json.loads(process.stdout) == [[tokenizer.encode(text), True] for text in TEXTS]
+
+
+@pytest.mark.parametrize("platform", ["android", "ios"])
+def test_the_react_native_recipe_in_node(deploy_bundles, tmp_path, platform):
+    """The recipe without its screen: onnxruntime-node takes the place of onnxruntime-react-native."""
+    if not (MODULES / "onnxruntime-node").is_dir():
+        pytest.skip("no onnxruntime-node: npm install in examples/deploy/node")
+    for name in ("classifier", "decoder"):
+        shutil.copytree(deploy_bundles / name, tmp_path / "bundles" / name)
+    (tmp_path / "run.mjs").write_text(REACT_NATIVE.format(module=json.dumps((FOLDER / "react_native/models.js").as_uri())))
+    pixels = list((deploy_bundles / "digit.pgm").read_bytes()[-64:])
+    names = {"APP": tmp_path, "PLATFORM": platform, "NODE_MODULES": MODULES}
+    environment = {**os.environ, **{f"KERAS_TRANSFORMER_{name}": str(value) for name, value in names.items()}}
+    hooks = Path(__file__).with_name("react_native_hooks.mjs")
+    words = [json.dumps(each) for each in (pixels, PROMPTS, COUNT)]
+    command = ["node", "--import", hooks, tmp_path / "run.mjs", *words]
+    process = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment)
+    assert process.returncode == 0, process.stderr
+    classes, tokens = json.loads(process.stdout)
+    check_classes("\n".join(f"{name} {probability}" for name, probability in classes), expected_classes(deploy_bundles, "onnx"))
+    assert tokens == expected_tokens(deploy_bundles, "onnx")
+    assert (tmp_path / "documents").exists() == (platform == "android")
+    assert not list(tmp_path.glob("documents/**/*.tflite"))
