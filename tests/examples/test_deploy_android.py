@@ -27,7 +27,9 @@ def classes(tmp_path_factory):
     target = tmp_path_factory.mktemp("android") / "recipe.jar"
     sources = [*FOLDER.glob("android/src/main/kotlin/app/*.kt"), *Path(__file__).parent.glob("android_stubs/*.kt")]
     path = ":".join(map(str, LIBRARIES))
-    process = subprocess.run(["kotlinc", *sources, "-cp", path, "-d", target, "-Werror"], capture_output=True, text=True)
+    process = subprocess.run(
+        ["kotlinc", *sources, "-cp", path, "-d", target, "-Werror"], capture_output=True, text=True
+    )
     assert process.returncode == 0, process.stderr[-3000:]
     return f"{target}:{path}"
 
@@ -36,7 +38,11 @@ def answer(classes, *words, computing=None, given=""):
     """What `Main.kt` of the stubs answers; `computing` computes the runs of models that it asks for."""
     command = ["java", "-cp", classes, "test.MainKt", *map(str, words)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    environment = {**os.environ, "JAVA_TOOL_OPTIONS": "-Dfile.encoding=UTF-8 -Dsun.jnu.encoding=UTF-8", "LC_ALL": "C.UTF-8"}
+    environment = {
+        **os.environ,
+        "JAVA_TOOL_OPTIONS": "-Dfile.encoding=UTF-8 -Dsun.jnu.encoding=UTF-8",
+        "LC_ALL": "C.UTF-8",
+    }
     with subprocess.Popen(command, **pipes, stderr=subprocess.PIPE, env=environment) as process:
         process.stdin.write(given)
         process.stdin.flush()

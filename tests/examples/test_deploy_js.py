@@ -22,7 +22,8 @@ import {{ BytePair }} from {module};
 const [config, file] = ["tokenizer_config.json", "tokenizer.json"].map((name) => JSON.parse(readFileSync({folder} + name)));
 const tokenizer = new BytePair(config, file);
 const texts = {texts};
-console.log(JSON.stringify(texts.map((text) => [tokenizer.encode(text), tokenizer.decode(tokenizer.encode(text)) === text])));
+const ids = texts.map((text) => tokenizer.encode(text));
+console.log(JSON.stringify(ids.map((each, index) => [each, tokenizer.decode(each) === texts[index]])));
 """
 REACT_NATIVE = """
 import {{ Models }} from {module};
@@ -76,7 +77,10 @@ def test_classifies_as_the_python_runtime(runtime, deploy_bundles):
 def test_names_errors(runtime, deploy_bundles, tmp_path):
     (tmp_path / "large.pgm").write_bytes(b"P5\n9 8\n255\n" + bytes(72))
     for words, message in (
-        (("classify", deploy_bundles / "classifier", tmp_path / "large.pgm"), "an image of 8x9x1; the model takes 8x8x1"),
+        (
+            ("classify", deploy_bundles / "classifier", tmp_path / "large.pgm"),
+            "an image of 8x9x1; the model takes 8x8x1",
+        ),
         (("generate", deploy_bundles / "decoder", "", 1), "the prompt is empty"),
         (("write",), "expected: classify"),
     ):
@@ -101,7 +105,9 @@ def test_the_react_native_recipe_in_node(deploy_bundles, tmp_path, platform):
         pytest.skip("no onnxruntime-node: npm install in examples/deploy/node")
     for name in ("classifier", "decoder"):
         shutil.copytree(deploy_bundles / name, tmp_path / "bundles" / name)
-    (tmp_path / "run.mjs").write_text(REACT_NATIVE.format(module=json.dumps((FOLDER / "react_native/models.js").as_uri())))
+    (tmp_path / "run.mjs").write_text(
+        REACT_NATIVE.format(module=json.dumps((FOLDER / "react_native/models.js").as_uri()))
+    )
     pixels = list((deploy_bundles / "digit.pgm").read_bytes()[-64:])
     names = {"APP": tmp_path, "PLATFORM": platform, "NODE_MODULES": MODULES}
     environment = {**os.environ, **{f"KERAS_TRANSFORMER_{name}": str(value) for name, value in names.items()}}
@@ -111,7 +117,9 @@ def test_the_react_native_recipe_in_node(deploy_bundles, tmp_path, platform):
     process = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment)
     assert process.returncode == 0, process.stderr
     classes, tokens = json.loads(process.stdout)
-    check_classes("\n".join(f"{name} {probability}" for name, probability in classes), expected_classes(deploy_bundles, "onnx"))
+    check_classes(
+        "\n".join(f"{name} {probability}" for name, probability in classes), expected_classes(deploy_bundles, "onnx")
+    )
     assert tokens == expected_tokens(deploy_bundles, "onnx")
     assert (tmp_path / "documents").exists() == (platform == "android")
     assert not list(tmp_path.glob("documents/**/*.tflite"))

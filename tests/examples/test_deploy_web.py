@@ -88,7 +88,7 @@ def test_an_image_of_another_kind(page, deploy_bundles, tmp_path):
 
     pixels = np.full((1, 8, 8, 1), 0.299 * 255, "float32")
     expected = load(deploy_bundles / "classifier", "onnx")(images=pixels)["probabilities"][0]
-    found = {name: probability for name, probability in page.evaluate("page.classes")}
+    found = dict(page.evaluate("page.classes"))
     np.testing.assert_allclose([found[str(index)] for index in range(10)], expected, atol=1e-3)
 
 

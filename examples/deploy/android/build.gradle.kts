@@ -17,7 +17,7 @@ android {
 }
 
 dependencies {
-    implementation("com.google.ai.edge.litert:litert:2.1.0")
+    implementation("com.google.ai.edge.litert:litert:2.2.0")
     // Only for Onnx.kt.
     implementation("com.microsoft.onnxruntime:onnxruntime-android:1.23.0")
 }

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <functional>
@@ -164,7 +162,9 @@ inline int cache_length(const Bundle& bundle, size_t prompt, int count) {
 inline std::vector<int32_t> generate(const Bundle& bundle, Decoder& decoder, const std::vector<int32_t>& prompt,
                                      int length) {
   std::vector<int32_t> found;
-  if (prompt.empty() || static_cast<int>(prompt.size()) >= length) throw std::runtime_error("the prompt is empty or too long");
+  if (prompt.empty() || static_cast<int>(prompt.size()) >= length) {
+    throw std::runtime_error("the prompt is empty or too long");
+  }
   std::vector<float> logits = decoder.prefill(prompt);
   for (int index = static_cast<int>(prompt.size());; ++index) {
     const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();

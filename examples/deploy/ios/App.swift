@@ -1,5 +1,5 @@
-// A screen that classifies an image and continues a text. The bundles are folders of the app: drag `classifier` and `decoder`
-// into the Xcode project as folder references, so that their files keep their places.
+// A screen that classifies an image and continues a text. The bundles are folders of the app: drag `classifier` and
+// `decoder` into the Xcode project as folder references.
 
 import OnnxRuntimeBindings
 import PhotosUI
@@ -7,16 +7,17 @@ import SwiftUI
 
 /// The models, which are called from one thread at a time.
 actor Models {
-  private let environment: ORTEnv
   private let classifier: OnnxClassifier
   private let language: ModelBundle
   private let tokenizer: BytePair
+  private let decoder: OnnxDecoder
 
   init() throws {
-    environment = try ORTEnv(loggingLevel: .warning)
+    let environment = try ORTEnv(loggingLevel: .warning)
     classifier = try OnnxClassifier(Models.bundle("classifier"), environment: environment)
     language = try Models.bundle("decoder")
     tokenizer = try language.tokenizer()
+    decoder = try OnnxDecoder(language, environment: environment)
   }
 
   private static func bundle(_ name: String) throws -> ModelBundle {
@@ -34,8 +35,6 @@ actor Models {
   /// Hands the text over after each token.
   func continued(_ text: String, count: Int, show: @escaping @Sendable (String) -> Void) throws {
     let prompt = try tokenizer.encode(text)
-    let length = language.cacheLength(prompt: prompt, count: count)
-    let decoder = try OnnxDecoder(language, environment: environment, length: length)
     var ids: [Int32] = []
     _ = try generate(language, decoder, prompt: prompt, count: count) { id in
       ids.append(id)
@@ -78,12 +77,17 @@ struct ContentView: View {
       }
       Section("Continue a text") {
         TextField("Text", text: $text, axis: .vertical)
-        Button("Continue") { act { try await $0.continued(text, count: 40) { now in Task { @MainActor in text = now } } } }
+        Button("Continue") {
+          act { models in
+            try await models.continued(text, count: 40) { now in Task { @MainActor in text = now } }
+          }
+        }
       }
     }
     .onChange(of: picked) { item in
       act { models in
-        guard let data = try await item?.loadTransferable(type: Data.self), let image = UIImage(data: data) else { return }
+        guard let data = try await item?.loadTransferable(type: Data.self), let image = UIImage(data: data)
+        else { return }
         answer = try await models.classify(image)
       }
     }

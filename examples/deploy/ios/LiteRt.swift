@@ -89,7 +89,7 @@ final class LiteRtClassifier {
 
 /// The signatures of fixed shapes: `prefill_32`, `prefill_128`, ... read prompts, and `decode_1` one token.
 final class LiteRtDecoder: LanguageDecoder {
-  let length: Int
+  let mostSlots: Int
   private let bundle: ModelBundle
   private let model: CompiledModel
   private let step: LiteRtSignature
@@ -100,15 +100,19 @@ final class LiteRtDecoder: LanguageDecoder {
     let signature = try bundle.signature("decode_1")
     model = try openLiteRt(signature.path)
     step = try LiteRtSignature(signature, of: model)
-    sizes = bundle.files.keys.compactMap { $0.hasPrefix("prefill_") ? Int($0.dropFirst("prefill_".count)) : nil }.sorted()
+    let prompts = bundle.files.keys.filter { $0.hasPrefix("prefill_") }
+    sizes = prompts.compactMap { Int($0.dropFirst("prefill_".count)) }.sorted()
     var slots = Int.max
     for spec in try bundle.signature("prefill").cache {
       if let axis = spec.axes.firstIndex(of: "cache_length") {
         slots = try signature.input(spec.name).fixedShape()[axis]
       }
     }
-    length = slots
-    for spec in signature.cache {
+    mostSlots = slots
+  }
+
+  func start(slots: Int) throws {
+    for spec in step.signature.cache {
       let count = try spec.fixedShape().reduce(1, *)
       switch spec.dtype {
       case "float32": try step.write([Float](repeating: 0, count: count), to: spec.name)

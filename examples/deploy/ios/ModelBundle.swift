@@ -148,8 +148,11 @@ final class ModelBundle {
 
 /// A language model in a runtime. Both functions return the logits after the last token that they read.
 protocol LanguageDecoder: AnyObject {
-  /// Slots of the cache.
-  var length: Int { get }
+  /// The most slots that the cache may have.
+  var mostSlots: Int { get }
+
+  /// Empties the cache, which gets at least `slots` slots.
+  func start(slots: Int) throws
 
   func prefill(_ ids: [Int32]) throws -> [Float]
   func decode(_ id: Int32, index: Int) throws -> [Float]
@@ -159,11 +162,12 @@ protocol LanguageDecoder: AnyObject {
 func generate(
   _ bundle: ModelBundle, _ decoder: LanguageDecoder, prompt: [Int32], count: Int, each: (Int32) -> Void = { _ in }
 ) throws -> [Int32] {
-  let length = min(bundle.cacheLength(prompt: prompt, count: count), decoder.length)
+  let length = min(bundle.cacheLength(prompt: prompt, count: count), decoder.mostSlots)
   guard !prompt.isEmpty, prompt.count < length else {
     throw RecipeError("the prompt is empty or too long")
   }
   var found: [Int32] = []
+  try decoder.start(slots: length)
   var logits = try decoder.prefill(prompt)
   for index in prompt.count..<length {
     guard let best = logits.indices.max(by: { logits[$0] < logits[$1] }),

@@ -14,7 +14,7 @@ final class OnnxSignature {
   init(_ signature: Signature, environment: ORTEnv) throws {
     self.signature = signature
     session = try ORTSession(env: environment, modelPath: signature.path, sessionOptions: try ORTSessionOptions())
-    // A file has the outputs in the order of the manifest; one that shares its name with an input has another name there.
+    // A file has the outputs in the order of the manifest, some of them under another name.
     outputNames = try session.outputNames()
   }
 
@@ -71,19 +71,20 @@ final class OnnxClassifier {
 }
 
 final class OnnxDecoder: LanguageDecoder {
-  let length: Int
+  let mostSlots = Int.max
   private let reader: OnnxSignature
   private let step: OnnxSignature
   private var cache: [String: ORTValue] = [:]
 
-  /// - Parameter length: the slots of the cache, see `ModelBundle.cacheLength`.
-  init(_ bundle: ModelBundle, environment: ORTEnv, length: Int) throws {
-    self.length = length
+  init(_ bundle: ModelBundle, environment: ORTEnv) throws {
     reader = try OnnxSignature(bundle.signature("prefill"), environment: environment)
     let name = bundle.files["decode_token"] == nil ? "decode" : "decode_token"
     step = try OnnxSignature(bundle.signature(name), environment: environment)
+  }
+
+  func start(slots: Int) throws {
     for spec in step.signature.cache {
-      cache[spec.name] = try OnnxSignature.zeros(spec, spec.fixedShape(["batch": 1, "cache_length": length]))
+      cache[spec.name] = try OnnxSignature.zeros(spec, spec.fixedShape(["batch": 1, "cache_length": slots]))
     }
   }
 

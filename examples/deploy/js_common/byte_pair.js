@@ -41,7 +41,8 @@ export class BytePair {
 
   // The text of tokens, without special tokens.
   decode(ids) {
-    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(ids.flatMap((id) => Array.from(this.bytes.get(id)))));
+    const bytes = ids.flatMap((id) => Array.from(this.bytes.get(id)));
+    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(bytes));
   }
 
   // Joins the neighbors of the lowest rank until no pair is left that has one.

@@ -52,8 +52,8 @@ export class LiteRtDecoder {
       return axis < 0 ? [] : [step.cache[index].shape[axis]];
     });
     this.length = length;
-    const sizes = Object.keys(bundle.files).filter((name) => /^prefill_\d+$/.test(name)).map((name) => Number(name.split("_")[1]));
-    this.sizes = sizes.sort((a, b) => a - b);
+    const prompts = Object.keys(bundle.files).filter((name) => /^prefill_\d+$/.test(name));
+    this.sizes = prompts.map((name) => Number(name.split("_")[1])).sort((a, b) => a - b);
   }
 
   // Empties the cache.
@@ -73,7 +73,8 @@ export class LiteRtDecoder {
     if (size > 0) {
       const padded = new Int32Array(size);
       padded.set(ids.slice(0, first));
-      logits = await this.read(this.bundle.signature(`prefill_${size}`), { token_ids: padded, lengths: Int32Array.of(first) });
+      const signature = this.bundle.signature(`prefill_${size}`);
+      logits = await this.read(signature, { token_ids: padded, lengths: Int32Array.of(first) });
     }
     for (let index = first; index < ids.length; index++) {
       logits = await this.decode(ids[index], index);

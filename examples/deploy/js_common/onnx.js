@@ -23,7 +23,8 @@ export class OnnxSignature {
   async run(inputs) {
     const found = await this.session.run(inputs);
     // Outputs of a file have the order of the manifest; one that shares its name with an input has another name there.
-    return Object.fromEntries(this.signature.outputs.map(({ name }, index) => [name, found[this.session.outputNames[index]]]));
+    const names = this.session.outputNames;
+    return Object.fromEntries(this.signature.outputs.map(({ name }, index) => [name, found[names[index]]]));
   }
 }
 

@@ -33,7 +33,10 @@ async function onnxRuntime(folder) {
 async function liteRt(folder) {
   const { loadInNode } = await import("./litert_in_node.js");
   const api = await loadInNode(require);
-  const open = async (file) => api.loadAndCompile(new Uint8Array(await readFile(path.join(folder, file))), { accelerator: "wasm" });
+  const open = async (file) => {
+    const content = new Uint8Array(await readFile(path.join(folder, file)));
+    return api.loadAndCompile(content, { accelerator: "wasm" });
+  };
   return {
     format: "tflite",
     classify: (bundle, pixels) => litert.classify(bundle, open, api, pixels),

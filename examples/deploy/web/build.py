@@ -1,8 +1,8 @@
 """Puts the page, the runtimes and the bundles into one folder, which any static file server can serve.
 
-    npm install                                                    # in examples/deploy/web
-    python examples/deploy/web/build.py --bundles bundles --out site
-    python -m http.server --directory site                         # and open http://localhost:8000
+npm install                                                    # in examples/deploy/web
+python examples/deploy/web/build.py --bundles bundles --out site
+python -m http.server --directory site                         # and open http://localhost:8000
 """
 
 import argparse
@@ -35,7 +35,9 @@ def build(bundles: Path, modules: Path, out: Path) -> None:
     copy(modules / "onnxruntime-web" / "dist", out / "vendor" / "onnxruntime", ORT)
     litert = modules / "@litertjs" / "core"
     copy(litert / "dist", out / "vendor" / "litert", ["index.js"])
-    copy(litert / "wasm", out / "vendor" / "litert" / "wasm", [name + end for name in LITERT for end in (".js", ".wasm")])
+    copy(
+        litert / "wasm", out / "vendor" / "litert" / "wasm", [name + end for name in LITERT for end in (".js", ".wasm")]
+    )
     copy(modules / "@litertjs" / "wasm-utils" / "dist", out / "vendor" / "wasm_utils", ["index.js"])
     copy(bundles, out / "bundles", ["digit.pgm"])
     for name in ("classifier", "decoder"):

@@ -91,9 +91,10 @@ async function showImage(bytes, isPortable) {
   if (isPortable) {
     pixels = readImage(bytes, shape);
     const image = new ImageData(width, height);
-    image.data.forEach((_, place) => {
-      image.data[place] = place % 4 === 3 ? 255 : pixels[Math.floor(place / 4) * channels + Math.min(place % 4, channels - 1)];
-    });
+    for (let place = 0; place < height * width; place++) {
+      const colors = pixels.subarray(place * channels, (place + 1) * channels);
+      image.data.set([...(channels === 3 ? colors : [colors[0], colors[0], colors[0]]), 255], 4 * place);
+    }
     context.putImageData(image, 0, 0);
   } else {
     context.drawImage(await createImageBitmap(new Blob([bytes])), 0, 0, width, height);
@@ -111,8 +112,9 @@ async function classify() {
   const classes = await (await models()).classify(pixels);
   element("classes").replaceChildren(
     ...classes.slice(0, 5).map(([name, probability]) => {
-      const row = document.createElement("li");
-      row.append(name, Object.assign(document.createElement("span"), { textContent: `${(100 * probability).toFixed(1)} %` }));
+      const [row, share] = ["li", "span"].map((tag) => document.createElement(tag));
+      share.textContent = `${(100 * probability).toFixed(1)} %`;
+      row.append(name, share);
       return row;
     }),
   );

@@ -44,13 +44,10 @@ fun main(words: Array<String>) {
         "generate" -> {
             val bundle = Bundle(File(words[2]), words[1])
             val tokenizer = bundle.tokenizer()
-            JSONArray(words.drop(4).map { text ->
-                val prompt = tokenizer.encode(text)
-                val count = words[3].toInt()
-                val decoder: Decoder =
-                    if (words[1] == "onnx") OnnxDecoder(bundle, bundle.cacheLength(prompt, count)) else LiteRtDecoder(bundle)
-                decoder.use { JSONArray(generate(bundle, it, prompt, count)) }
-            })
+            val decoder: Decoder = if (words[1] == "onnx") OnnxDecoder(bundle) else LiteRtDecoder(bundle)
+            val results = words.drop(4).map { JSONArray(generate(bundle, decoder, tokenizer.encode(it), words[3].toInt())) }
+            decoder.close()
+            JSONArray(results)
         }
         else -> {
             val tokenizer = BytePair(File(words[1]))

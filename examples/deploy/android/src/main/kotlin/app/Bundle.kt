@@ -61,8 +61,11 @@ class Bundle(private val folder: File, format: String) {
 
 /** A language model in a runtime. Both functions return the logits after the last token that they read. */
 interface Decoder : AutoCloseable {
-    /** Slots of the cache. */
-    val length: Int
+    /** The most slots that the cache may have. */
+    val mostSlots: Int
+
+    /** Empties the cache, which gets at least `slots` slots. */
+    fun start(slots: Int)
 
     fun prefill(ids: List<Int>): FloatArray
 
@@ -71,12 +74,13 @@ interface Decoder : AutoCloseable {
 
 /** The most likely tokens after a prompt, at most `count`; each is handed to `each` as soon as it is known. */
 fun generate(bundle: Bundle, decoder: Decoder, prompt: List<Int>, count: Int, each: (Int) -> Unit = {}): List<Int> {
-    val length = minOf(bundle.cacheLength(prompt, count), decoder.length)
+    val length = minOf(bundle.cacheLength(prompt, count), decoder.mostSlots)
     require(prompt.isNotEmpty() && prompt.size < length) { "the prompt is empty or too long" }
     val generation = bundle.manifest.getJSONObject("generation")
     val ends = generation.optJSONArray("end_id")?.let { list -> (0 until list.length()).map { list.getInt(it) } }
         ?: listOf(generation.optInt("end_id", -1))
     val found = mutableListOf<Int>()
+    decoder.start(length)
     var logits = decoder.prefill(prompt)
     for (index in prompt.size until length) {
         val best = logits.indices.reduce { a, b -> if (logits[b] > logits[a]) b else a }

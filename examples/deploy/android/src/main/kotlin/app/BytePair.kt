@@ -39,7 +39,7 @@ class BytePair(folder: File) {
         for (rank in 0 until merges.length()) {
             // A pair, or in older files one string with a space.
             val pair = merges.optJSONArray(rank)
-            val parts = if (pair == null) merges.getString(rank).split(" ") else listOf(pair.getString(0), pair.getString(1))
+            val parts = pair?.let { listOf(it.getString(0), it.getString(1)) } ?: merges.getString(rank).split(" ")
             ranks[Pair(parts[0], parts[1])] = rank
         }
     }

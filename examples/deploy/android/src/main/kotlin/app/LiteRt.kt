@@ -6,17 +6,23 @@ import com.google.ai.edge.litert.CompiledModel
 import com.google.ai.edge.litert.TensorBuffer
 import java.io.File
 
-/** A TFLite file. GPU first: LiteRT runs on the CPU what the GPU does not take. */
+val CPU = listOf(Accelerator.CPU)
+
+/** LiteRT runs on the CPU what the GPU does not take. */
+val GPU = listOf(Accelerator.GPU, Accelerator.CPU)
+
 private fun open(file: File, accelerators: List<Accelerator>): CompiledModel =
     CompiledModel.create(file.path, CompiledModel.Options(*accelerators.toTypedArray()))
 
-val CPU = listOf(Accelerator.CPU)
-val GPU = listOf(Accelerator.GPU, Accelerator.CPU)
-
 /** One signature with its buffers, by the names of the manifest, which are those of the file. */
 private class LiteRtSignature(private val model: CompiledModel, val signature: Signature) : AutoCloseable {
-    val inputs = signature.inputs.associate { it.name to model.createInputBuffer(it.name, signature.name) }.toMutableMap()
-    val outputs = signature.outputs.associate { it.name to model.createOutputBuffer(it.name, signature.name) }.toMutableMap()
+    val inputs = mutableMapOf<String, TensorBuffer>()
+    val outputs = mutableMapOf<String, TensorBuffer>()
+
+    init {
+        for (spec in signature.inputs) inputs[spec.name] = model.createInputBuffer(spec.name, signature.name)
+        for (spec in signature.outputs) outputs[spec.name] = model.createOutputBuffer(spec.name, signature.name)
+    }
 
     fun run() = model.run(inputs, outputs, signature.name)
 
@@ -54,14 +60,14 @@ class LiteRtDecoder(private val bundle: Bundle, accelerators: List<Accelerator> 
     private val sizes =
         bundle.signatures.mapNotNull { Regex("prefill_(\\d+)").matchEntire(it)?.groupValues?.get(1)?.toInt() }.sorted()
 
-    override val length: Int
+    override val mostSlots: Int
         get() {
             val (spec, axis) = bundle.signature("prefill").cache.map { Pair(it, it.axes.indexOf("cache_length")) }
                 .firstOrNull { it.second >= 0 } ?: return Int.MAX_VALUE
             return signature.cache.first { it.name == spec.name }.shape()[axis]
         }
 
-    init {
+    override fun start(slots: Int) {
         for (spec in signature.cache) {
             val count = spec.shape().reduce(Int::times)
             val buffer = step.inputs.getValue(spec.name)

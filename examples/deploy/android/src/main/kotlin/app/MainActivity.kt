@@ -23,6 +23,7 @@ class MainActivity : Activity() {
     private val classifier by lazy { LiteRtClassifier(Bundle(unpacked("classifier"), "tflite")) }
     private val language by lazy { Bundle(unpacked("decoder"), "tflite") }
     private val tokenizer by lazy { language.tokenizer() }
+    private val decoder by lazy { LiteRtDecoder(language) }
     private lateinit var answer: TextView
     private lateinit var text: EditText
 
@@ -63,12 +64,10 @@ class MainActivity : Activity() {
         worker.execute {
             val prompt = tokenizer.encode(before)
             val ids = mutableListOf<Int>()
-            LiteRtDecoder(language).use { decoder ->
-                generate(language, decoder, prompt, COUNT) { id ->
-                    ids.add(id)
-                    val after = before + tokenizer.decode(ids)
-                    runOnUiThread { text.setText(after) }
-                }
+            generate(language, decoder, prompt, COUNT) { id ->
+                ids.add(id)
+                val after = before + tokenizer.decode(ids)
+                runOnUiThread { text.setText(after) }
             }
         }
     }

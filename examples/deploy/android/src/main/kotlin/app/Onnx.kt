@@ -48,18 +48,26 @@ class OnnxClassifier(private val bundle: Bundle) : AutoCloseable {
     override fun close() = runner.close()
 }
 
-/** `length`: the slots of the cache, see `Bundle.cacheLength`. */
-class OnnxDecoder(bundle: Bundle, override val length: Int) : Decoder {
+class OnnxDecoder(bundle: Bundle) : Decoder {
     private val reader = OnnxSignature(bundle.signature("prefill"))
     private val step = OnnxSignature(bundle.signature(if (bundle.has("decode_token")) "decode_token" else "decode"))
-    private var cache: Map<String, OnnxTensor> = step.signature.cache.associate { spec ->
-        require(spec.dtype == "float32") { "a cache of ${spec.dtype} is not implemented" }
-        val shape = spec.shape(mapOf("batch" to 1, "cache_length" to length))
-        spec.name to tensor(shape, FloatArray(shape.reduce(Int::times)))
-    }
+    private var cache: Map<String, OnnxTensor> = emptyMap()
 
-    // It owns the tensors of the cache after the first run.
-    private var last: AutoCloseable = AutoCloseable { cache.values.forEach(OnnxTensor::close) }
+    // What owns the tensors of the cache.
+    private var owner = AutoCloseable {}
+
+    override val mostSlots = Int.MAX_VALUE
+
+    override fun start(slots: Int) {
+        owner.close()
+        val empty = step.signature.cache.associate { spec ->
+            require(spec.dtype == "float32") { "a cache of ${spec.dtype} is not implemented" }
+            val shape = spec.shape(mapOf("batch" to 1, "cache_length" to slots))
+            spec.name to tensor(shape, FloatArray(shape.reduce(Int::times)))
+        }
+        cache = empty
+        owner = AutoCloseable { empty.values.forEach(OnnxTensor::close) }
+    }
 
     override fun prefill(ids: List<Int>): FloatArray = read(reader, "lengths", ids, ids.size)
 
@@ -72,14 +80,14 @@ class OnnxDecoder(bundle: Bundle, override val length: Int) : Decoder {
         )
         val result = runner.run(given + cache)
         given.values.forEach(OnnxTensor::close)
-        last.close()
-        last = result
+        owner.close()
+        owner = result
         cache = cache.mapValues { runner.output(result, it.key) }
         return floats(runner.output(result, "logits"))
     }
 
     override fun close() {
-        last.close()
+        owner.close()
         reader.close()
         step.close()
     }
