@@ -92,5 +92,28 @@ def test_an_image_of_another_kind(page, deploy_bundles, tmp_path):
     np.testing.assert_allclose([found[str(index)] for index in range(10)], expected, atol=1e-3)
 
 
+def test_the_classifier_on_webgpu(page, deploy_bundles):
+    """On Chromium's software GPU: its own browser, since the other one has no GPU."""
+    flags = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan"]
+    driver = page.context.browser.browser_type
+    browser = driver.launch(executable_path=script(FOLDER.parent / "web" / "measure.py").CHROMIUM, args=flags)
+    said = []
+    try:
+        other = browser.new_page()
+        other.on("console", lambda message: said.append(message.text))
+        other.goto(page.url)
+        wait(other)
+        if not other.evaluate("(async () => !!(await navigator.gpu?.requestAdapter()))()"):
+            pytest.skip("this Chromium has no WebGPU")
+        other.check("[value=webgpu]")
+        wait(other)
+        found = dict(other.evaluate("page.classes"))
+    finally:
+        browser.close()
+    expected = dict(expected_classes(deploy_bundles, "tflite"))
+    np.testing.assert_allclose([found[name] for name in expected], list(expected.values()), atol=1e-4)
+    assert any("will run on the GPU" in line for line in said)
+
+
 def test_it_fits_a_phone(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 PAGE = ("index.html", "main.js", "style.css")
 ORT = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 # LiteRT.js loads one of these, by what the browser can do.
-LITERT = ("litert_wasm_internal", "litert_wasm_compat_internal")
+LITERT = ("litert_wasm_internal", "litert_wasm_compat_internal", "litert_wasm_jspi_internal")
 
 
 def main() -> None:

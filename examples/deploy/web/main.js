@@ -41,19 +41,30 @@ const RUNTIMES = {
       decoder: (bundle, open) => onnx.OnnxDecoder.open(bundle, open, ort.Tensor),
     };
   },
-  async litert() {
-    const api = await import("./vendor/litert/index.js");
-    await api.loadLiteRt(pathTo("vendor/litert/wasm/"));
-    // `{ accelerator: "webgpu" }` computes on the GPU where the browser has WebGPU.
-    const opener = (folder) => (file) => api.loadAndCompile(pathTo(`${folder}/${file}`), { accelerator: "wasm" });
-    return {
-      format: "tflite",
-      opener,
-      classify: (bundle, open, pixels) => litert.classify(bundle, open, api, pixels),
-      decoder: (bundle, open) => litert.LiteRtDecoder.open(bundle, open, api),
-    };
-  },
+  litert: () => liteRt({}),
+  // The file of a language model has signatures of dynamic shapes too, which WebGPU does not take.
+  webgpu: () => liteRt({ classifier: "webgpu" }),
 };
+
+let loading;
+
+// LiteRT.js, with the accelerators of bundles by name; "wasm" where none is given.
+async function liteRt(accelerators) {
+  const api = await import("./vendor/litert/index.js");
+  // With promises in WebAssembly, the CPU computes what the GPU does not take.
+  loading ??= api.loadLiteRt(pathTo("vendor/litert/wasm/"), { jspi: "Suspending" in WebAssembly });
+  await loading;
+  const opener = (folder) => (file) => {
+    const accelerator = accelerators[folder.split("/").pop()] ?? "wasm";
+    return api.loadAndCompile(pathTo(`${folder}/${file}`), { accelerator, gpuOptions: { precision: "fp32" } });
+  };
+  return {
+    format: "tflite",
+    opener,
+    classify: (bundle, open, pixels) => litert.classify(bundle, open, api, pixels),
+    decoder: (bundle, open) => litert.LiteRtDecoder.open(bundle, open, api),
+  };
+}
 
 // A bundle of `bundles/` in one runtime.
 async function openBundle(runtime, name) {
