@@ -19,6 +19,7 @@ struct Spec {
   std::string name, dtype;
   std::vector<int> shape;         // -1 where dynamic.
   std::vector<std::string> axes;  // Names of the dynamic axes; "" for the fixed ones.
+  std::string name_in_file;       // "" where the manifest, of an earlier version, does not tell.
 };
 
 struct Signature {
@@ -66,7 +67,9 @@ class Bundle {
 
   Signature signature(const std::string& name) const {
     const Json& record = manifest["signatures"][name];
-    return {name, folder_ + "/" + files()[name].text, specs(record["inputs"]), specs(record["outputs"])};
+    const Json& names = manifest["artifacts"][format_].get("names").get(name);
+    return {name, folder_ + "/" + files()[name].text, specs(record["inputs"], names.get("inputs")),
+            specs(record["outputs"], names.get("outputs"))};
   }
 
   BytePair tokenizer() const { return BytePair(folder_ + "/" + manifest["tokenizer"]["path"].text); }
@@ -82,10 +85,10 @@ class Bundle {
 
   const Json& files() const { return manifest["artifacts"][format_]["signatures"]; }
 
-  static std::vector<Spec> specs(const Json& records) {
+  static std::vector<Spec> specs(const Json& records, const Json& names) {
     std::vector<Spec> found;
     for (const Json& record : records.list) {
-      Spec spec{record["name"].text, record["dtype"].text, {}, {}};
+      Spec spec{record["name"].text, record["dtype"].text, {}, {}, names.get(record["name"].text).text};
       for (const Json& size : record["shape"].list) spec.shape.push_back(size.is_null() ? -1 : size.integer());
       for (const Json& axis : record["axes"].list) spec.axes.push_back(axis.text);
       found.push_back(spec);

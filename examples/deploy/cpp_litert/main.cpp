@@ -59,8 +59,8 @@ class Model {
     throw std::runtime_error("the file has no signature " + signature);
   }
 
-  // The names in the file, which are those of the manifest, in the order that a run takes.
-  std::vector<std::string> names(LiteRtParamIndex signature, bool of_inputs) const {
+  // The names of the manifest in the order that a run takes, which is that of the file.
+  std::vector<std::string> names(LiteRtParamIndex signature, const std::vector<Spec>& specs, bool of_inputs) const {
     const LiteRtSignature found = signature_at(signature);
     LiteRtParamIndex count = 0;
     check(of_inputs ? LiteRtGetNumSignatureInputs(found, &count) : LiteRtGetNumSignatureOutputs(found, &count), "names");
@@ -69,7 +69,11 @@ class Model {
       const char* name = nullptr;
       check(of_inputs ? LiteRtGetSignatureInputName(found, index, &name)
                       : LiteRtGetSignatureOutputName(found, index, &name), "names");
-      names.emplace_back(name);
+      const auto spec = std::find_if(specs.begin(), specs.end(), [name](const Spec& each) {
+        return (each.name_in_file.empty() ? each.name : each.name_in_file) == name;
+      });
+      if (spec == specs.end()) throw std::runtime_error(std::string("the manifest has no tensor ") + name);
+      names.push_back(spec->name);
     }
     return names;
   }
@@ -93,8 +97,8 @@ class Runner {
   std::map<std::string, Buffer> inputs, outputs;  // By the names of the manifest.
 
   Runner(const Model& model, const Signature& of) : signature(of), model_(model), index_(model.index_of(of.name)) {
-    input_names_ = model.names(index_, true);
-    output_names_ = model.names(index_, false);
+    input_names_ = model.names(index_, of.inputs, true);
+    output_names_ = model.names(index_, of.outputs, false);
     resize_inputs();
     for (size_t place = 0; place < input_names_.size(); ++place) {
       LiteRtTensorBufferRequirements needs = nullptr;

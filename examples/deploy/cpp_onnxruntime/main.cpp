@@ -98,9 +98,9 @@ class Session {
   std::map<std::string, Value> run(const std::map<std::string, Value>& inputs) const {
     std::vector<const char*> names, wanted;
     std::vector<const OrtValue*> values;
-    for (const auto& [name, value] : inputs) {
-      names.push_back(name.c_str());
-      values.push_back(value.get());
+    for (const Spec& spec : signature.inputs) {
+      names.push_back(spec.name_in_file.empty() ? spec.name.c_str() : spec.name_in_file.c_str());
+      values.push_back(inputs.at(spec.name).get());
     }
     for (const std::string& name : outputs_) wanted.push_back(name.c_str());
     std::vector<OrtValue*> results(outputs_.size(), nullptr);
@@ -117,8 +117,9 @@ class Session {
   std::shared_ptr<OrtSession> session_;
   std::vector<std::string> outputs_;
 
-  // The name in the file: outputs have the order of the manifest, and one that shares its name with an input has another.
+  // The name in the file. Where the manifest does not tell: a file has the outputs in the order of the manifest.
   std::string output_name(size_t index) const {
+    if (!signature.outputs[index].name_in_file.empty()) return signature.outputs[index].name_in_file;
     char* name = nullptr;
     check(ort->SessionGetOutputName(session_.get(), index, allocator(), &name));
     const std::string found = name;

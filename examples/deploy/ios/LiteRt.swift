@@ -5,7 +5,7 @@
 import Foundation
 import LiteRT
 
-/// One signature of a compiled model, with its buffers by the names of the manifest, which are those of the file.
+/// One signature of a compiled model, with its buffers by the names of the manifest.
 final class LiteRtSignature {
   let signature: Signature
   var inputs: [String: TensorBuffer] = [:]
@@ -22,11 +22,13 @@ final class LiteRtSignature {
     self.signature = signature
     self.model = model
     self.index = index
+    // The names of the manifest in the order of the file.
+    let named = { (names: [String: String]?, inFile: String) in names?.first { $0.value == inFile }?.key ?? inFile }
     inputNames = try (0..<model.inputCount(signatureIndex: index)).map {
-      try model.inputName(inputIndex: $0, signatureIndex: index)
+      named(signature.names?.inputs, try model.inputName(inputIndex: $0, signatureIndex: index))
     }
     outputNames = try (0..<model.outputCount(signatureIndex: index)).map {
-      try model.outputName(outputIndex: $0, signatureIndex: index)
+      named(signature.names?.outputs, try model.outputName(outputIndex: $0, signatureIndex: index))
     }
     let given = try model.createInputBuffers(signatureIndex: index)
     let results = try model.createOutputBuffers(signatureIndex: index)

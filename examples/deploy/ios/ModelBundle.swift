@@ -28,11 +28,18 @@ struct Spec: Decodable {
   }
 }
 
+/// Names of the manifest to names in the file. Manifests of earlier versions lack them.
+struct FileNames: Decodable {
+  let inputs: [String: String]
+  let outputs: [String: String]
+}
+
 struct Signature {
   let name: String
   let path: String
   let inputs: [Spec]
   let outputs: [Spec]
+  let names: FileNames?
 
   /// The tensors of the cache: what a step takes and gives back under one name.
   var cache: [Spec] {
@@ -56,6 +63,7 @@ struct Manifest: Decodable {
 
   struct Artifact: Decodable {
     let signatures: [String: String]
+    let names: [String: FileNames]?
   }
 
   struct Metadata: Decodable {
@@ -102,6 +110,7 @@ struct Manifest: Decodable {
 final class ModelBundle {
   let manifest: Manifest
   let files: [String: String]
+  private let names: [String: FileNames]
   private let folder: URL
 
   /// - Parameter format: "onnx" or "tflite".
@@ -112,6 +121,7 @@ final class ModelBundle {
       throw RecipeError("the bundle has no \(format) file")
     }
     files = artifact.signatures
+    names = artifact.names ?? [:]
     self.folder = folder
   }
 
@@ -120,7 +130,8 @@ final class ModelBundle {
       throw RecipeError("the bundle has no signature \(name)")
     }
     let path = folder.appendingPathComponent(file).path
-    return Signature(name: name, path: path, inputs: record.inputs, outputs: record.outputs)
+    return Signature(
+      name: name, path: path, inputs: record.inputs, outputs: record.outputs, names: names[name])
   }
 
   func tokenizer() throws -> BytePair {

@@ -15,12 +15,15 @@ final class OnnxSignature {
     self.signature = signature
     session = try ORTSession(env: environment, modelPath: signature.path, sessionOptions: try ORTSessionOptions())
     // A file has the outputs in the order of the manifest, some of them under another name.
-    outputNames = try session.outputNames()
+    let order = try session.outputNames()
+    outputNames = signature.outputs.enumerated().map { index, spec in signature.names?.outputs[spec.name] ?? order[index] }
   }
 
   /// Tensors by the names of the manifest.
   func run(_ inputs: [String: ORTValue]) throws -> [String: ORTValue] {
-    let found = try session.run(withInputs: inputs, outputNames: Set(outputNames), runOptions: nil)
+    let given = Dictionary(
+      uniqueKeysWithValues: inputs.map { (signature.names?.inputs[$0.key] ?? $0.key, $0.value) })
+    let found = try session.run(withInputs: given, outputNames: Set(outputNames), runOptions: nil)
     return Dictionary(
       uniqueKeysWithValues: zip(signature.outputs, outputNames).compactMap { spec, name in
         found[name].map { (spec.name, $0) }

@@ -21,7 +21,17 @@ export class Bundle {
     const { inputs, outputs } = this.manifest.signatures[name];
     // The tensors of the cache: what a step takes and gives back under one name.
     const cache = inputs.filter((input) => outputs.some((output) => output.name === input.name));
-    return { name, file: this.files[name], inputs, outputs, cache };
+    return { name, file: this.files[name], inputs, outputs, cache, names: this.namesInFile(name, inputs, outputs) };
+  }
+
+  // Pairs of a name and the name in the file: those of inputs, and a function that returns those of outputs. It takes the
+  // names of the file in order, for manifests of earlier versions: the outputs of a file have the order of the manifest.
+  namesInFile(signature, inputs, outputs) {
+    const names = this.manifest.artifacts[this.format].names?.[signature];
+    return {
+      inputs: inputs.map(({ name }) => [name, names?.inputs[name] ?? name]),
+      outputs: (order) => outputs.map(({ name }, index) => [name, names?.outputs[name] ?? order?.[index] ?? name]),
+    };
   }
 
   async tokenizer() {

@@ -2,18 +2,20 @@
 
 import { shapeOf, zeros } from "./bundle.js";
 
-// Runs a signature for one row. `inputs`: arrays, and tensors of the cache, by the names of the manifest, which are those of
-// the file. All given tensors are deleted; returns tensors by name.
+// Runs a signature for one row. `inputs`: arrays, and tensors of the cache, by the names of the manifest. All given tensors are
+// deleted; returns tensors by name.
 async function run(api, model, signature, inputs) {
+  const { names } = signature;
   const tensors = Object.fromEntries(
-    signature.inputs.map((spec) => {
+    signature.inputs.map((spec, index) => {
       const value = inputs[spec.name];
-      return [spec.name, ArrayBuffer.isView(value) ? new api.Tensor(value, shapeOf(spec, { batch: 1 })) : value];
+      const tensor = ArrayBuffer.isView(value) ? new api.Tensor(value, shapeOf(spec, { batch: 1 })) : value;
+      return [names.inputs[index][1], tensor];
     }),
   );
   const found = await model.signatures[signature.name].run(tensors);
   Object.values(tensors).forEach((tensor) => tensor.delete());
-  return found;
+  return Object.fromEntries(names.outputs().map(([name, inFile]) => [name, found[inFile]]));
 }
 
 // The values of one output; deletes the tensors, except the named ones.

@@ -21,10 +21,9 @@ export class OnnxSignature {
 
   // Tensors by the names of the manifest.
   async run(inputs) {
-    const found = await this.session.run(inputs);
-    // Outputs of a file have the order of the manifest; one that shares its name with an input has another name there.
-    const names = this.session.outputNames;
-    return Object.fromEntries(this.signature.outputs.map(({ name }, index) => [name, found[names[index]]]));
+    const { names } = this.signature;
+    const found = await this.session.run(Object.fromEntries(names.inputs.map(([name, inFile]) => [inFile, inputs[name]])));
+    return Object.fromEntries(names.outputs(this.session.outputNames).map(([name, inFile]) => [name, found[inFile]]));
   }
 }
 

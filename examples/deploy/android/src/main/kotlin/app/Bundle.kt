@@ -5,8 +5,17 @@ import java.io.File
 import org.json.JSONArray
 import org.json.JSONObject
 
-/** A tensor of a signature, as the manifest describes it: sizes and names of axes are null where fixed and dynamic. */
-class Spec(val name: String, val dtype: String, private val shape: List<Int?>, val axes: List<String?>) {
+/**
+ * A tensor of a signature, as the manifest describes it: sizes are null where dynamic, names of axes where fixed.
+ * `nameInFile` is null where the manifest, of an earlier version, does not tell.
+ */
+class Spec(
+    val name: String,
+    val dtype: String,
+    private val shape: List<Int?>,
+    val axes: List<String?>,
+    val nameInFile: String?
+) {
     /** The shape with the sizes of the dynamic axes. */
     fun shape(sizes: Map<String, Int> = emptyMap()): List<Int> =
         shape.mapIndexed { axis, size -> size ?: sizes.getValue(axes[axis]!!) }
@@ -20,7 +29,8 @@ class Signature(val name: String, val file: File, val inputs: List<Spec>, val ou
 /** A folder written by `keras_transformer.export`. `format` is "onnx" or "tflite". */
 class Bundle(private val folder: File, format: String) {
     val manifest = JSONObject(File(folder, "manifest.json").readText())
-    private val files = manifest.getJSONObject("artifacts").getJSONObject(format).getJSONObject("signatures")
+    private val artifact = manifest.getJSONObject("artifacts").getJSONObject(format)
+    private val files = artifact.getJSONObject("signatures")
 
     val signatures: List<String> = files.keys().asSequence().map { it as String }.toList()
 
@@ -28,8 +38,9 @@ class Bundle(private val folder: File, format: String) {
 
     fun signature(name: String): Signature {
         val record = manifest.getJSONObject("signatures").getJSONObject(name)
-        val file = File(folder, files.getString(name))
-        return Signature(name, file, specs(record.getJSONArray("inputs")), specs(record.getJSONArray("outputs")))
+        val names = artifact.optJSONObject("names")?.optJSONObject(name)
+        val (inputs, outputs) = listOf("inputs", "outputs").map { specs(record.getJSONArray(it), names?.optJSONObject(it)) }
+        return Signature(name, File(folder, files.getString(name)), inputs, outputs)
     }
 
     fun tokenizer() = BytePair(File(folder, manifest.getJSONObject("tokenizer").getString("path")))
@@ -46,7 +57,7 @@ class Bundle(private val folder: File, format: String) {
     fun cacheLength(prompt: List<Int>, count: Int): Int =
         minOf(prompt.size + count, manifest.getJSONObject("generation").optInt("max_length", Int.MAX_VALUE))
 
-    private fun specs(records: JSONArray): List<Spec> = (0 until records.length()).map { place ->
+    private fun specs(records: JSONArray, names: JSONObject?): List<Spec> = (0 until records.length()).map { place ->
         val record = records.getJSONObject(place)
         val shape = record.getJSONArray("shape")
         val axes = record.getJSONArray("axes")
@@ -54,7 +65,8 @@ class Bundle(private val folder: File, format: String) {
             record.getString("name"),
             record.getString("dtype"),
             (0 until shape.length()).map { if (shape.isNull(it)) null else shape.getInt(it) },
-            (0 until axes.length()).map { if (axes.isNull(it)) null else axes.getString(it) }
+            (0 until axes.length()).map { if (axes.isNull(it)) null else axes.getString(it) },
+            names?.getString(record.getString("name"))
         )
     }
 }

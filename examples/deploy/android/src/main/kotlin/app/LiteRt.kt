@@ -14,17 +14,23 @@ val GPU = listOf(Accelerator.GPU, Accelerator.CPU)
 private fun open(file: File, accelerators: List<Accelerator>): CompiledModel =
     CompiledModel.create(file.path, CompiledModel.Options(*accelerators.toTypedArray()))
 
-/** One signature with its buffers, by the names of the manifest, which are those of the file. */
+/** One signature with its buffers, by the names of the manifest. */
 private class LiteRtSignature(private val model: CompiledModel, val signature: Signature) : AutoCloseable {
     val inputs = mutableMapOf<String, TensorBuffer>()
     val outputs = mutableMapOf<String, TensorBuffer>()
 
     init {
-        for (spec in signature.inputs) inputs[spec.name] = model.createInputBuffer(spec.name, signature.name)
-        for (spec in signature.outputs) outputs[spec.name] = model.createOutputBuffer(spec.name, signature.name)
+        for (spec in signature.inputs) inputs[spec.name] = model.createInputBuffer(inFile(spec), signature.name)
+        for (spec in signature.outputs) outputs[spec.name] = model.createOutputBuffer(inFile(spec), signature.name)
     }
 
-    fun run() = model.run(inputs, outputs, signature.name)
+    private fun inFile(spec: Spec) = spec.nameInFile ?: spec.name
+
+    fun run() = model.run(
+        signature.inputs.associate { inFile(it) to inputs.getValue(it.name) },
+        signature.outputs.associate { inFile(it) to outputs.getValue(it.name) },
+        signature.name
+    )
 
     override fun close() = (inputs.values + outputs.values).forEach(TensorBuffer::close)
 }

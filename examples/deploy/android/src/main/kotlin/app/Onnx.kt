@@ -24,9 +24,11 @@ private fun floats(value: OnnxTensor): FloatArray {
 private class OnnxSignature(val signature: Signature) : AutoCloseable {
     private val session: OrtSession = environment.createSession(signature.file.path, OrtSession.SessionOptions())
 
-    fun run(inputs: Map<String, OnnxTensor>): OrtSession.Result = session.run(inputs)
+    /** `inputs`: by the names of the manifest. */
+    fun run(inputs: Map<String, OnnxTensor>): OrtSession.Result =
+        session.run(signature.inputs.associate { Pair(it.nameInFile ?: it.name, inputs.getValue(it.name)) })
 
-    /** An output by the name of the manifest: a file has the outputs in that order, some of them under another name. */
+    /** An output by the name of the manifest. Whatever its name in the file, outputs have the order of the manifest. */
     fun output(result: OrtSession.Result, name: String): OnnxTensor =
         result.get(signature.outputs.indexOfFirst { it.name == name }) as OnnxTensor
 
