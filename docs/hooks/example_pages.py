@@ -16,14 +16,18 @@ def example_pages():
         pages[f"examples/{path.stem}.md"] = _page(path, summary, rest.strip("\n"), source)
         rows.append({"example": f"[`{path.name}`]({path.stem}.md)", "description": summary})
         entries.append({path.stem: f"examples/{path.stem}.md"})
-    pages["examples/web.md"] = (EXAMPLES / "web" / "README.md").read_text()
-    rows.append(
-        {"example": "[`web/`](web.md)", "description": "Runs two bundles in a web page, without an inference server."}
-    )
+    for folder, description in _FOLDERS.items():
+        pages[f"examples/{folder}.md"] = (EXAMPLES / folder / "README.md").read_text()
+        rows.append({"example": f"[`{folder}/`]({folder}.md)", "description": description})
+        entries.append({folder: f"examples/{folder}.md"})
     pages["examples/index.md"] = f"# Examples\n\n{_INTRODUCTION}\n\n{table(rows)}\n"
-    return pages, ["examples/index.md", *entries, {"web": "examples/web.md"}]
+    return pages, ["examples/index.md", *entries]
 
 
+_FOLDERS = {
+    "web": "Runs two bundles in a web page, without an inference server.",
+    "deploy": "Runs a classifier and a language model in C++, Node, a web page, and apps for Android, iOS and React Native.",
+}
 _INTRODUCTION = """One script per task. `--help` lists the options of a script. Training scripts use `model.fit`, export the
 trained model and print its scores."""
 

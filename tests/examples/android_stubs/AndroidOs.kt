@@ -1,0 +1,4 @@
+// See AndroidApp.kt.
+package android.os
+
+class Bundle

@@ -1,0 +1,4 @@
+// See AndroidApp.kt.
+package android.net
+
+class Uri
