@@ -1,0 +1,74 @@
+"""Sines and cosines of positions as tables.
+
+A GPU computes the sine of a large angle with few correct digits: WGSL promises an error of 2**-11 between -pi and pi, and nothing
+outside. The angles of rotary positions are a number times constants, and the number is the index of a slot of the cache, so that
+all of them are known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.tflite.delegates.editor import Editor
+from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.uses import indices
+
+_FUNCTIONS = {"SIN": np.sin, "COS": np.cos}
+_ELEMENTWISE = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply}
+_MOST = 2**22
+
+
+def with_angle_tables(editor: Editor, operator: Any) -> bool:
+    """A lookup in place of a sine or cosine of what depends on the index of a slot alone."""
+    kind, output = editor.graph.kind(operator), int(operator.outputs[0])
+    if kind not in _FUNCTIONS:
+        return False
+    leaves = _leaves(editor, int(operator.inputs[0]))
+    source = leaves.pop() if len(leaves) == 1 else None
+    size, shape = editor.limits.get(source, 0), editor.shape(output)
+    if source is None or not 0 < size * np.prod(shape) <= _MOST:
+        return False
+    angles = _values(editor, int(operator.inputs[0]), source, np.arange(size, dtype="int32"))
+    if angles is None:
+        return False
+    # In double precision: the runtime rounds the angle, as the model does, and then computes its sine exactly.
+    table = _FUNCTIONS[kind](angles.astype("float64")).astype("float32").reshape(size, -1)
+    options = schema().GatherOptionsT()
+    number = editor.reshape(source, (1,))
+    tensors = (editor.constant(table, "angles"), number)
+    row = editor.emit("GATHER", tensors, ("FLOAT32", (1, table.shape[1])), options, like=output)
+    editor.reshape(row, shape, output)
+    return True
+
+
+def _leaves(editor: Editor, index: int) -> set[int]:
+    """The tensors that a tensor depends on: inputs, and results of operators other than elementwise ones."""
+    if editor.graph.is_constant(index):
+        return set()
+    maker = editor.uses.makers.get(index)
+    if maker is None or editor.graph.kind(maker) not in (*_ELEMENTWISE, "RESHAPE", "CAST"):
+        return {index}
+    return set().union(*(_leaves(editor, each) for each in indices(maker.inputs)))
+
+
+def _values(editor: Editor, index: int, source: int, numbers: np.ndarray) -> np.ndarray | None:
+    """The values `(count, ...)` of a tensor for several values of the source; None where they are not known."""
+    if index == source:
+        return numbers.reshape(-1, *editor.shape(index))
+    constant = editor.value(index)
+    if constant is not None:
+        return np.broadcast_to(constant, (len(numbers), *constant.shape))
+    maker = editor.uses.makers[index]
+    kind, shape = editor.graph.kind(maker), editor.shape(index)
+    inputs = indices(maker.inputs)
+    parts = [_values(editor, each, source, numbers) for each in (inputs if kind in _ELEMENTWISE else inputs[:1])]
+    known = [each for each in parts if each is not None]
+    if len(known) < len(parts) or getattr(maker.builtinOptions, "fusedActivationFunction", 0):
+        return None
+    if kind in _ELEMENTWISE:
+        aligned = [each.reshape(len(numbers), *(1,) * (len(shape) + 1 - each.ndim), *each.shape[1:]) for each in known]
+        return _ELEMENTWISE[kind](*aligned)
+    dtype = {"FLOAT32": "float32", "INT32": "int32"}.get(editor.type(index))
+    return None if dtype is None else known[0].astype(dtype).reshape(len(numbers), *shape)
