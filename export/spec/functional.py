@@ -42,7 +42,7 @@ def functional_spec(
         InvalidModelError: the model is not functional, an argument does not fit it, or it fails on a probe.
     """
     model = check_model(model)
-    inputs = _input_specs(model, dynamic_axes or {})
+    inputs = input_specs(model, dynamic_axes or {})
     signature = Signature(_serving_function(model, inputs), inputs, _probes(model, inputs, probes))
     fill_references(signature)
     if probes is None:
@@ -128,7 +128,12 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in outputs.items()}
 
 
-def _input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
+def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
+    """Specs of the inputs of a Functional model, as `check_model` returns it.
+
+    Raises:
+        InvalidModelError: `dynamic_axes` names no input.
+    """
     named = names.input_names(model)
     unknown = sorted(set(dynamic_axes) - set(named))
     if unknown:

@@ -10,6 +10,8 @@ from keras_transformer.export.tflite.delegates.editor import Editor
 from keras_transformer.export.tflite.tree import schema
 from keras_transformer.export.tflite.uses import indices
 
+_MOST_RANK = 4
+_BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
 _MASKS = ("beginMask", "endMask", "ellipsisMask", "newAxisMask", "shrinkAxisMask")
 
 
@@ -111,3 +113,97 @@ def without_broadcasts(editor: Editor, operator: Any) -> bool:
     else:
         return False
     return True
+
+
+def with_wide_choices(editor: Editor, operator: Any) -> bool:
+    """A choice between tensors that are broadcast, as one between tensors of the shape of the result."""
+    if editor.graph.kind(operator) not in ("SELECT", "SELECT_V2"):
+        return False
+    condition, *cases = indices(operator.inputs)
+    output = int(operator.outputs[0])
+    shape, kind = editor.shape(output), editor.type(output)
+    narrow = [each for each in cases if _is_narrow(editor, each, shape)]
+    if not narrow or kind != "FLOAT32":
+        return False
+    ones = editor.constant(np.ones(shape, "float32"), "ones")
+    options = schema().MulOptionsT()
+    wide = [
+        editor.emit("MUL", (each, ones), (kind, shape), options, like=output) if each in narrow else each
+        for each in cases
+    ]
+    editor.emit("SELECT_V2", (condition, *wide), output, schema().SelectV2OptionsT())
+    return True
+
+
+def _is_narrow(editor: Editor, index: int, shape: tuple[int, ...]) -> bool:
+    return editor.shape(index) not in (shape, ()) or (editor.shape(index) == () and not editor.graph.is_constant(index))
+
+
+def without_differences_of_one(editor: Editor, operator: Any) -> bool:
+    """`x - x`, which some gates come to, as a product with zero: an operator may not read a tensor twice."""
+    inputs = indices(operator.inputs)
+    if editor.graph.kind(operator) != "SUB" or inputs[0] != inputs[1] or editor.type(inputs[0]) != "FLOAT32":
+        return False
+    zero = editor.constant(np.zeros((), "float32"), "zero")
+    editor.emit("MUL", (inputs[0], zero), int(operator.outputs[0]), schema().MulOptionsT())
+    return True
+
+
+def with_ranks_of_constants(editor: Editor, operator: Any) -> bool:
+    """A constant vector beside a tensor of rank 4, as a constant of rank 4 with the same values."""
+    kind, output = editor.graph.kind(operator), int(operator.outputs[0])
+    rank = len(editor.shape(output))
+    if kind not in _BINARY or rank != _MOST_RANK:
+        return False
+    inputs = indices(operator.inputs)
+    changed = [_of_rank(editor, each, rank) for each in inputs]
+    if list(inputs) == changed:
+        return False
+    operator.inputs = np.array(changed, "int32")
+    editor.keep(operator)
+    return True
+
+
+def _of_rank(editor: Editor, index: int, rank: int) -> int:
+    shape = editor.shape(index)
+    if not editor.graph.is_constant(index) or not 0 < len(shape) < rank:
+        return index
+    tensor = editor.graph.tensors[index]
+    name = (tensor.name or b"").decode()
+    wide = (*(1,) * (rank - len(shape)), *shape)
+    return editor.graph.add_tensor(f"{name}/rank_{rank}", editor.type(index), wide, tensor.buffer)
+
+
+def without_boolean_slices(editor: Editor, operator: Any) -> bool:
+    """A slice of booleans as one of numbers."""
+    output = int(operator.outputs[0])
+    if editor.graph.kind(operator) not in ("STRIDED_SLICE", "SLICE") or editor.type(output) != "BOOL":
+        return False
+    source, *bounds = indices(operator.inputs)
+    number = editor.cast(source, "FLOAT32")
+    inputs, shape = (number, *bounds), editor.shape(output)
+    sliced = editor.emit(editor.graph.kind(operator), inputs, ("FLOAT32", shape), operator.builtinOptions, like=output)
+    zero = editor.constant(np.zeros((), "float32"), "zero")
+    editor.emit("GREATER", (sliced, zero), output, schema().GreaterOptionsT())
+    return True
+
+
+def with_own_outputs(editor: Editor) -> int:
+    """Copies the inputs and constants that a graph returns as they are, which the delegate does not; returns how many."""
+    graph, renamed = editor.graph, {}
+    made = {index for operator in graph.subgraph.operators for index in indices(operator.outputs)}
+    for index in dict.fromkeys(indices(graph.subgraph.outputs)):
+        if index not in made:
+            options = schema().ReshapeOptionsT()
+            options.newShape = np.array(editor.shape(index), "int32")
+            name = (graph.tensors[index].name or b"").decode()
+            renamed[index] = graph.add_tensor(f"{name}/copy", editor.type(index), editor.shape(index))
+            shape = editor.constant(np.array(editor.shape(index), "int32"), "shape")
+            copy = graph.operator("RESHAPE", (index, shape), (renamed[index],), options)
+            graph.subgraph.operators.append(copy)
+    graph.subgraph.outputs = np.array([renamed.get(each, each) for each in indices(graph.subgraph.outputs)], "int32")
+    number = next(index for index, each in enumerate(graph.model.subgraphs) if each is graph.subgraph)
+    for signature in graph.model.signatureDefs or ():
+        for output in signature.outputs if signature.subgraphIndex == number else ():
+            output.tensorIndex = renamed.get(output.tensorIndex, output.tensorIndex)
+    return len(renamed)

@@ -1,8 +1,8 @@
-"""Sines and cosines of positions as tables.
+"""Sines and cosines with all digits of float32.
 
-A GPU computes the sine of a large angle with few correct digits: WGSL promises an error of 2**-11 between -pi and pi, and nothing
-outside. The angles of rotary positions are a number times constants, and the number is the index of a slot of the cache, so that
-all of them are known.
+A GPU computes them with few correct digits: WGSL promises an error of 2**-11 between -pi and pi, and nothing outside. The angles
+of rotary positions are a number times constants. Where the number is the index of a slot of a cache, all of them are known, and
+the sines are a table. Others are computed by products and sums.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from keras_transformer.export.tflite.uses import indices
 _FUNCTIONS = {"SIN": np.sin, "COS": np.cos}
 _ELEMENTWISE = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply}
 _MOST = 2**22
+# Pi in three parts, the first two of few bits, so that their products with small integers are exact (Cody and Waite).
+_PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
+# sin(r) / r as a polynomial of r * r: the terms of its series, whose rest is below 6e-8 between -pi/2 and pi/2.
+_SERIES = (-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)
 
 
-def with_angle_tables(editor: Editor, operator: Any) -> bool:
+def with_tables(editor: Editor, operator: Any) -> bool:
     """A lookup in place of a sine or cosine of what depends on the index of a slot alone."""
     kind, output = editor.graph.kind(operator), int(operator.outputs[0])
     if kind not in _FUNCTIONS:
@@ -72,3 +76,38 @@ def _values(editor: Editor, index: int, source: int, numbers: np.ndarray) -> np.
         return _ELEMENTWISE[kind](*aligned)
     dtype = {"FLOAT32": "float32", "INT32": "int32"}.get(editor.type(index))
     return None if dtype is None else known[0].astype(dtype).reshape(len(numbers), *shape)
+
+
+def with_polynomials(editor: Editor, operator: Any) -> bool:
+    """A sine or cosine as a polynomial of the rest of the angle by pi, with a sign."""
+    kind, source, output = editor.graph.kind(operator), int(operator.inputs[0]), int(operator.outputs[0])
+    if kind not in _FUNCTIONS or editor.type(source) != "FLOAT32":
+        return False
+    shape = editor.shape(output)
+
+    def make(name: str, *inputs: int, into: int | None = None) -> int:
+        options = {"ADD": schema().AddOptionsT, "SUB": schema().SubOptionsT, "MUL": schema().MulOptionsT}.get(name)
+        result = ("FLOAT32", shape) if into is None else into
+        return editor.emit(name, inputs, result, options() if options else None, like=output)
+
+    def number(value: float) -> int:
+        return editor.constant(np.array(value, "float32"), "number")
+
+    # sin(x) = (-1)^k sin(x - k pi), and cos(x) = (-1)^(k + 1) sin(x - (k + 1/2) pi).
+    turns = make("MUL", source, number(1 / np.pi))
+    count = make("FLOOR", make("ADD", turns, number(0.5)) if kind == "SIN" else turns)
+    middle = count if kind == "SIN" else make("ADD", count, number(0.5))
+    rest = source
+    for part in _PI:
+        rest = make("SUB", rest, make("MUL", middle, number(part)))
+    halves = make("FLOOR", make("MUL", count, number(0.5)))
+    odd = make("SUB", count, make("MUL", halves, number(2.0)))
+    first, slope = (1.0, -2.0) if kind == "SIN" else (-1.0, 2.0)
+    sign = make("ADD", make("MUL", odd, number(slope)), number(first))
+    square = make("SQUARE", rest)
+    total = make("MUL", square, number(_SERIES[-1]))
+    for term in _SERIES[-2::-1]:
+        total = make("MUL", make("ADD", total, number(term)), square)
+    sine = make("MUL", make("ADD", total, number(1.0)), rest)
+    make("MUL", sine, sign, into=output)
+    return True

@@ -1,0 +1,49 @@
+"""Runs the files of a bundle on the simulator of an accelerator: `python -m keras_transformer.export.targets.worker JOB`.
+
+A process of its own, since drivers and compilers of accelerators crash, and load libraries that TensorFlow does not bear.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.errors import one_line
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.targets.target import NoAcceleratorError
+
+
+def main(job: str) -> int:
+    """Runs a job: a JSON file with "target", "precision", and "signatures", a dict of name to path of the file and number of
+    cases; inputs are in `inputs.npz` beside it. Writes `outputs.npz` and `result.json`."""
+    folder = pathlib.Path(job).parent
+    task = json.loads(pathlib.Path(job).read_text(encoding="utf-8"))
+    target, outputs, found = get_target(task["target"]), {}, {}
+    try:
+        with np.load(folder / "inputs.npz") as arrays:
+            for name, (path, count) in task["signatures"].items():
+                cases = [_part(arrays, f"{name}/{number}/") for number in range(count)]
+                measured = target.run(pathlib.Path(path), name, cases, task["precision"])
+                found[name] = {"nodes": measured.nodes, "taken": measured.taken, "refused": measured.refused}
+                for number, each in enumerate(measured.outputs):
+                    outputs |= {f"{name}/{number}/{key}": value for key, value in each.items()}
+        result: dict[str, Any] = {"signatures": found}
+    except (NoAcceleratorError, ImportError) as error:
+        result = {"missing": one_line(error)}
+    except Exception as error:
+        result = {"error": f"{type(error).__name__}: {one_line(error)}"}
+    np.savez(folder / "outputs.npz", **outputs)
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    return 0
+
+
+def _part(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
+    return {key.removeprefix(prefix): arrays[key] for key in arrays.files if key.startswith(prefix)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

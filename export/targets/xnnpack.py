@@ -1,0 +1,62 @@
+"""XNNPACK, LiteRT's kernels for a CPU: what it does not run, the interpreter does, more slowly."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.export.targets.tflite_rules import graph_of
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.library import LIBRARY
+from keras_transformer.export.tflite.library import NAME as TFLITE
+from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.export.tflite.uses import indices
+
+
+class XNNPACK(Target):
+    """XNNPACK. See `Target`."""
+
+    name = "xnnpack"
+    format = TFLITE
+    libraries = (LIBRARY,)
+    precisions = (None, "fp16", "int8", "int8_static", "weight_int8", "weight_int4")
+    tolerance = dict.fromkeys((None, *precisions), 1e-4)
+    setup = "pip install ai-edge-litert"
+
+    def rewrite(self, model: Any) -> None:
+        from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
+
+        rewrite_for_gpu(model)  # It takes what a GPU takes, but for integers.
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        return len(graph_of(read_file(path), signature).subgraph.operators)
+
+    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
+        graph = graph_of(read_file(path), signature)
+        return [
+            Node(graph.kind(each), _name(graph, each), "not an operation of XNNPACK")
+            for each in graph.subgraph.operators
+            if graph.kind(each) in _NOT_TAKEN
+        ]
+
+    def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
+        from keras_transformer.export.tflite.inspection import delegate_report
+        from keras_transformer.export.tflite.runtime import TFLiteRuntime
+
+        row = next(each for each in delegate_report(path) if each.signature == signature)
+        runtime = TFLiteRuntime(str(path), signature, 1)
+        outputs = [runtime(dict(each)) for each in cases]
+        return Measured(row.nodes, row.taken, outputs, {op: reason for op, reason in row.outside})
+
+
+# Lookups, and what is computed of integers and booleans.
+_NOT_TAKEN = frozenset(
+    "GATHER GATHER_ND SCATTER_ND CAST LESS LESS_EQUAL GREATER GREATER_EQUAL EQUAL NOT_EQUAL LOGICAL_AND LOGICAL_OR LOGICAL_NOT"
+    " SELECT SELECT_V2 REDUCE_ANY REDUCE_ALL CUMSUM PACK UNPACK SIN COS ONE_HOT TILE BROADCAST_TO WHILE ARG_MAX TOPK_V2".split()
+)
+
+
+def _name(graph: Graph, operator: Any) -> str:
+    return (graph.tensors[indices(operator.outputs)[0]].name or b"").decode().split(";")[0]
