@@ -60,7 +60,9 @@ def _fallbacks(nodes: Iterable[Node], locate: Locate) -> tuple[Fallback, ...]:
     """Nodes by operator and reason, with the layers that they came from."""
     grouped: dict[tuple[str, str, str], list[str]] = collections.defaultdict(list)
     for node in nodes:
-        grouped[node.op, node.reason, node.remedy].append(locate(node.op, node.name) if node.name else "")
+        layer = locate(node.op, node.name) if node.name else ""
+        # The tensors of outputs are named after their signature, not after a layer.
+        grouped[node.op, node.reason, node.remedy].append("" if "/call" in layer else layer)
     return tuple(
         Fallback(op, reason, remedy, len(layers), tuple(dict.fromkeys(filter(None, layers))))
         for (op, reason, remedy), layers in grouped.items()
