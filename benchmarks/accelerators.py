@@ -40,9 +40,7 @@ def _models():
         "encoder": lambda: models.Encoder(size, VOCABULARY, max_sequence_length=32, activation="gelu"),
         "gpt2": lambda: language(models.GPT2(size, VOCABULARY, max_sequence_length=32)),
         "llama": lambda: language(models.Llama(size, VOCABULARY, num_key_value_heads=2)),
-        "mistral": lambda: language(
-            models.Mistral(size, VOCABULARY, window=7, num_key_value_heads=2, position=rotary)
-        ),
+        "mistral": lambda: language(models.Mistral(size, VOCABULARY, window=7, num_key_value_heads=2, position=rotary)),
         "t5": lambda: language(models.T5(models.T5Size(*size, head_dim=8), VOCABULARY)),
         "rwkv": lambda: language(models.RWKV(size, VOCABULARY)),
         "retnet": lambda: language(models.RetNet(size, VOCABULARY)),
@@ -80,7 +78,6 @@ def _built(name):
         return _randomized(_models()[name]()), None
     sys.path.insert(0, str(ROOT / "checkpoints"))
     from checkpoint_cases import Expected
-
     from keras_transformer.checkpoints import from_huggingface
 
     folder = ROOT / "data" / "checkpoints" / name
@@ -131,9 +128,13 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
     parser.add_argument("--tiny", action="store_true", help="one model for each target")
-    parser.add_argument("--only", nargs="+", metavar="MODEL", help="names of models, or folders of tests/data/checkpoints")
+    parser.add_argument(
+        "--only", nargs="+", metavar="MODEL", help="names of models, or folders of tests/data/checkpoints"
+    )
     parser.add_argument("--targets", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--checkpoints", action="store_true", help="a checkpoint of each architecture, instead of our models")
+    parser.add_argument(
+        "--checkpoints", action="store_true", help="a checkpoint of each architecture, instead of our models"
+    )
     parser.add_argument("--quantize", choices=("fp16",), help="for litert-gpu and xnnpack")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -147,8 +148,9 @@ def _chosen(options):
     if not options.checkpoints:
         return list(_models())
     sys.path.insert(0, str(ROOT / "checkpoints"))
-    from checkpoint_cases import FOLDERS
     from every_checkpoint import one_of_each
+
+    from checkpoint_cases import FOLDERS
 
     return [folder.name for folder in one_of_each(FOLDERS)]
 

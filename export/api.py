@@ -306,7 +306,9 @@ def _spec(
         raise ExportError("probes, dynamic_axes and static are for a model's forward pass: pass generation=False too")
     options = generation if isinstance(generation, GenerationOptions) else GenerationOptions()
     if target is not None:
-        return fixed_language_spec(language_spec(model, tolerance, dataclasses.replace(options, whole_graph=False)), target)
+        return fixed_language_spec(
+            language_spec(model, tolerance, dataclasses.replace(options, whole_graph=False)), target
+        )
     return language_spec(model, tolerance, options)
 
 

@@ -141,7 +141,9 @@ def fixed_language_spec(spec: ExportSpec, target: Target) -> ExportSpec:
 
 
 def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Any]) -> ExportSpec:
-    changed = {key: dataclasses.replace(each, formats=(target.format,), general=None) for key, each in signatures.items()}
+    changed = {
+        key: dataclasses.replace(each, formats=(target.format,), general=None) for key, each in signatures.items()
+    }
     # A signature computes the same as the general one, which was called twice.
     for each in changed.values():
         each.is_repeatable = True

@@ -53,7 +53,9 @@ def onnx_problems(
         elif node.domain not in ("", "ai.onnx", "com.microsoft") or node.op_type not in operators:
             yield Node(node.op_type, node.name, "operation not supported", remedy)
         elif rank > most_rank:
-            yield Node(node.op_type, node.name, f"tensors of rank {rank}", "use a mechanism that keeps tensors at rank 4")
+            yield Node(
+                node.op_type, node.name, f"tensors of rank {rank}", "use a mechanism that keeps tensors at rank 4"
+            )
         elif node.op_type == "GatherND" and _attribute(node, "batch_dims"):
             yield Node(node.op_type, node.name, "a lookup in each row by its own indices", remedy)
 

@@ -16,7 +16,20 @@ from keras_transformer.export.targets.target import Arrays, Measured, Node, Targ
 
 _DEVICE = "CPU"
 _MOST_RANK = 8
-_MORE = {"EmbedLayerNormalization", "Expand", "If", "IsNaN", "Loop", "NonZero", "OneHot", "Range", "Shape", "Size", "Tan", "Trilu"}
+_MORE = {
+    "EmbedLayerNormalization",
+    "Expand",
+    "If",
+    "IsNaN",
+    "Loop",
+    "NonZero",
+    "OneHot",
+    "Range",
+    "Shape",
+    "Size",
+    "Tan",
+    "Trilu",
+}
 
 
 class OpenVINO(Target):
@@ -41,7 +54,9 @@ class OpenVINO(Target):
         core = openvino.Core()
         model = core.read_model(path)
         supported = core.query_model(model, _DEVICE)
-        operations = [each for each in model.get_ops() if each.get_type_name() not in ("Constant", "Parameter", "Result")]
+        operations = [
+            each for each in model.get_ops() if each.get_type_name() not in ("Constant", "Parameter", "Result")
+        ]
         refused = [each for each in operations if each.get_friendly_name() not in supported]
         hints = {"INFERENCE_PRECISION_HINT": "f32"}
         compiled = core.compile_model(model, _DEVICE, hints)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,7 @@ def prove(target: Target, directory: pathlib.Path, manifest: dict[str, Any], spe
         refused = _refused(checked[key], each["refused"]) if each["taken"] < each["nodes"] else []
         fallbacks = _fallbacks(refused, spec.locate)
         signatures.append(SignatureResult(key, each["nodes"], each["taken"], found["differences"][key], fallbacks))
-    return TargetResult(target.name, tuple(signatures), target.simulator)
+    return TargetResult(target.name, tuple(signatures), target.simulator, compiled=tuple(found["compiled"]))
 
 
 def _fallbacks(nodes: Iterable[Node], locate: Locate) -> tuple[Fallback, ...]:
@@ -79,7 +80,7 @@ def _refused(checked: list[Node], reasons: Mapping[str, str]) -> list[Node]:
 def _simulated(
     target: Target, directory: pathlib.Path, manifest: dict[str, Any], files: dict[str, pathlib.Path], spec: ExportSpec
 ) -> dict[str, Any]:
-    """What the worker found, with the largest difference of each signature from the CPU."""
+    """What the worker found, with the largest difference of each signature from the CPU; compiled files are kept."""
     cases = {key: [probe.inputs for probe in spec.signatures[key].probes] for key in files}
     mode = spec.quantization.mode if spec.quantization is not None else None
     with tempfile.TemporaryDirectory() as name:
@@ -106,6 +107,10 @@ def _simulated(
                 key: _difference(target, key, _expected(target, directory, manifest, key, spec), outputs, limit)
                 for key in cases
             }
+            names = [each.get("compiled") for each in found["signatures"].values()]
+            found["compiled"] = [name for name in names if name]
+            for name in found["compiled"]:
+                shutil.move(folder / name, directory / name)
     return found
 
 

@@ -22,13 +22,107 @@ _OPTIONS = {"backend_type": "htp", "soc_model": "57", "htp_arch": "75"}
 _REFUSED = re.compile(r"\{ name: (?P<name>[^,]*), type: (?P<op>\w+) \}")
 _MOST_RANK = 5
 OPERATORS = frozenset(
-    "Abs Add And ArgMax ArgMin Asin Atan Attention AveragePool BatchNormalization Cast Ceil Clip Concat Conv ConvTranspose Cos"
-    " CumSum DepthToSpace DequantizeLinear Div Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu"
-    " Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GridSample HardSigmoid HardSwish Identity InstanceNormalization"
-    " LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax LpNormalization MatMul Max MaxPool Mean Min Mod Mul"
-    " Neg Not Or PRelu Pad Pow QuantizeLinear RMSNormalization Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd"
-    " ReduceSum Relu Reshape Resize RotaryEmbedding Round ScatterElements ScatterND Sigmoid Sign Sin Slice Softmax Softplus"
-    " SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Unsqueeze Where".split()
+    [
+        "Abs",
+        "Add",
+        "And",
+        "ArgMax",
+        "ArgMin",
+        "Asin",
+        "Atan",
+        "Attention",
+        "AveragePool",
+        "BatchNormalization",
+        "Cast",
+        "Ceil",
+        "Clip",
+        "Concat",
+        "Conv",
+        "ConvTranspose",
+        "Cos",
+        "CumSum",
+        "DepthToSpace",
+        "DequantizeLinear",
+        "Div",
+        "Einsum",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Expand",
+        "Flatten",
+        "Floor",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Gelu",
+        "Gemm",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "Greater",
+        "GreaterOrEqual",
+        "GridSample",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "InstanceNormalization",
+        "LRN",
+        "LSTM",
+        "LayerNormalization",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "LogSoftmax",
+        "LpNormalization",
+        "MatMul",
+        "Max",
+        "MaxPool",
+        "Mean",
+        "Min",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "PRelu",
+        "Pad",
+        "Pow",
+        "QuantizeLinear",
+        "RMSNormalization",
+        "Reciprocal",
+        "ReduceL2",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "Relu",
+        "Reshape",
+        "Resize",
+        "RotaryEmbedding",
+        "Round",
+        "ScatterElements",
+        "ScatterND",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Slice",
+        "Softmax",
+        "Softplus",
+        "SpaceToDepth",
+        "Split",
+        "Sqrt",
+        "Squeeze",
+        "Sub",
+        "Sum",
+        "Tanh",
+        "Tile",
+        "TopK",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    ]
 )
 _REMEDIES = {"Loop": "use a mechanism without a loop", "GatherND": "use keras.ops.take on a flattened axis"}
 
@@ -44,6 +138,7 @@ class QNN(Target):
     libraries = (LIBRARY, Library("onnxruntime_qnn", "onnxruntime-qnn"))
     precisions = (None, "int8_static")
     tolerance = {None: 2e-2, "int8_static": 0.2}
+    compiled_suffix = ".qnn.onnx"
     setup = "pip install onnxruntime-qnn (Qualcomm's license)"
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
@@ -66,6 +161,13 @@ class QNN(Target):
         taken = 0 if "?" in refused else nodes - len(refused)
         outputs = [_call(session, each) for each in cases]
         return Measured(nodes, taken, outputs, dict.fromkeys(refused.values(), "refused by the HTP backend"))
+
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
+        """Writes an ONNX file with one `EPContext` node, which starts at once on the processor that it was made for."""
+        entries = {"session.disable_cpu_ep_fallback": "1", "ep.context_enable": "1", "ep.context_embed_mode": "1"}
+        with captured_stderr():
+            _session(path, {**entries, "ep.context_file_path": str(compiled)})
+        return compiled.is_file()
 
 
 def _session(path: pathlib.Path, entries: dict[str, str]) -> Any:
@@ -94,21 +196,3 @@ def _call(session: Any, arrays: Arrays) -> dict[str, np.ndarray]:
     names = [each.name for each in session.get_outputs()]
     given = {each.name: arrays[each.name] for each in session.get_inputs()}
     return dict(zip(names, session.run(names, given), strict=True))
-
-
-def write_context(path: pathlib.Path, target: pathlib.Path) -> None:
-    """Writes a file with the graph as the NPU's compiler made it, which starts at once on the processor it was made for.
-
-    Args:
-        path: the ONNX file.
-        target: path of the file to write, an ONNX file with one `EPContext` node.
-    """
-    _session(
-        path,
-        {
-            "session.disable_cpu_ep_fallback": "1",
-            "ep.context_enable": "1",
-            "ep.context_embed_mode": "1",
-            "ep.context_file_path": str(target),
-        },
-    )

@@ -70,6 +70,7 @@ class TargetResult:
         signatures: tuple of `SignatureResult`.
         simulator: what ran the files, such as `"ai-edge-litert 2.3.0"`; None where nothing did.
         reason: why nothing did, or "".
+        compiled: names of the files of the bundle that the accelerator's compiler made of its signatures.
 
     Example:
 
@@ -82,6 +83,7 @@ class TargetResult:
     signatures: tuple[SignatureResult, ...]
     simulator: str | None = None
     reason: str = ""
+    compiled: tuple[str, ...] = ()
 
     @property
     def is_proven(self) -> bool:
@@ -110,6 +112,7 @@ class TargetResult:
                 taken = f"{each.taken} of {each.nodes} nodes of '{each.name}' taken"
                 lines.append(f"{self.target}: {taken}{far} (run by {self.simulator})")
             lines += [f"  {fallback}" for fallback in each.fallbacks]
+        lines += [f"  compiled: {', '.join(self.compiled)}"] if self.compiled else []
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,4 +122,5 @@ class TargetResult:
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> TargetResult:
         """The result that `to_dict` wrote."""
-        return cls(**{**record, "signatures": tuple(map(SignatureResult.from_dict, record["signatures"]))})
+        signatures = tuple(map(SignatureResult.from_dict, record["signatures"]))
+        return cls(**{**record, "signatures": signatures, "compiled": tuple(record.get("compiled", ()))})

@@ -60,6 +60,7 @@ class Target:
         libraries: the libraries that run a file.
         precisions: modes of quantization that the accelerator runs; None for float32.
         tolerance: the largest difference from the CPU, as a share of the scale of an output, by mode.
+        compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
         setup: what to do where a library is missing, in one sentence.
     """
 
@@ -68,6 +69,7 @@ class Target:
     libraries: tuple[Library, ...] = ()
     precisions: tuple[str | None, ...] = (None,)
     tolerance: Mapping[str | None, float] = {None: 1e-4}
+    compiled_suffix: str = ""
     setup: str = ""
 
     def rewrite(self, model: Any) -> None:
@@ -101,6 +103,19 @@ class Target:
             NoAcceleratorError: there is none.
         """
         raise NotImplementedError
+
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
+        """Writes a file that the accelerator's compiler made of a signature, which it takes whole.
+
+        Args:
+            path: path of the file.
+            signature: name of the signature.
+            compiled: path of the file to write; its name ends in `compiled_suffix`.
+
+        Returns:
+            bool. False where the accelerator has no such files.
+        """
+        return False
 
     def missing_library(self) -> str | None:
         """What is missing to run files, or None."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_transformer.export.errors import one_line
 from keras_transformer.export.targets import get_target
-from keras_transformer.export.targets.target import NoAcceleratorError
+from keras_transformer.export.targets.target import Measured, NoAcceleratorError, Target
 
 
 def main(job: str) -> int:
@@ -29,6 +29,8 @@ def main(job: str) -> int:
                 cases = [_part(arrays, f"{name}/{number}/") for number in range(count)]
                 measured = target.run(pathlib.Path(path), name, cases, task["precision"])
                 found[name] = {"nodes": measured.nodes, "taken": measured.taken, "refused": measured.refused}
+                if measured.taken == measured.nodes and target.compiled_suffix:
+                    found[name]["compiled"] = _compiled(target, pathlib.Path(path), name, cases, measured, folder)
                 for number, each in enumerate(measured.outputs):
                     outputs |= {f"{name}/{number}/{key}": value for key, value in each.items()}
         result: dict[str, Any] = {"signatures": found}
@@ -39,6 +41,20 @@ def main(job: str) -> int:
     np.savez(folder / "outputs.npz", **outputs)
     (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
     return 0
+
+
+def _compiled(
+    target: Target, path: pathlib.Path, signature: str, cases: list[Any], measured: Measured, folder: pathlib.Path
+) -> str | None:
+    """Name of the compiled file in the folder, or None where there is none, or it computes something else."""
+    compiled = folder / f"{path.stem}{target.compiled_suffix}"
+    if not target.compile(path, signature, compiled):
+        return None
+    again = target.run(compiled, signature, cases, None).outputs
+    equal = [
+        np.array_equal(one[key], other[key]) for one, other in zip(measured.outputs, again, strict=True) for key in one
+    ]
+    return compiled.name if all(equal) else None
 
 
 def _part(arrays: Any, prefix: str) -> dict[str, np.ndarray]:

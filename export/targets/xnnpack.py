@@ -48,13 +48,41 @@ class XNNPACK(Target):
         row = next(each for each in delegate_report(path) if each.signature == signature)
         runtime = TFLiteRuntime(str(path), signature, 1)
         outputs = [runtime(dict(each)) for each in cases]
-        return Measured(row.nodes, row.taken, outputs, {op: reason for op, reason in row.outside})
+        return Measured(row.nodes, row.taken, outputs, dict(row.outside))
 
 
 # Lookups, and what is computed of integers and booleans.
 _NOT_TAKEN = frozenset(
-    "GATHER GATHER_ND SCATTER_ND CAST LESS LESS_EQUAL GREATER GREATER_EQUAL EQUAL NOT_EQUAL LOGICAL_AND LOGICAL_OR LOGICAL_NOT"
-    " SELECT SELECT_V2 REDUCE_ANY REDUCE_ALL CUMSUM PACK UNPACK SIN COS ONE_HOT TILE BROADCAST_TO WHILE ARG_MAX TOPK_V2".split()
+    [
+        "GATHER",
+        "GATHER_ND",
+        "SCATTER_ND",
+        "CAST",
+        "LESS",
+        "LESS_EQUAL",
+        "GREATER",
+        "GREATER_EQUAL",
+        "EQUAL",
+        "NOT_EQUAL",
+        "LOGICAL_AND",
+        "LOGICAL_OR",
+        "LOGICAL_NOT",
+        "SELECT",
+        "SELECT_V2",
+        "REDUCE_ANY",
+        "REDUCE_ALL",
+        "CUMSUM",
+        "PACK",
+        "UNPACK",
+        "SIN",
+        "COS",
+        "ONE_HOT",
+        "TILE",
+        "BROADCAST_TO",
+        "WHILE",
+        "ARG_MAX",
+        "TOPK_V2",
+    ]
 )
 
 

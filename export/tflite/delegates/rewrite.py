@@ -50,9 +50,7 @@ def rewrite_for_gpu(model: Any) -> None:
 def _lower_versions(model: Any) -> None:
     every = graphs(model)
     for number, code in enumerate(model.operatorCodes):
-        users = [
-            (graph, each) for graph in every for each in graph.subgraph.operators if each.opcodeIndex == number
-        ]
+        users = [(graph, each) for graph in every for each in graph.subgraph.operators if each.opcodeIndex == number]
         if not users:
             continue
         newest = _VERSIONS.get(users[0][0].kind(users[0][1]))

@@ -27,8 +27,16 @@ def tagger():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"target": "litert-gpuu"}, UnknownTargetError, "unknown target 'litert-gpuu'; valid: .*did you mean 'litert-gpu'"),
-        ({"target": "litert-gpu"}, TargetError, r"size of 'length' is not given: pass static=\{\"batch\": 1, \"length\": 128\}"),
+        (
+            {"target": "litert-gpuu"},
+            UnknownTargetError,
+            "unknown target 'litert-gpuu'; valid: .*did you mean 'litert-gpu'",
+        ),
+        (
+            {"target": "litert-gpu"},
+            TargetError,
+            r"size of 'length' is not given: pass static=\{\"batch\": 1, \"length\": 128\}",
+        ),
         ({"target": "qnn", "static": [{"length": 4}, {"batch": 2}]}, TargetError, "the size of 'length' is not given"),
         ({"target": "qnn", "formats": ["tflite"]}, TargetError, "it runs onnx files, not tflite: leave formats out"),
         ({"target": "xnnpack", "formats": ["tflite", "onnx"]}, TargetError, "it runs tflite files, not tflite, onnx"),
@@ -94,7 +102,9 @@ def test_a_result_as_text_and_as_a_dict():
 
 def test_a_result_that_was_not_run_claims_nothing():
     found = TargetResult("qnn", (SignatureResult("serve", 7),), None, "onnxruntime-qnn is not installed")
-    expected = "qnn: 'serve', 7 nodes, NOT RUN (onnxruntime-qnn is not installed); by the static rules nothing falls back"
+    expected = (
+        "qnn: 'serve', 7 nodes, NOT RUN (onnxruntime-qnn is not installed); by the static rules nothing falls back"
+    )
     assert str(found) == expected
     assert (found.is_proven, found.is_whole, found.difference) == (False, False, None)
 

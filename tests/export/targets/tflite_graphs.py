@@ -6,7 +6,6 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import schema, write
 
-
 # The versions that have the types of these tests.
 _VERSIONS = {"BROADCAST_TO": 3, "ADD": 4, ("STRIDED_SLICE", "BOOL"): 3}
 
