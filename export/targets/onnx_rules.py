@@ -1,4 +1,4 @@
-"""Static rules of accelerators that take ONNX files: the nodes of a graph that one refuses, as far as the file alone tells."""
+"""Static rules of accelerators that take ONNX files: the nodes that one refuses, as far as the file alone tells."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sines and cosines with all digits of float32.
 
-A GPU computes them with few correct digits: WGSL promises an error of 2**-11 between -pi and pi, and nothing outside. The angles
-of rotary positions are a number times constants. Where the number is the index of a slot of a cache, all of them are known, and
-the sines are a table. Others are computed by products and sums.
+A GPU computes them with few correct digits: WGSL promises an error of 2**-11 between -pi and pi, and nothing outside. The
+angles of rotary positions are a number times constants. Where the number is the index of a slot of a cache, all of them are
+known, and the sines are a table. Others are computed by products and sums.
 """
 
 from __future__ import annotations

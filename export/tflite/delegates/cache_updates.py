@@ -1,8 +1,8 @@
 """Updates of key/value caches without a scatter, which delegates do not have.
 
-The converter writes `scatter_update(cache, indices, new)` as `cache * (1 - scatter(ones)) + scatter(new)`. Where the indices
-are every head of consecutive slots of the one row, tokens at known slots are joined with the rest of the cache, and one token
-at a computed slot is chosen by a mask of the slots.
+The converter writes `scatter_update(cache, indices, new)` as `cache * (1 - scatter(ones)) + scatter(new)`. Where the
+indices are every head of consecutive slots of the one row, tokens at known slots are joined with the rest of the cache, and
+one token at a computed slot is chosen by a mask of the slots.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def _activates(operator: Any) -> bool:
 def without_long_integers(graph: Graph) -> int:
     """Turns 64-bit integers within a graph into 32-bit ones; returns how many tensors.
 
-    Indices and sizes are far below 2**31. Inputs and outputs keep their types; a graph of which one is of 64 bits, or in which a
-    constant is larger, is left as it is.
+    Indices and sizes are far below 2**31. Inputs and outputs keep their types; a graph of which one is of 64 bits, or in
+    which a constant is larger, is left as it is.
     """
     types = schema().TensorType
     ends = {*indices(graph.subgraph.inputs), *indices(graph.subgraph.outputs)}
