@@ -5,9 +5,9 @@
     python benchmarks/accelerators.py --checkpoints --targets litert-gpu qnn
 
 Each cell is an `export(..., target=NAME)` of a small model: the nodes of all signatures that the accelerator ran, of
-all, and the largest difference from Keras on the CPU, as a share of the scale. `reason` names what falls back, or why nothing
-ran. A language model is exported with its cache: `prefill_8` and `decode_1`. Where the library of a target is not installed, its
-cells say so.
+all, and the largest difference from Keras on the CPU, as a share of the scale. `reason` names what falls back, or why
+nothing ran. A language model is exported with its cache: `prefill_8` and `decode_1`. Where the library of a target is not
+installed, its cells say so.
 """
 
 import os

@@ -138,9 +138,9 @@ def export(
             `directory` that are named after them: `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
         target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"` or `"openvino"`: one file in the accelerator's
-            format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that it has. Where the accelerator's
-            library is installed the file is run on it, or on its simulator, and compared with the CPU; `report.target` says
-            what was taken, what falls back, and what was not run.
+            format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that it has. Where the
+            accelerator's library is installed the file is run on it, or on its simulator, and compared with the CPU;
+            `report.target` says what was taken, what falls back, and what was not run.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
 
