@@ -13,6 +13,7 @@ from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
 from keras_transformer.export.targets.qnn import OPERATORS
 from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.version import install_command
 
 _DEVICE = "CPU"
 _MOST_RANK = 8
@@ -40,7 +41,7 @@ class OpenVINO(Target):
     libraries = (Library("openvino", "openvino"),)
     precisions = (None, "int8_static")
     tolerance = {None: 1e-4, "int8_static": 0.2}
-    setup = "pip install openvino"
+    setup = install_command("openvino")
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

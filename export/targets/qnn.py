@@ -15,6 +15,7 @@ from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
 from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node, Target
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.version import install_command
 
 _PROVIDER = "QNNExecutionProvider"
 # The processor of the Snapdragon 8 Gen 3. Without a model the simulator does not start.
@@ -47,7 +48,7 @@ class QNN(Target):
     precisions = (None, "int8_static")
     tolerance = {None: 2e-2, "int8_static": 0.2}
     compiled_suffix = ".qnn.onnx"
-    setup = "pip install onnxruntime-qnn (Qualcomm's license)"
+    setup = f"{install_command('qnn')} (Qualcomm's license)"
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)
