@@ -132,8 +132,7 @@ def fixed_spec(spec: ExportSpec, target: Target, static: Sizes) -> ExportSpec:
 def fixed_language_spec(spec: ExportSpec, target: Target) -> ExportSpec:
     """The spec of a language model for a target: `prefill_32`, `decode_1` and the like.
 
-    The bundle has no general signatures, so that `load` does not generate with it; the record of generation goes into the
-    record of the target.
+    The bundle has no general signatures, so that `load` runs its single signatures, but does not generate.
     """
     fixed = formats_with("takes_fixed_shapes")
     found = {key: each for key, each in spec.signatures.items() if each.formats == fixed}

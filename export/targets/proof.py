@@ -72,7 +72,8 @@ def _fallbacks(nodes: Iterable[Node], locate: Locate) -> tuple[Fallback, ...]:
 
 def _refused(checked: list[Node], reasons: Mapping[str, str]) -> list[Node]:
     """The nodes that the accelerator refuses: those of the static rules with its own reasons, and what no rule knows."""
-    known = [each._replace(reason=reasons.get(each.op, each.reason)) for each in checked]
+    named = [each for each in checked if not reasons or each.op in reasons]
+    known = [each._replace(reason=reasons.get(each.op, each.reason)) for each in named]
     others = set(reasons) - {each.op for each in checked}
     return known + [Node(op, "", reasons[op] or _UNKNOWN) for op in sorted(others)]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
 from keras_transformer.export.targets.tflite_rules import graph_of
+from keras_transformer.export.tflite.delegates.editor import Editor
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.library import LIBRARY
 from keras_transformer.export.tflite.library import NAME as TFLITE
@@ -34,12 +35,9 @@ class XNNPACK(Target):
         return len(graph_of(read_file(path), signature).subgraph.operators)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
-        graph = graph_of(read_file(path), signature)
-        return [
-            Node(graph.kind(each), _name(graph, each), "not an operation of XNNPACK")
-            for each in graph.subgraph.operators
-            if graph.kind(each) in _NOT_TAKEN
-        ]
+        editor = Editor(graph_of(read_file(path), signature))
+        found = [(each, _reason(editor, each)) for each in editor.graph.subgraph.operators]
+        return [Node(editor.graph.kind(each), _name(editor.graph, each), reason) for each, reason in found if reason]
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
         from keras_transformer.export.tflite.inspection import delegate_report
@@ -48,16 +46,24 @@ class XNNPACK(Target):
         row = next(each for each in delegate_report(path) if each.signature == signature)
         runtime = TFLiteRuntime(str(path), signature, 1)
         outputs = [runtime(dict(each)) for each in cases]
-        return Measured(row.nodes, row.taken, outputs, dict(row.outside))
+        return Measured(row.nodes, row.taken, outputs, dict(tuple(row.outside)))
 
 
-# Lookups, and what is computed of integers and booleans.
+_NUMBERS = ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT4")
 _NOT_TAKEN_TEXT = """
-GATHER GATHER_ND SCATTER_ND CAST LESS LESS_EQUAL GREATER GREATER_EQUAL EQUAL NOT_EQUAL LOGICAL_AND LOGICAL_OR
-LOGICAL_NOT SELECT SELECT_V2 REDUCE_ANY REDUCE_ALL CUMSUM PACK UNPACK SIN COS ONE_HOT TILE BROADCAST_TO WHILE
-ARG_MAX TOPK_V2
+GATHER GATHER_ND SCATTER_ND CAST SELECT SELECT_V2 CUMSUM PACK UNPACK ONE_HOT TILE BROADCAST_TO WHILE TOPK_V2
 """
 _NOT_TAKEN = frozenset(_NOT_TAKEN_TEXT.split())
+
+
+def _reason(editor: Editor, operator: Any) -> str:
+    """Why XNNPACK does not run a node, or ""."""
+    tensors = (*indices(operator.inputs), *indices(operator.outputs))
+    types = [editor.type(each) for each in tensors if each >= 0 and not editor.graph.is_constant(each)]
+    others = [each for each in types if each not in _NUMBERS]
+    if others:
+        return f"type {others[0].lower()}"
+    return "not an operation of XNNPACK" if editor.graph.kind(operator) in _NOT_TAKEN else ""
 
 
 def _name(graph: Graph, operator: Any) -> str:
