@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,8 @@ class QNN(Target):
         return count_nodes(path)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
-        return list(onnx_problems(load_graph(path), OPERATORS, _MOST_RANK, _REMEDIES))
+        graph = load_graph(path)
+        return [*onnx_problems(graph, OPERATORS, _MOST_RANK, _REMEDIES), *unquantized_results(graph)]
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
         nodes = count_nodes(path)
@@ -87,6 +89,27 @@ def _session(path: pathlib.Path, entries: dict[str, str]) -> Any:
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     return onnxruntime.InferenceSession(str(path), options)
+
+
+def unquantized_results(graph: Any) -> Iterator[Node]:
+    """The dequantized weights with a scale for each channel that are multiplied to a float result.
+
+    The processor multiplies such integers only where the result is quantized too.
+
+    Args:
+        graph: `GraphProto`.
+    """
+    scales = {each.name for each in graph.initializer if len(each.dims) == 1 and each.dims[0] > 1}
+    readers = collections.defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].append(node)
+    for node in graph.node:
+        if node.op_type != "DequantizeLinear" or node.input[1] not in scales:
+            continue
+        results = [name for reader in readers[node.output[0]] for name in reader.output]
+        if any(each.op_type != "QuantizeLinear" for name in results for each in readers[name]):
+            yield Node(node.op_type, node.name, "weights with a scale for each channel, and a result in float")
 
 
 def _device() -> Any:

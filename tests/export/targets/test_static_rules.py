@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from tflite_graphs import Built, cache_update
 
 from keras_transformer.export.targets.onnx_rules import onnx_problems
-from keras_transformer.export.targets.qnn import OPERATORS
+from keras_transformer.export.targets.qnn import OPERATORS, unquantized_results
 from keras_transformer.export.targets.tflite_rules import gpu_problems
 
 
@@ -114,3 +114,16 @@ def onnx_graph(*nodes, shape=(1, 4)):
 def test_the_npu_refuses(graph, reason):
     found = list(onnx_problems(graph, OPERATORS, 5))
     assert [(each.name, each.reason) for each in found] == ([] if reason is None else [("a", reason)])
+
+
+@pytest.mark.parametrize(("channels", "quantized", "count"), [(4, False, 1), (4, True, 0), (1, False, 0)])
+def test_weights_of_many_scales_need_a_quantized_result(channels, quantized, count):
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, (channels,), [0.1] * channels)
+    step = helper.make_tensor("step", TensorProto.FLOAT, (), [0.1])
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["kernel"], name="dense/weights", axis=1),
+        helper.make_node("MatMul", ["x", "kernel"], ["z"]),
+        helper.make_node(*(("QuantizeLinear", ["z", "step"]) if quantized else ("Relu", ["z"])), ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "graph", [], [], initializer=[scale, step])
+    assert [each.name for each in unquantized_results(graph)] == ["dense/weights"] * count
