@@ -172,7 +172,7 @@ def export(
     True
     """
     require_keras("export")
-    chosen = target and get_target(target)
+    chosen = None if target is None else get_target(target)
     names = target_formats(chosen, formats) if chosen else check_formats(formats)
     several: list[Quantization | None] | None = None
     if isinstance(quantize, (list, tuple)):

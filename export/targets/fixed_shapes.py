@@ -36,7 +36,7 @@ def with_defaults(target: Target, axes: Iterable[str], static: Sizes) -> list[di
     [{'batch': 1, 'length': 128}]
     """
     axes = list(axes)
-    given = [static] if isinstance(static, Mapping) else list(static or [{}])
+    given: list[Any] = [static] if isinstance(static, Mapping) else list(static or [{}])
     sizes = [{**({_BATCH: 1} if _BATCH in axes else {}), **each} for each in given]
     for each in sizes:
         missing = [axis for axis in axes if axis not in each]

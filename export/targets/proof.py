@@ -42,7 +42,7 @@ def prove(target: Target, directory: pathlib.Path, manifest: dict[str, Any], spe
     checked = {key: target.check(path, key) for key, path in files.items()}
     counts = {key: target.nodes(path, key) for key, path in files.items()}
     missing = target.missing_library()
-    found = {"missing": missing} if missing else _simulated(target, directory, manifest, files, spec)
+    found: dict[str, Any] = {"missing": missing} if missing else _simulated(target, directory, manifest, files, spec)
     reason = found.get("missing") or found.get("error")
     if reason:
         signatures = [
@@ -84,20 +84,18 @@ def _simulated(
     """What the worker found, with the largest difference of each signature from the CPU; compiled files are kept."""
     cases = {key: [probe.inputs for probe in spec.signatures[key].probes] for key in files}
     mode = spec.quantization.mode if spec.quantization is not None else None
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
         job = {key: [str(path.resolve()), len(cases[key])] for key, path in files.items()}
         text = json.dumps({"target": target.name, "precision": mode, "signatures": job})
         (folder / "job.json").write_text(text, encoding="utf-8")
-        np.savez(
-            folder / "inputs.npz",
-            **{
-                f"{key}/{number}/{input}": array
-                for key, each in cases.items()
-                for number, inputs in enumerate(each)
-                for input, array in inputs.items()
-            },
-        )
+        inputs: dict[str, Any] = {
+            f"{key}/{number}/{name}": array
+            for key, each in cases.items()
+            for number, arrays in enumerate(each)
+            for name, array in arrays.items()
+        }
+        np.savez(folder / "inputs.npz", **inputs)
         found = _worked(folder)
         if "signatures" in found:
             with np.load(folder / "outputs.npz") as arrays:

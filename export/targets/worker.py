@@ -22,7 +22,9 @@ def main(job: str) -> int:
     cases; inputs are in `inputs.npz` beside it. Writes `outputs.npz` and `result.json`."""
     folder = pathlib.Path(job).parent
     task = json.loads(pathlib.Path(job).read_text(encoding="utf-8"))
-    target, outputs, found = get_target(task["target"]), {}, {}
+    target = get_target(task["target"])
+    outputs: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     try:
         with np.load(folder / "inputs.npz") as arrays:
             for name, (path, count) in task["signatures"].items():

@@ -31,7 +31,7 @@ def with_tables(editor: Editor, operator: Any) -> bool:
         return False
     leaves = _leaves(editor, int(operator.inputs[0]))
     source = leaves.pop() if len(leaves) == 1 else None
-    size, shape = editor.limits.get(source, 0), editor.shape(output)
+    size, shape = 0 if source is None else editor.limits.get(source, 0), editor.shape(output)
     if source is None or not 0 < size * np.prod(shape) <= _MOST:
         return False
     angles = _values(editor, int(operator.inputs[0]), source, np.arange(size, dtype="int32"))
@@ -69,7 +69,7 @@ def _values(editor: Editor, index: int, source: int, numbers: np.ndarray) -> np.
     inputs = indices(maker.inputs)
     parts = [_values(editor, each, source, numbers) for each in (inputs if kind in _ELEMENTWISE else inputs[:1])]
     known = [each for each in parts if each is not None]
-    if len(known) < len(parts) or getattr(maker.builtinOptions, "fusedActivationFunction", 0):
+    if len(known) < len(parts) or getattr(maker.builtinOptions, "fusedActivationFunction", False):
         return None
     if kind in _ELEMENTWISE:
         aligned = [each.reshape(len(numbers), *(1,) * (len(shape) + 1 - each.ndim), *each.shape[1:]) for each in known]
