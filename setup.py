@@ -83,6 +83,8 @@ setup(
         "gguf": GGUF,
         "genai": ["onnxruntime-genai>=0.18"],
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
+        "qnn": ["onnxruntime-qnn>=2.7,<3"],
+        "openvino": ["openvino>=2026.4"],
         "test": [
             *DEMO,
             *METRICS,

@@ -56,7 +56,13 @@ from .errors import (
     RunError as RunError,
 )
 from .errors import (
+    TargetError as TargetError,
+)
+from .errors import (
     UnknownFormatError as UnknownFormatError,
+)
+from .errors import (
+    UnknownTargetError as UnknownTargetError,
 )
 from .errors import (
     UnsupportedOpError as UnsupportedOpError,
@@ -114,6 +120,9 @@ from .spec.export_spec import (
 )
 from .spec.language import (
     GenerationOptions as GenerationOptions,
+)
+from .targets.result import (
+    TargetResult as TargetResult,
 )
 from .training.trainer import (
     OnDeviceTrainer as OnDeviceTrainer,

@@ -20,6 +20,14 @@ from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.reporting.report import Report, Reports
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.targets.fixed_shapes import (
+    check_precisions,
+    check_sizes,
+    fixed_language_spec,
+    fixed_spec,
+    target_formats,
+)
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
     from keras_transformer.export.onnx.options import OnnxOptions
     from keras_transformer.export.spec.language import GenerationOptions
+    from keras_transformer.export.targets.target import Target
 
 __all__ = ["export", "export_spec"]
 
@@ -48,6 +57,7 @@ def export(
     onnx: OnnxOptions | None = ...,
     quantize: str | Quantization | None = ...,
     evaluation: Evaluation | None = ...,
+    target: str | None = ...,
     progress: Progress = ...,
 ) -> Report: ...
 
@@ -69,6 +79,7 @@ def export(
     onnx: OnnxOptions | None = ...,
     quantize: list[str | Quantization] | tuple[str | Quantization, ...],
     evaluation: Evaluation | None = ...,
+    target: str | None = ...,
     progress: Progress = ...,
 ) -> Reports: ...
 
@@ -89,6 +100,7 @@ def export(
     onnx: OnnxOptions | None = None,
     quantize: str | Quantization | list[str | Quantization] | tuple[str | Quantization, ...] | None = None,
     evaluation: Evaluation | None = None,
+    target: str | None = None,
     progress: Progress = True,
 ) -> Report | Reports:
     """Writes a model as SavedModel, TFLite and ONNX, and verifies each file in its own runtime.
@@ -125,6 +137,10 @@ def export(
             several, with "float32" for the float files, writes a bundle for each from one conversion, in folders of
             `directory` that are named after them: `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
+        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"` or `"openvino"`: one file in the accelerator's
+            format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that it has. Where the
+            accelerator's library is installed the file is run on it, or on its simulator, and compared with the CPU;
+            `report.target` says what was taken, what falls back, and what was not run.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
 
@@ -133,6 +149,8 @@ def export(
 
     Raises:
         UnknownFormatError: a format does not exist.
+        UnknownTargetError: a target does not exist.
+        TargetError: a size that the target needs is missing, or it does not run the format or the quantization.
         InvalidModelError: the model is not a Keras model (a path, say), not functional or not built, or an argument does
             not fit it.
         MissingLibraryError: Keras or TensorFlow is not installed.
@@ -154,12 +172,13 @@ def export(
     True
     """
     require_keras("export")
-    names = check_formats(formats)
+    chosen = None if target is None else get_target(target)
+    names = target_formats(chosen, formats) if chosen else check_formats(formats)
     several: list[Quantization | None] | None = None
     if isinstance(quantize, (list, tuple)):
         several = precisions_of(quantize)
         quantize = None
-    target = writing.check_target(directory, of_precisions=several is not None)
+    place = writing.check_target(directory, of_precisions=several is not None)
     writing.check_metadata(metadata)
     tokenizers.check_options(tokenizer_options)
     _check_model_type(model)
@@ -167,6 +186,10 @@ def export(
     one = quantize if several is None else next(filter(None, several), None)
     quantization, tolerance = _quantization(model, one, evaluation, tolerance)
     precisions = several or [quantization]
+    if chosen:
+        check_precisions(chosen, precisions)
+        if generation is False or not hasattr(model, "generation_spec"):
+            check_sizes(chosen, model, dynamic_axes, static)
     keeps_weights = bool(kept.check_sources(precisions)) or getattr(model, "quantized_weights", None) is not None
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     if tokenizer_options is None and not hasattr(model, "generation_spec"):
@@ -181,14 +204,15 @@ def export(
         options |= {
             "quantize": quantization if several is None else several,
             "evaluation": evaluation,
+            "target": target,
             **shapes,
             **text,
         }
-        return export_elsewhere(merged_twin(model), target, names, progress, **options)
+        return export_elsewhere(merged_twin(model), place, names, progress, **options)
     runs_floats = ternary.has_ternary_layers(model) or runs_float_files(model, names, precisions)
     model = _twin(model, streams=not runs_floats)
     kept.check_models(precisions, model, names)
-    spec = _spec(model, generation, tolerance, **shapes)
+    spec = _spec(model, generation, tolerance, **shapes, target=chosen)
     spec = dataclasses.replace(
         spec,
         onnx=onnx,
@@ -199,8 +223,8 @@ def export(
     )
     _add_text_signature(spec, names, model, **text)
     if several is not None:
-        return export_precisions(spec, target, names, several, metadata, progress, **text)
-    return export_spec(spec, target, names, metadata, progress, **text)
+        return export_precisions(spec, place, names, several, metadata, progress, **text)
+    return export_spec(spec, place, names, metadata, progress, **text)
 
 
 def _is_on_tensorflow() -> bool:
@@ -265,6 +289,7 @@ def _spec(
     probes: Any,
     dynamic_axes: Any,
     static: Any,
+    target: Target | None = None,
 ) -> ExportSpec:
     from keras_transformer.export.spec.functional import functional_spec
     from keras_transformer.export.spec.static_signatures import static_signatures
@@ -272,12 +297,19 @@ def _spec(
 
     if not isinstance(model, LanguageModel) or generation is False:
         spec = functional_spec(model, tolerance, probes, dynamic_axes)
+        if target is not None:
+            return fixed_spec(spec, target, static)
         return static_signatures(spec, static) if static else spec
     from keras_transformer.export.spec.language import GenerationOptions, language_spec
 
     if probes is not None or dynamic_axes is not None or static is not None:
         raise ExportError("probes, dynamic_axes and static are for a model's forward pass: pass generation=False too")
-    return language_spec(model, tolerance, generation if isinstance(generation, GenerationOptions) else None)
+    options = generation if isinstance(generation, GenerationOptions) else GenerationOptions()
+    if target is not None:
+        return fixed_language_spec(
+            language_spec(model, tolerance, dataclasses.replace(options, whole_graph=False)), target
+        )
+    return language_spec(model, tolerance, options)
 
 
 def _add_text_signature(

@@ -1,5 +1,6 @@
 """Writes, verifies and quantizes the artifacts of a spec, one format after another."""
 
+import dataclasses
 import pathlib
 import shutil
 import time
@@ -7,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
-from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import FILE as MANIFEST
+from keras_transformer.export.bundle.manifest import file_records, read_manifest
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization.options import Quantization, precision_of
@@ -15,6 +17,7 @@ from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Artifact, Report, Reports
 from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.targets.result import TargetResult
 from keras_transformer.export.verification import verify
 from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.utils.types import Path
@@ -70,7 +73,8 @@ def export_spec(
             artifacts = job.write_precisions(folder, [chosen])[precision_of(chosen)]
             shutil.rmtree(folder / _FLOATS)
             _lift(folder / precision_of(chosen))
-    return job.report(target, artifacts, chosen)
+        proof = job.prove(folder, chosen)
+    return job.report(target, artifacts, chosen, proof)
 
 
 def export_precisions(
@@ -108,7 +112,10 @@ def export_precisions(
         artifacts = job.write_precisions(folder, precisions)
         if None not in precisions:
             shutil.rmtree(folder / _FLOATS)
-    return Reports({name: job.report(target / name, artifacts[name], each) for name, each in _named(precisions)})
+        proofs = {name: job.prove(folder / name, each) for name, each in _named(precisions)}
+    return Reports(
+        {name: job.report(target / name, artifacts[name], each, proofs[name]) for name, each in _named(precisions)}
+    )
 
 
 def _keeps_memory(name: str) -> bool:
@@ -173,12 +180,34 @@ class _Job:
         found = {name: copies.write(each, folder / name, self._title) for name, each in _named(precisions) if each}
         return {_FLOATS: artifacts, **found}
 
-    def report(self, target: pathlib.Path, artifacts: dict[str, Artifact], chosen: Quantization | None) -> Report:
+    def prove(self, folder: pathlib.Path, chosen: Quantization | None) -> TargetResult | None:
+        """Runs a written bundle on its target, if it has one; the result goes into its manifest and report."""
+        if self._spec.target is None:
+            return None
+        from keras_transformer.export.targets.proof import prove
+
+        manifest = read_manifest(folder)
+        self._steps.note(f"running on {self._spec.target.name}")
+        found = prove(self._spec.target, folder, manifest, dataclasses.replace(self._spec, quantization=chosen))
+        manifest["target"] = found.to_dict()
+        (folder / MANIFEST).unlink()
+        write_report(folder, manifest, self._title)
+        manifest["files"] = file_records(folder)
+        writing.write_manifest(folder, manifest)
+        return found
+
+    def report(
+        self,
+        target: pathlib.Path,
+        artifacts: dict[str, Artifact],
+        chosen: Quantization | None,
+        proof: TargetResult | None = None,
+    ) -> Report:
         """The `Report` of one bundle."""
         for artifact in artifacts.values():
             artifact.path = str(target / artifact.path)
         tolerance = self._spec.tolerance if chosen is None else chosen.tolerance
-        return Report(str(target), artifacts, CEILING if tolerance is None else tolerance)
+        return Report(str(target), artifacts, CEILING if tolerance is None else tolerance, proof)
 
 
 def _named(precisions: Sequence[Quantization | None]) -> list[tuple[str, Quantization | None]]:

@@ -180,6 +180,35 @@ class UnknownFormatError(ExportError):
         self.valid = valid
 
 
+class UnknownTargetError(ExportError):
+    """There is no target of a name.
+
+    Args:
+        name: the name.
+        valid: the existing names.
+    """
+
+    def __init__(self, name: object, valid: Iterable[str]) -> None:
+        valid = tuple(valid)
+        super().__init__(f"unknown target {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
+        self.name = name
+        self.valid = valid
+
+
+class TargetError(ExportError):
+    """A target needs something that was not given, or does not support what was.
+
+    Args:
+        target: name of the target.
+        reason: what is missing or not supported.
+    """
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"target '{target}': {reason}")
+        self.target = target
+        self.reason = reason
+
+
 class QuantizationError(ExportError):
     """The requested quantization is not supported, or costs the task more than the caller allows."""
 

@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[1]
 OPTIONAL = {
     "playwright": {"examples/web/measure.py"},
     "ctranslate2": {"benchmarks/llm_worker.py"},
-    "openvino": {"benchmarks/llm_worker.py"},
     "openvino-genai": {"benchmarks/llm_worker.py"},
     "litert-torch": {"benchmarks/peers_tflite.py"},
     "ai-edge-quantizer": {"benchmarks/peers_tflite.py", "benchmarks/quantization_peers.py"},

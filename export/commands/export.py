@@ -5,6 +5,8 @@ import argparse
 from keras_transformer.export.commands import quantize_arguments
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import FORMATS, check_formats
+from keras_transformer.export.targets import TARGETS, get_target
+from keras_transformer.export.targets.fixed_shapes import target_formats
 
 EXAMPLES = [
     "model.keras --out bundle",
@@ -12,6 +14,7 @@ EXAMPLES = [
     "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
     "model.keras --out bundles --quantize float32,int8,weight_int4",
     "model.keras --out bundle --quantize learned --weights weights.safetensors",
+    "model.keras --out phone --target litert-gpu --static batch=1,length=128",
     "CHECKPOINT --out bundle",
 ]
 
@@ -28,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     help = "sizes such as batch=1,length=128, for a TFLite signature of fixed shapes; repeatable"
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
+    help = f"write one file for an accelerator, and run it there or on its simulator: {', '.join(TARGETS)}"
+    parser.add_argument("--target", metavar="NAME", help=help)
     quantize_arguments.add_arguments(parser)
 
 
@@ -38,9 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     given = arguments.formats if arguments.formats is not None else list(FORMATS)
     formats = check_formats([name for each in given for name in each.split(",") if name])
+    if arguments.target is not None:
+        formats = target_formats(get_target(arguments.target), formats)
     path = check_model(arguments.model)
     check_target(arguments.out)
     options = {**quantize_arguments.read_arguments(arguments), "static": _sizes(arguments.static)}
+    options["target"] = arguments.target
     model = load_model(path)
     from keras_transformer.export.api import export
 

@@ -9,6 +9,7 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.reporting.report import fixed_width, readable_size
 from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.export.targets.result import TargetResult
 from keras_transformer.utils.types import Path
 
 
@@ -35,6 +36,7 @@ def inspect_bundle(directory: Path) -> str:
             ]
     lines += ["", _artifact_table(directory, manifest), ""]
     lines += _inspected_files(directory, manifest)
+    lines += [str(TargetResult.from_dict(manifest["target"])), ""] if "target" in manifest else []
     lines.append("written with " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
     lines += [f"metadata {key}: {_short(value)}" for key, value in manifest.get("metadata", {}).items()]
     return "\n".join(lines)

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from keras_transformer.export.targets.result import TargetResult
+
 
 @dataclasses.dataclass
 class Parity:
@@ -81,6 +83,7 @@ class Report:
         directory: the bundle, absolute.
         artifacts: dict of format name to `Artifact`.
         tolerance: the share of the scale that no difference may exceed.
+        target: `TargetResult` of an export for an accelerator, or None.
 
     Example:
 
@@ -92,6 +95,7 @@ class Report:
     directory: str
     artifacts: dict[str, Artifact]
     tolerance: float
+    target: TargetResult | None = None
 
     def __getitem__(self, format: str) -> Artifact:
         return self.artifacts[format]
@@ -114,6 +118,7 @@ class Report:
         table = fixed_width(rows)
         return (
             f"{self.directory}\n{table}\nlargest difference from Keras, as a share of the scale and of what is allowed"
+            + (f"\n{self.target}" if self.target is not None else "")
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,7 +132,8 @@ class Report:
             name: Artifact(**{**each, "parity": [Parity(**parity) for parity in each["parity"]]})
             for name, each in record["artifacts"].items()
         }
-        return cls(record["directory"], artifacts, record["tolerance"])
+        target = record.get("target") and TargetResult.from_dict(record["target"])
+        return cls(record["directory"], artifacts, record["tolerance"], target)
 
 
 class Reports(dict[str, Report]):

@@ -120,6 +120,7 @@ class ExportSpec:
         folds_factors: bool. Whether constants that a product is multiplied by may go into its weights, which then have
             other values than the variables.
         onnx: `OnnxOptions`, or None for the defaults.
+        target: `Target` whose operators the files are made of, or None.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
 
@@ -143,6 +144,7 @@ class ExportSpec:
     runs_floats: bool = True
     folds_factors: bool = True
     onnx: Any = None
+    target: Any = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def only(self, formats: Iterable[str]) -> "ExportSpec":

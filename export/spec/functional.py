@@ -129,7 +129,7 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
 
 
 def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
-    """The inputs of a Functional model; see `functional_spec`.
+    """Specs of the inputs of a Functional model, as `check_model` returns it.
 
     Raises:
         InvalidModelError: `dynamic_axes` names no input.

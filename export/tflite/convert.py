@@ -63,6 +63,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     else:
         model = _without_captures(traced, spec)
     fuse(model, spec.folds_factors)
+    if spec.target is not None:
+        spec.target.rewrite(model)
     write_file(model, directory / FILE)
     return dict.fromkeys(names, FILE)
 

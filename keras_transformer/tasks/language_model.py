@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache.quantized import check_scales
+from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.scoring.base import soft_cap
 from keras_transformer.backend import keras_private
 from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
@@ -244,7 +245,7 @@ class LanguageModel(keras.Model):
         hidden, cache = self.stepwise(token_ids, cache, cache_index, lengths, last_only=True)
         last = hidden
         if not self.has_prefill_exit:
-            last = ops.take_along_axis(hidden, ops.reshape(lengths, (-1, 1, 1)) - 1, axis=1)
+            last = take_rows(hidden, lengths - 1, 1)
         return self._to_logits(last), ops.cast(hidden, "float32"), cache
 
     def decode_step(self, token_ids: Tensor, cache: Cache, cache_index: Tensor) -> tuple[Tensor, Tensor, Cache]:

@@ -34,6 +34,10 @@ COMMANDS = {
         + ["--groups", "fp32", "tflite", "decoder", "--sizes", "1x4"],
         {"ours_ms", "peer_ms", "ratio", "of_scale", "tokens_per_s", "peer_tokens_per_s", "same_text"},
     ),
+    "accelerators": (
+        ["accelerators", "--tiny", "--targets", "xnnpack"],
+        {"model", "target", "nodes", "taken", "difference"},
+    ),
     "every_model": (
         ["every_model", "--only", "Encoder", "--formats", "onnx"],
         {"model", "float32 onnx", "int8 onnx"},

@@ -42,6 +42,7 @@ WORKERS = {
     "behaviors": "behavior_worker.py",
     "blocks": "gguf_worker.py",
     "learned": "learned_worker.py",
+    "targets": "target_worker.py",
 }
 
 
@@ -92,6 +93,12 @@ def blocks(tmp_path_factory):
 def learned(tmp_path_factory):
     """Results of the worker that exports models with the integers that were chosen for their weights."""
     return _run_once(tmp_path_factory, "learned")
+
+
+@pytest.fixture(scope="session")
+def targets(tmp_path_factory):
+    """Results of the worker that exports models for accelerators."""
+    return _run_once(tmp_path_factory, "targets")
 
 
 def _run_once(tmp_path_factory, name):

@@ -1,0 +1,149 @@
+"""The export spec of a target: the signatures of fixed shapes alone, under the names of the general ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.errors import TargetError
+from keras_transformer.export.formats import FORMATS, check_formats, formats_with
+from keras_transformer.export.spec.static_signatures import static_signatures
+
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.targets.target import Target
+
+_BATCH = "batch"
+Sizes = Mapping[str, int] | Iterable[Mapping[str, int]] | None
+
+
+def with_defaults(target: Target, axes: Iterable[str], static: Sizes) -> list[dict[str, int]]:
+    """The sizes of the signatures of a target: those that were given, with a batch of 1.
+
+    Args:
+        target: `Target`.
+        axes: names of the dynamic axes of the model.
+        static: `static` of `export`.
+
+    Raises:
+        TargetError: the size of another axis than the batch was not given.
+
+    Example:
+
+    >>> from keras_transformer.export.targets import get_target
+    >>> with_defaults(get_target("qnn"), ["batch", "length"], {"length": 128})
+    [{'batch': 1, 'length': 128}]
+    """
+    axes = list(axes)
+    given: list[Any] = [static] if isinstance(static, Mapping) else list(static or [{}])
+    sizes = [{**({_BATCH: 1} if _BATCH in axes else {}), **each} for each in given]
+    for each in sizes:
+        missing = [axis for axis in axes if axis not in each]
+        if missing:
+            example = ", ".join(f'"{axis}": {1 if axis == _BATCH else 128}' for axis in axes)
+            raise TargetError(
+                target.name,
+                f"it runs fixed shapes only, and the size of {' and '.join(map(repr, missing))} is not given:"
+                f" pass static={{{example}}}",
+            )
+    return sizes
+
+
+def target_formats(target: Target, formats: str | Iterable[str]) -> list[str]:
+    """The one format of a target.
+
+    Args:
+        target: `Target`.
+        formats: `formats` of `export`: all of them by default.
+
+    Raises:
+        TargetError: others were asked for.
+        UnknownFormatError: a format does not exist.
+    """
+    names = check_formats(formats)
+    if names != [target.format] and len(names) < len(FORMATS):
+        raise TargetError(target.name, f"it runs {target.format} files, not {', '.join(names)}: leave formats out")
+    return [target.format]
+
+
+def check_precisions(target: Target, precisions: Iterable[Any]) -> None:
+    """Refuses quantizations that a target does not run.
+
+    Args:
+        target: `Target`.
+        precisions: iterable of `Quantization` or None.
+
+    Raises:
+        TargetError: names the mode, and those that it runs.
+    """
+    for each in precisions:
+        mode = None if each is None else each.mode
+        if mode not in target.precisions:
+            valid = ", ".join(repr(name or "float32") for name in target.precisions)
+            raise TargetError(target.name, f"it does not run quantize={mode!r}; it runs {valid}")
+
+
+def check_sizes(target: Target, model: Any, dynamic_axes: Any, static: Sizes) -> None:
+    """Refuses an export whose sizes are not all known, before anything is computed.
+
+    Args:
+        target: `Target`.
+        model: Functional or Sequential Keras model.
+        dynamic_axes: as in `export`.
+        static: as in `export`.
+
+    Raises:
+        TargetError: a size is missing.
+        InvalidModelError: the model is not functional or not built.
+    """
+    from keras_transformer.export.spec.functional import check_model, input_specs
+
+    inputs = input_specs(check_model(model), dynamic_axes or {})
+    axes = list(dict.fromkeys(axis for each in inputs for axis in each.axes if axis))
+    if axes:
+        with_defaults(target, axes, static)
+
+
+def fixed_spec(spec: ExportSpec, target: Target, static: Sizes) -> ExportSpec:
+    """The spec of a model's forward pass for a target.
+
+    Args:
+        spec: `ExportSpec` with one signature.
+        target: `Target`.
+        static: `static` of `export`.
+
+    Returns:
+        An `ExportSpec` whose first signature keeps the name `serve`, and has the first of the sizes.
+
+    Raises:
+        TargetError: a size is missing.
+        InvalidModelError: a size is wrong, or the model fails with it.
+    """
+    name, signature = next(iter(spec.signatures.items()))
+    axes = list(dict.fromkeys(axis for each in signature.inputs for axis in each.axes if axis))
+    if not axes:
+        return _only(spec, target, {name: signature})
+    found = static_signatures(spec, with_defaults(target, axes, static)).signatures
+    fixed = [(key, each) for key, each in found.items() if each.general == name]
+    return _only(spec, target, {name if number == 0 else key: each for number, (key, each) in enumerate(fixed)})
+
+
+def fixed_language_spec(spec: ExportSpec, target: Target) -> ExportSpec:
+    """The spec of a language model for a target: `prefill_32`, `decode_1` and the like.
+
+    The bundle has no general signatures, so that `load` runs its single signatures, but does not generate.
+    """
+    fixed = formats_with("takes_fixed_shapes")
+    found = {key: each for key, each in spec.signatures.items() if each.formats == fixed}
+    return dataclasses.replace(_only(spec, target, found), generation=None)
+
+
+def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Any]) -> ExportSpec:
+    changed = {
+        key: dataclasses.replace(each, formats=(target.format,), general=None) for key, each in signatures.items()
+    }
+    # A signature computes the same as the general one, which was called twice.
+    for each in changed.values():
+        each.is_repeatable = True
+    return dataclasses.replace(spec, signatures=changed, target=target)

@@ -1,0 +1,73 @@
+"""OpenVINO's plugin for Intel processors: ONNX files of fixed shapes."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.onnx.library import NAME as ONNX
+from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
+from keras_transformer.export.targets.qnn import OPERATORS
+from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.version import install_command
+
+_DEVICE = "CPU"
+_MOST_RANK = 8
+_MORE = {
+    "EmbedLayerNormalization",
+    "Expand",
+    "If",
+    "IsNaN",
+    "Loop",
+    "NonZero",
+    "OneHot",
+    "Range",
+    "Shape",
+    "Size",
+    "Tan",
+    "Trilu",
+}
+
+
+class OpenVINO(Target):
+    """OpenVINO on a CPU. See `Target`."""
+
+    name = "openvino"
+    format = ONNX
+    libraries = (Library("openvino", "openvino"),)
+    precisions = (None, "int8_static")
+    tolerance = {None: 1e-4, "int8_static": 0.2}
+    setup = install_command("openvino")
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        return count_nodes(path)
+
+    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
+        return list(onnx_problems(load_graph(path), OPERATORS | _MORE, _MOST_RANK))
+
+    def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
+        import openvino
+
+        core = openvino.Core()
+        model = core.read_model(path)
+        supported = core.query_model(model, _DEVICE)
+        operations = [
+            each for each in model.get_ops() if each.get_type_name() not in ("Constant", "Parameter", "Result")
+        ]
+        refused = [each for each in operations if each.get_friendly_name() not in supported]
+        hints = {"INFERENCE_PRECISION_HINT": "f32"}
+        compiled = core.compile_model(model, _DEVICE, hints)
+        names = [each.name for each in load_graph(path).output]
+        outputs = [_call(compiled, names, each) for each in cases]
+        reasons = {each.get_type_name(): "not supported by the plugin" for each in refused}
+        return Measured(len(operations), len(operations) - len(refused), outputs, reasons)
+
+
+def _call(compiled: Any, outputs: list[str], arrays: Arrays) -> dict[str, np.ndarray]:
+    names = {name for each in compiled.inputs for name in each.get_names()}
+    result = compiled({name: array for name, array in arrays.items() if name in names})
+    return {name: np.array(result[each]) for name, each in zip(outputs, compiled.outputs, strict=True)}

@@ -1,0 +1,130 @@
+"""Qualcomm's NPU, the Hexagon Tensor Processor, through ONNX Runtime: ONNX files of fixed shapes in fp16 or int8."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.onnx.library import LIBRARY
+from keras_transformer.export.onnx.library import NAME as ONNX
+from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
+from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node, Target
+from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.version import install_command
+
+_PROVIDER = "QNNExecutionProvider"
+# The processor of the Snapdragon 8 Gen 3. Without a model the simulator does not start.
+_OPTIONS = {"backend_type": "htp", "soc_model": "57", "htp_arch": "75"}
+_REFUSED = re.compile(r"\{ name: (?P<name>[^,]*), type: (?P<op>\w+) \}")
+_MOST_RANK = 5
+_OPERATORS_TEXT = """
+Abs Add And ArgMax ArgMin Asin Atan Attention AveragePool BatchNormalization Cast Ceil Clip Concat Conv
+ConvTranspose Cos CumSum DepthToSpace DequantizeLinear Div Einsum Elu Equal Erf Exp Expand Flatten Floor
+Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GridSample
+HardSigmoid HardSwish Identity InstanceNormalization LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual
+Log LogSoftmax LpNormalization MatMul Max MaxPool Mean Min Mod Mul Neg Not Or PRelu Pad Pow QuantizeLinear
+RMSNormalization Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize
+RotaryEmbedding Round ScatterElements ScatterND Sigmoid Sign Sin Slice Softmax Softplus SpaceToDepth Split
+Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Unsqueeze Where
+"""
+OPERATORS = frozenset(_OPERATORS_TEXT.split())
+_REMEDIES = {"Loop": "use a mechanism without a loop", "GatherND": "use keras.ops.take on a flattened axis"}
+
+
+class QNN(Target):
+    """The NPU of Qualcomm's processors, run by the simulator of onnxruntime-qnn. See `Target`.
+
+    Float files compute in fp16 there.
+    """
+
+    name = "qnn"
+    format = ONNX
+    libraries = (LIBRARY, Library("onnxruntime_qnn", "onnxruntime-qnn"))
+    precisions = (None, "int8_static")
+    tolerance = {None: 2e-2, "int8_static": 0.2}
+    compiled_suffix = ".qnn.onnx"
+    setup = f"{install_command('qnn')} (Qualcomm's license)"
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        return count_nodes(path)
+
+    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
+        graph = load_graph(path)
+        return [*onnx_problems(graph, OPERATORS, _MOST_RANK, _REMEDIES), *unquantized_results(graph)]
+
+    def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
+        nodes = count_nodes(path)
+        with captured_stderr() as log:
+            try:
+                session, refused = _session(path, {"session.disable_cpu_ep_fallback": "1"}), {}
+            except NoAcceleratorError:
+                raise
+            except Exception:
+                session = _session(path, {})
+                refused = {match["name"]: match["op"] for match in _REFUSED.finditer(log())}
+                refused = refused or {"?": "all"}
+        taken = 0 if "?" in refused else nodes - len(refused)
+        outputs = [_call(session, each) for each in cases]
+        return Measured(nodes, taken, outputs, dict.fromkeys(refused.values(), "refused by the HTP backend"))
+
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
+        """Writes an ONNX file with one `EPContext` node, which starts at once on the processor that it was made for."""
+        entries = {"session.disable_cpu_ep_fallback": "1", "ep.context_enable": "1", "ep.context_embed_mode": "1"}
+        with captured_stderr():
+            _session(path, {**entries, "ep.context_file_path": str(compiled)})
+        return compiled.is_file()
+
+
+def _session(path: pathlib.Path, entries: dict[str, str]) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices([_device()], _OPTIONS)
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    return onnxruntime.InferenceSession(str(path), options)
+
+
+def unquantized_results(graph: Any) -> Iterator[Node]:
+    """The dequantized weights with a scale for each channel that are multiplied to a float result.
+
+    The processor multiplies such integers only where the result is quantized too.
+
+    Args:
+        graph: `GraphProto`.
+    """
+    scales = {each.name for each in graph.initializer if len(each.dims) == 1 and each.dims[0] > 1}
+    readers = collections.defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            readers[name].append(node)
+    for node in graph.node:
+        if node.op_type != "DequantizeLinear" or node.input[1] not in scales:
+            continue
+        results = [name for reader in readers[node.output[0]] for name in reader.output]
+        if any(each.op_type != "QuantizeLinear" for name in results for each in readers[name]):
+            yield Node(node.op_type, node.name, "weights with a scale for each channel, and a result in float")
+
+
+def _device() -> Any:
+    import onnxruntime
+    import onnxruntime_qnn
+
+    if not any(each.ep_name == _PROVIDER for each in onnxruntime.get_ep_devices()):
+        onnxruntime.register_execution_provider_library(_PROVIDER, onnxruntime_qnn.get_library_path())
+    found = [each for each in onnxruntime.get_ep_devices() if each.ep_name == _PROVIDER]
+    if not found:
+        raise NoAcceleratorError("onnxruntime-qnn finds no device")
+    return found[0]
+
+
+def _call(session: Any, arrays: Arrays) -> dict[str, np.ndarray]:
+    names = [each.name for each in session.get_outputs()]
+    given = {each.name: arrays[each.name] for each in session.get_inputs()}
+    return dict(zip(names, session.run(names, given), strict=True))

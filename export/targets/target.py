@@ -1,0 +1,130 @@
+"""The contract of a target: an accelerator that a bundle is written for."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.export.runtime.libraries import Library
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Node(NamedTuple):
+    """A node of a written graph that a static rule refuses.
+
+    Args:
+        op: name of the operator.
+        name: name of the node in the traced graph, from which its layer is found.
+        reason: why the accelerator refuses it.
+        remedy: what to change, or "".
+    """
+
+    op: str
+    name: str
+    reason: str
+    remedy: str = ""
+
+
+class Measured(NamedTuple):
+    """What an accelerator did with one signature.
+
+    Args:
+        nodes: number of nodes, as the accelerator counts them.
+        taken: how many of them it ran.
+        outputs: list of dicts of output arrays, one for each dict of inputs.
+        refused: dict of operator to the reason for which the accelerator refused it.
+    """
+
+    nodes: int
+    taken: int
+    outputs: list[dict[str, np.ndarray]]
+    refused: dict[str, str]
+
+
+class NoAcceleratorError(Exception):
+    """The accelerator's library is installed, but finds no accelerator and no simulator."""
+
+
+class Target:
+    """An accelerator: what its files must be, and how a file is checked and run.
+
+    Subclasses are stateless, and import libraries in their methods only.
+
+    Attributes:
+        name: key of `TARGETS`.
+        format: key of `FORMATS`: the one format that is written.
+        libraries: the libraries that run a file.
+        precisions: modes of quantization that the accelerator runs; None for float32.
+        tolerance: the largest difference from the CPU, as a share of the scale of an output, by mode.
+        compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
+        setup: what to do where a library is missing, in one sentence.
+    """
+
+    name: str
+    format: str
+    libraries: tuple[Library, ...] = ()
+    precisions: tuple[str | None, ...] = (None,)
+    tolerance: Mapping[str | None, float] = {None: 1e-4}
+    compiled_suffix: str = ""
+    setup: str = ""
+
+    def rewrite(self, model: Any) -> None:
+        """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
+
+        Args:
+            model: `ModelT` of a TFLite file, or `ModelProto` of an ONNX file.
+        """
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        """Number of nodes of the graph of a signature."""
+        raise NotImplementedError
+
+    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
+        """The nodes of a signature that the accelerator refuses, as far as the file alone tells.
+
+        Needs no library of the accelerator.
+        """
+        raise NotImplementedError
+
+    def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
+        """Runs a signature on the accelerator, or on its simulator. Called in a process of its own, which may crash.
+
+        Args:
+            path: path of the file.
+            signature: name of the signature.
+            cases: sequence of dicts of input arrays.
+            precision: mode of quantization of the file, or None.
+
+        Raises:
+            NoAcceleratorError: there is none.
+        """
+        raise NotImplementedError
+
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
+        """Writes a file that the accelerator's compiler made of a signature, which it takes whole.
+
+        Args:
+            path: path of the file.
+            signature: name of the signature.
+            compiled: path of the file to write; its name ends in `compiled_suffix`.
+
+        Returns:
+            bool. False where the accelerator has no such files.
+        """
+        return False
+
+    def missing_library(self) -> str | None:
+        """What is missing to run files, or None."""
+        for library in self.libraries:
+            if library.version is None:
+                return f"{library.distribution} is not installed" + (f": {self.setup}" if self.setup else "")
+        return None
+
+    @property
+    def simulator(self) -> str:
+        """The libraries that run a file, with their versions."""
+        return ", ".join(f"{each.distribution} {each.version}" for each in self.libraries)

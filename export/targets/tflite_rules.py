@@ -1,0 +1,95 @@
+"""Static rules of the delegates of TFLite: the nodes of a graph that one refuses, as far as the file alone tells.
+
+The operators of the GPU delegate were found by handing it graphs of one operator each (ai-edge-litert 2.3).
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from keras_transformer.export.targets.target import Node
+from keras_transformer.export.tflite.delegates.editor import Editor
+from keras_transformer.export.tflite.graph import Graph, signature_of
+from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.export.tflite.uses import indices
+
+_MOST_RANK = 4
+_GPU_OPS_TEXT = """
+ABS ADD ADD_N ARG_MAX ATAN2 AVERAGE_POOL_2D BATCH_MATMUL CAST CEIL CONCATENATION CONV_2D COS CUMSUM
+DEPTH_TO_SPACE DEPTHWISE_CONV_2D DEQUANTIZE DIV ELU EQUAL EXP EXPAND_DIMS FLOOR FLOOR_DIV FLOOR_MOD
+FULLY_CONNECTED GATHER GELU GREATER GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOG LOGICAL_AND
+LOGICAL_NOT LOGICAL_OR LOGISTIC MAX_POOL_2D MAXIMUM MEAN MINIMUM MIRROR_PAD MUL NEG NOT_EQUAL ONE_HOT PACK PAD
+PADV2 POW PRELU REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_PROD RELU RELU6 RESHAPE RESIZE_BILINEAR
+RESIZE_NEAREST_NEIGHBOR REVERSE_V2 ROUND RSQRT SELECT SELECT_V2 SIGN SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT
+SPLIT_V SQRT SQUARE SQUARED_DIFFERENCE SQUEEZE STRIDED_SLICE SUB SUM TANH TILE TOPK_V2 TRANSPOSE
+TRANSPOSE_CONV UNPACK
+"""
+GPU_OPS = frozenset(_GPU_OPS_TEXT.split())
+_REMEDIES = {
+    "WHILE": "use a mechanism without a loop, or layers with unroll=True",
+    "SCATTER_ND": "use a mechanism that does not scatter: softmax attention with a dense cache",
+    "GATHER_ND": "gather along one axis",
+    "DYNAMIC_UPDATE_SLICE": "use keras.ops.scatter_update",
+}
+_BOUNDED = {"RESHAPE": 1, "SLICE": 2, "STRIDED_SLICE": 2, "TILE": 1, "TRANSPOSE": 1, "PAD": 1, "PADV2": 1}
+
+
+def gpu_nodes(path: pathlib.Path, signature: str) -> list[Node]:
+    """The nodes of a signature that the GPU delegate refuses."""
+    return list(gpu_problems(graph_of(read_file(path), signature)))
+
+
+def graph_of(model: Any, signature: str) -> Graph:
+    """The graph of a signature of a `ModelT`."""
+    number = next(each.subgraphIndex for each in model.signatureDefs if each.signatureKey.decode() == signature)
+    return Graph(model, model.subgraphs[number])
+
+
+def gpu_problems(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph that the GPU delegate refuses, each with the first reason."""
+    editor = Editor(graph)
+    for operator in graph.subgraph.operators:
+        found = _problem(editor, operator)
+        if found is not None:
+            name = (graph.tensors[int(operator.outputs[0])].name or b"").decode().split(";")[0]
+            yield Node(graph.kind(operator), name, *found)
+
+
+def _problem(editor: Editor, operator: Any) -> tuple[str, str] | None:
+    """`(reason, remedy)` of a node, or None."""
+    kind = editor.graph.kind(operator)
+    inputs = [each for each in indices(operator.inputs) if each >= 0]
+    tensors = [*inputs, *indices(operator.outputs)]
+    if any(None in signature_of(editor.graph.tensors[each]) for each in tensors):
+        return "dynamic shapes", "give the size of every axis in static"
+    if kind not in GPU_OPS:
+        return "operation not supported", _REMEDIES.get(kind, "")
+    types = {editor.type(each) for each in tensors if not editor.graph.is_constant(each)}
+    if "INT64" in types:
+        return "type int64", "use int32 for inputs, outputs and indices"
+    rank = max(len(editor.shape(each)) for each in tensors)
+    if rank > _MOST_RANK + (kind in ("RESHAPE", "TRANSPOSE")):
+        return f"tensors of rank {rank}", "use a mechanism that keeps tensors at rank 4"
+    position = _BOUNDED.get(kind)
+    if position is not None and len(inputs) > position and not editor.graph.is_constant(inputs[position]):
+        return "its sizes are computed", "give the size of every axis in static"
+    return _problem_of_kind(editor, operator, kind, types)
+
+
+def _problem_of_kind(editor: Editor, operator: Any, kind: str, types: set[str]) -> tuple[str, str] | None:
+    options = operator.builtinOptions
+    if kind == "STRIDED_SLICE":
+        if options.shrinkAxisMask or options.newAxisMask or options.ellipsisMask:
+            return "slices that add or remove axes", "slice a range, then reshape"
+        strides = editor.value(int(operator.inputs[3]))
+        if strides is not None and (strides < 0).any():
+            return "slices from the end", "use keras.ops.flip"
+    if kind == "GATHER" and (len(editor.shape(int(operator.inputs[1]))) != 1 or options.batchDims):
+        return "lookups by other than a list of indices", "use keras.ops.take with a vector of indices"
+    if kind == "CUMSUM" and "INT32" in types:
+        return "cumulative sums of integers", "sum floats"
+    if kind in ("PAD", "PADV2") and "BOOL" in types:
+        return "padding of booleans", "pad integers or floats"
+    return None

@@ -1,0 +1,67 @@
+"""Runs the files of a bundle on the simulator of an accelerator: `python -m keras_transformer.export.targets.worker JOB`.
+
+A process of its own, since drivers and compilers of accelerators crash, and load libraries that TensorFlow does not bear.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.errors import one_line
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.targets.target import Measured, NoAcceleratorError, Target
+
+
+def main(job: str) -> int:
+    """Runs a job: a JSON file with "target", "precision", and "signatures", a dict of name to path of the file and number of
+    cases; inputs are in `inputs.npz` beside it. Writes `outputs.npz` and `result.json`."""
+    folder = pathlib.Path(job).parent
+    task = json.loads(pathlib.Path(job).read_text(encoding="utf-8"))
+    target = get_target(task["target"])
+    outputs: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    try:
+        with np.load(folder / "inputs.npz") as arrays:
+            for name, (path, count) in task["signatures"].items():
+                cases = [_part(arrays, f"{name}/{number}/") for number in range(count)]
+                measured = target.run(pathlib.Path(path), name, cases, task["precision"])
+                found[name] = {"nodes": measured.nodes, "taken": measured.taken, "refused": measured.refused}
+                if measured.taken == measured.nodes and target.compiled_suffix:
+                    found[name]["compiled"] = _compiled(target, pathlib.Path(path), name, cases, measured, folder)
+                for number, each in enumerate(measured.outputs):
+                    outputs |= {f"{name}/{number}/{key}": value for key, value in each.items()}
+        result: dict[str, Any] = {"signatures": found}
+    except (NoAcceleratorError, ImportError) as error:
+        result = {"missing": one_line(error)}
+    except Exception as error:
+        result = {"error": f"{type(error).__name__}: {one_line(error)}"}
+    np.savez(folder / "outputs.npz", **outputs)
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    return 0
+
+
+def _compiled(
+    target: Target, path: pathlib.Path, signature: str, cases: list[Any], measured: Measured, folder: pathlib.Path
+) -> str | None:
+    """Name of the compiled file in the folder, or None where there is none, or it computes something else."""
+    compiled = folder / f"{path.stem}{target.compiled_suffix}"
+    if not target.compile(path, signature, compiled):
+        return None
+    again = target.run(compiled, signature, cases, None).outputs
+    equal = [
+        np.array_equal(one[key], other[key]) for one, other in zip(measured.outputs, again, strict=True) for key in one
+    ]
+    return compiled.name if all(equal) else None
+
+
+def _part(arrays: Any, prefix: str) -> dict[str, np.ndarray]:
+    return {key.removeprefix(prefix): arrays[key] for key in arrays.files if key.startswith(prefix)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

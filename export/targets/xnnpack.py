@@ -1,0 +1,70 @@
+"""XNNPACK, LiteRT's kernels for a CPU: what it does not run, the interpreter does, more slowly."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.export.targets.tflite_rules import graph_of
+from keras_transformer.export.tflite.delegates.editor import Editor
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.library import LIBRARY
+from keras_transformer.export.tflite.library import NAME as TFLITE
+from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.export.tflite.uses import indices
+
+
+class XNNPACK(Target):
+    """XNNPACK. See `Target`."""
+
+    name = "xnnpack"
+    format = TFLITE
+    libraries = (LIBRARY,)
+    precisions = (None, "fp16", "int8", "int8_static", "weight_int8", "weight_int4")
+    tolerance = dict.fromkeys((None, *precisions), 1e-4)
+    setup = "pip install ai-edge-litert"
+
+    def rewrite(self, model: Any) -> None:
+        from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
+
+        rewrite_for_gpu(model)  # It takes what a GPU takes, but for integers.
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        return len(graph_of(read_file(path), signature).subgraph.operators)
+
+    def check(self, path: pathlib.Path, signature: str) -> list[Node]:
+        editor = Editor(graph_of(read_file(path), signature))
+        found = [(each, _reason(editor, each)) for each in editor.graph.subgraph.operators]
+        return [Node(editor.graph.kind(each), _name(editor.graph, each), reason) for each, reason in found if reason]
+
+    def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
+        from keras_transformer.export.tflite.inspection import delegate_report
+        from keras_transformer.export.tflite.runtime import TFLiteRuntime
+
+        row = next(each for each in delegate_report(path) if each.signature == signature)
+        runtime = TFLiteRuntime(str(path), signature, 1)
+        outputs = [runtime(dict(each)) for each in cases]
+        return Measured(row.nodes, row.taken, outputs, dict(tuple(row.outside)))
+
+
+_NUMBERS = ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT4")
+_NOT_TAKEN_TEXT = """
+GATHER GATHER_ND SCATTER_ND CAST SELECT SELECT_V2 CUMSUM PACK UNPACK ONE_HOT TILE BROADCAST_TO WHILE TOPK_V2
+"""
+_NOT_TAKEN = frozenset(_NOT_TAKEN_TEXT.split())
+
+
+def _reason(editor: Editor, operator: Any) -> str:
+    """Why XNNPACK does not run a node, or ""."""
+    tensors = (*indices(operator.inputs), *indices(operator.outputs))
+    types = [editor.type(each) for each in tensors if each >= 0 and not editor.graph.is_constant(each)]
+    others = [each for each in types if each not in _NUMBERS]
+    if others:
+        return f"type {others[0].lower()}"
+    return "not an operation of XNNPACK" if editor.graph.kind(operator) in _NOT_TAKEN else ""
+
+
+def _name(graph: Graph, operator: Any) -> str:
+    return (graph.tensors[indices(operator.outputs)[0]].name or b"").decode().split(";")[0]

@@ -1,0 +1,141 @@
+"""Updates of key/value caches without a scatter, which delegates do not have.
+
+The converter writes `scatter_update(cache, indices, new)` as `cache * (1 - scatter(ones)) + scatter(new)`. Where the
+indices are every head of consecutive slots of the one row, tokens at known slots are joined with the rest of the cache, and
+one token at a computed slot is chosen by a mask of the slots.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.tflite.delegates.affine import Affine, affine
+from keras_transformer.export.tflite.delegates.editor import Editor
+from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.uses import indices
+
+_RANK, _SLOTS = 4, 2
+
+
+def without_cache_scatters(editor: Editor, operator: Any) -> bool:
+    """Rewrites the last operator of an update `(1, K, L, H)`; the others are not read any more."""
+    found = _update(editor, operator)
+    if found is None:
+        return False
+    cache, scatter = found
+    places, new = indices(scatter.inputs)[:2]
+    where = affine(editor, places)
+    heads, length, width = editor.shape(cache)[1:]
+    count = editor.shape(new)[0] // heads
+    start = None if where is None else _start(where, heads, count)
+    if where is None or start is None:
+        return False
+    output = int(operator.outputs[0])
+    rows = editor.reshape(new, (1, count, heads, width))
+    if count > 1:
+        order = editor.constant(np.array([0, 2, 1, 3], "int32"), "order")
+        shape = (1, heads, count, width)
+        rows = editor.emit("TRANSPOSE", (rows, order), ("FLOAT32", shape), schema().TransposeOptionsT(), like=output)
+    else:
+        rows = editor.reshape(rows, (1, heads, 1, width))
+    if where.source is None and 0 <= start <= length - count:
+        _join(editor, cache, rows, start, output)
+        return True
+    if where.source is None or count > 1:
+        return False
+    editor.limits[where.source] = length - start
+    _choose(editor, cache, rows, (where.source, start), output)
+    return True
+
+
+def _update(editor: Editor, operator: Any) -> tuple[int, Any] | None:
+    """The cache, and the scatter of its new rows, given the last operator of an update."""
+    if editor.graph.kind(operator) != "ADD":
+        return None
+    for kept, added in (indices(operator.inputs), indices(operator.inputs)[::-1]):
+        product, scatter = editor.uses.makers.get(kept), editor.uses.makers.get(added)
+        if product is None or scatter is None or editor.graph.kind(product) != "MUL":
+            continue
+        if editor.graph.kind(scatter) != "SCATTER_ND" or editor.type(added) != "FLOAT32":
+            continue
+        for mask, cache in (indices(product.inputs), indices(product.inputs)[::-1]):
+            if _is_rest(editor, mask, indices(scatter.inputs)[0]) and len(editor.shape(cache)) == _RANK:
+                return (cache, scatter) if editor.shape(cache)[0] == 1 else None
+    return None
+
+
+def _is_rest(editor: Editor, mask: int, places: int) -> bool:
+    """Whether a tensor is 1 except at the places of a scatter, where it is 0."""
+    maker = editor.uses.makers.get(mask)
+    if maker is None or editor.graph.kind(maker) != "SUB":
+        return False
+    one, scattered = (int(each) for each in indices(maker.inputs))
+    scatter = editor.uses.makers.get(scattered)
+    if scatter is None or editor.graph.kind(scatter) != "SCATTER_ND" or int(scatter.inputs[0]) != places:
+        return False
+    values = [editor.value(one), editor.value(int(scatter.inputs[1]))]
+    return all(each is not None and (each == 1).all() for each in values)
+
+
+def _start(where: Affine, heads: int, count: int) -> int | None:
+    """The slot of the first token, less the number that it depends on, if the places are all heads of consecutive slots."""
+    if where.base.shape != (count * heads, 3) or count < 1:
+        return None
+    row, head, slot = where.base.T
+    start = int(slot[0])
+    if row.any() or (head != np.tile(np.arange(heads), count)).any():
+        return None
+    if (slot != start + np.repeat(np.arange(count), heads)).any() or where.slope[:, :_SLOTS].any():
+        return None
+    return start if where.source is None or (where.slope[:, _SLOTS] == 1).all() else None
+
+
+def _join(editor: Editor, cache: int, rows: int, start: int, output: int) -> None:
+    """`concatenate([cache[:, :, :start], rows, cache[:, :, start + T:]])`."""
+    _, heads, length, width = editor.shape(cache)
+    end = start + editor.shape(rows)[_SLOTS]
+    pieces = [_slots(editor, cache, 0, start)] if start else []
+    pieces += [rows] + ([_slots(editor, cache, end, length)] if end < length else [])
+    if len(pieces) == 1:
+        editor.reshape(rows, (1, heads, length, width), output)
+        return
+    options = schema().ConcatenationOptionsT()
+    options.axis = _SLOTS
+    editor.emit("CONCATENATION", pieces, output, options)
+
+
+def _slots(editor: Editor, cache: int, first: int, last: int) -> int:
+    _, heads, _, width = editor.shape(cache)
+    shape = (1, heads, last - first, width)
+    bounds = [editor.constant(np.array(each, "int32"), "slice") for each in ((0, 0, first, 0), shape)]
+    return editor.emit("SLICE", (cache, *bounds), (editor.type(cache), shape), schema().SliceOptionsT(), like=cache)
+
+
+def _choose(editor: Editor, cache: int, rows: int, slot: tuple[int, int], output: int) -> None:
+    """`cache * (1 - chosen) + rows * chosen`, where `chosen` is 1 at one slot."""
+    _, heads, length, width = editor.shape(cache)
+    chosen, rest = _masks(editor, slot, length, output)
+    shape = editor.shape(cache)
+    kept = editor.emit("MUL", (cache, rest), ("FLOAT32", shape), schema().MulOptionsT(), like=output)
+    options = schema().BatchMatMulOptionsT()
+    wide = editor.reshape(chosen, (1, 1, length, 1))
+    if heads > 1:
+        ones = editor.constant(np.ones((1, heads, length, 1), "float32"), "ones")
+        wide = editor.emit("MUL", (ones, wide), ("FLOAT32", (1, heads, length, 1)), schema().MulOptionsT(), like=output)
+    new = editor.emit("BATCH_MATMUL", (wide, rows), ("FLOAT32", shape), options, like=output)
+    editor.emit("ADD", (kept, new), output, schema().AddOptionsT())
+
+
+def _masks(editor: Editor, slot: tuple[int, int], length: int, like: int) -> tuple[int, int]:
+    """`(1, 1, L, 1)`, 1 at the slot and 0 elsewhere, and the opposite."""
+    source, start = slot
+    order = editor.constant(np.arange(length, dtype="int32").reshape(1, 1, length, 1) - np.int32(start), "order")
+    number = editor.reshape(source, (1, 1, 1, 1))
+    shape = (1, 1, length, 1)
+    equal = editor.emit("EQUAL", (order, number), ("BOOL", shape), schema().EqualOptionsT(), like=like)
+    chosen = editor.cast(equal, "FLOAT32")
+    one = editor.constant(np.ones((), "float32"), "one")
+    rest = editor.emit("SUB", (one, chosen), ("FLOAT32", shape), schema().SubOptionsT(), like=like)
+    return chosen, rest

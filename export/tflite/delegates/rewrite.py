@@ -1,0 +1,59 @@
+"""The rewrites of a TFLite model for the GPU delegate, in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, layouts
+from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
+from keras_transformer.export.tflite.graph import graphs, signature_of
+from keras_transformer.export.tflite.tree import schema
+
+_RULES = (
+    integers.without_equal_casts,
+    cache_updates.without_cache_scatters,
+    angles.with_tables,
+    angles.with_polynomials,
+    layouts.without_boolean_slices,
+    layouts.without_shrunk_axes,
+    layouts.without_batches_of_lookups,
+    layouts.with_flat_indices,
+    layouts.without_broadcasts,
+    layouts.with_wide_choices,
+    layouts.with_ranks_of_constants,
+    layouts.without_differences_of_one,
+)
+# The newest versions of operators that the delegate takes; later ones add types that are not here any more.
+_VERSIONS = {"STRIDED_SLICE": 2}
+
+
+def rewrite_for_gpu(model: Any) -> None:
+    """Writes the graphs of fixed shapes with the operators that the GPU delegate takes; values change by rounding only.
+
+    Args:
+        model: `ModelT`, changed in place.
+    """
+    for graph in graphs(model):
+        if any(None in signature_of(tensor) for tensor in graph.tensors):
+            continue
+        integers.without_long_integers(graph)
+        editor = Editor(graph)
+        while integers.fold_constants(editor):
+            pass
+        for rule in _RULES:
+            editor.apply(rule)
+            drop_unread(graph)
+        layouts.with_own_outputs(editor)
+    _lower_versions(model)
+
+
+def _lower_versions(model: Any) -> None:
+    every = graphs(model)
+    for number, code in enumerate(model.operatorCodes):
+        users = [(graph, each) for graph in every for each in graph.subgraph.operators if each.opcodeIndex == number]
+        if not users:
+            continue
+        newest = _VERSIONS.get(users[0][0].kind(users[0][1]))
+        types = {graph.tensors[int(each.outputs[0])].type for graph, each in users}
+        if newest is not None and types <= {schema().TensorType.FLOAT32, schema().TensorType.INT32}:
+            code.version = min(code.version, newest)

@@ -1,0 +1,54 @@
+"""Exports models for accelerators, for test_target_exports.py: `target_worker.py OUT_DIRECTORY`."""
+
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import numpy as np
+from worker_cases import run_cases
+
+from keras_transformer.export import GenerationOptions, export
+from keras_transformer.models import BERT, Llama, Size
+from keras_transformer.tasks import LanguageModel, SequenceClassifier
+
+SIZE, WORDS = Size(1, 16, 2, 32), 50
+
+
+def _trained_looking(model):
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign_add(random.normal(0.0, 0.1, weight.shape))
+    return model
+
+
+def _exported(model, path, target, **options):
+    report = export(model, path, target=target, progress=False, **options)
+    return {"report": report.to_dict(), "text": str(report)}
+
+
+def classifier(path, target):
+    model = SequenceClassifier(BERT(SIZE, WORDS, max_sequence_length=16), num_classes=3)
+    return _exported(_trained_looking(model), path, target, static={"length": 8})
+
+
+def decoder(path, target):
+    model = LanguageModel(Llama(SIZE, WORDS, num_key_value_heads=1))
+    options = GenerationOptions(prefill_buckets=(4,), static_length=12)
+    return _exported(_trained_looking(model), path, target, generation=options)
+
+
+def main(out):
+    cases = {
+        "classifier_litert-gpu": lambda: classifier(out / "classifier_litert-gpu", "litert-gpu"),
+        "decoder_litert-gpu": lambda: decoder(out / "decoder_litert-gpu", "litert-gpu"),
+        "classifier_xnnpack": lambda: classifier(out / "classifier_xnnpack", "xnnpack"),
+        "decoder_qnn": lambda: decoder(out / "decoder_qnn", "qnn"),
+    }
+    run_cases(out, cases)
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,129 @@
+"""Static rules: hand-made violations are found, each with its reason; nothing else is."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tflite_graphs import Built, cache_update
+
+from keras_transformer.export.targets.onnx_rules import onnx_problems
+from keras_transformer.export.targets.qnn import OPERATORS, unquantized_results
+from keras_transformer.export.targets.tflite_rules import gpu_problems
+
+
+def sound():
+    built = Built(x=("FLOAT32", (1, 4, 8)))
+    return built.finish(y=built.add("ADD", ("x", "x"), "FLOAT32", (1, 4, 8), "Add"))
+
+
+def rank_5():
+    built = Built(x=("FLOAT32", (1, 2, 2, 2, 8)))
+    return built.finish(y=built.add("ADD", ("x", "x"), "FLOAT32", (1, 2, 2, 2, 8), "Add"))
+
+
+def dynamic():
+    built = Built(x=("FLOAT32", (None, 8)))
+    return built.finish(y=built.add("ADD", ("x", "x"), "FLOAT32", (None, 8), "Add"))
+
+
+def long_integers():
+    built = Built(x=("INT64", (1, 4)))
+    return built.finish(y=built.add("ADD", ("x", "x"), "INT64", (1, 4), "Add"))
+
+
+def computed_size():
+    built = Built(x=("FLOAT32", (2, 3)), shape=("INT32", (1,)))
+    return built.finish(y=built.add("RESHAPE", ("x", "shape"), "FLOAT32", (6,), "Reshape"))
+
+
+def reversed_slice():
+    built = Built(x=("FLOAT32", (4,)))
+    bounds = [built.constant(np.array(each, "int32")) for each in ([3], [0], [-1])]
+    return built.finish(y=built.add("STRIDED_SLICE", ("x", *bounds), "FLOAT32", (3,), "StridedSlice"))
+
+
+def shrunk_slice():
+    built = Built(x=("FLOAT32", (4, 2)))
+    bounds = [built.constant(np.array(each, "int32")) for each in ([1, 0], [2, 2], [1, 1])]
+    found = built.add("STRIDED_SLICE", ("x", *bounds), "FLOAT32", (2,), "StridedSlice", shrinkAxisMask=1)
+    return built.finish(y=found)
+
+
+def matrix_of_indices():
+    built = Built(ids=("INT32", (1, 3)))
+    table = built.constant(np.ones((5, 2), "float32"))
+    return built.finish(y=built.add("GATHER", (table, "ids"), "FLOAT32", (1, 3, 2), "Gather"))
+
+
+def integer_sum():
+    built = Built(x=("INT32", (4,)))
+    axis = built.constant(np.array([0], "int32"))
+    return built.finish(y=built.add("CUMSUM", ("x", axis), "INT32", (4,), "Cumsum"))
+
+
+@pytest.mark.parametrize(
+    ("make", "op", "reason"),
+    [
+        (rank_5, "ADD", "tensors of rank 5"),
+        (dynamic, "ADD", "dynamic shapes"),
+        (long_integers, "ADD", "type int64"),
+        (computed_size, "RESHAPE", "its sizes are computed"),
+        (reversed_slice, "STRIDED_SLICE", "slices from the end"),
+        (shrunk_slice, "STRIDED_SLICE", "slices that add or remove axes"),
+        (matrix_of_indices, "GATHER", "lookups by other than a list of indices"),
+        (integer_sum, "CUMSUM", "cumulative sums of integers"),
+    ],
+)
+def test_the_gpu_delegate_refuses(make, op, reason):
+    (found,) = gpu_problems(make().graph)
+    assert (found.op, found.reason) == (op, reason)
+    assert found.name.startswith("block_0/")
+    assert found.remedy
+
+
+def test_the_gpu_delegate_takes_a_sound_graph():
+    assert list(gpu_problems(sound().graph)) == []
+
+
+def test_the_gpu_delegate_has_no_scatter_and_no_broadcast():
+    found = [(each.op, each.reason) for each in gpu_problems(cache_update().graph)]
+    assert found == [(op, "operation not supported") for op in ("BROADCAST_TO", "SCATTER_ND", "SCATTER_ND")]
+
+
+def onnx_graph(*nodes, shape=(1, 4)):
+    value = helper.make_tensor_value_info
+    inputs = [value("x", TensorProto.FLOAT, shape), value("ids", TensorProto.INT64, (1, 2, 1))]
+    graph = helper.make_graph(list(nodes), "graph", inputs, [value("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
+    return onnx.shape_inference.infer_shapes(model).graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (onnx_graph(helper.make_node("Gelu", ["x"], ["y"], name="a")), None),
+        (onnx_graph(helper.make_node("Gelu", ["x"], ["y"], name="a"), shape=("batch", 4)), "dynamic shapes"),
+        (onnx_graph(helper.make_node("Det", ["x"], ["y"], name="a"), shape=(4, 4)), "operation not supported"),
+        (onnx_graph(helper.make_node("Gelu", ["x"], ["y"], name="a"), shape=(1,) * 6), "tensors of rank 6"),
+        (
+            onnx_graph(helper.make_node("GatherND", ["x", "ids"], ["y"], name="a", batch_dims=1), shape=(1, 4)),
+            "a lookup in each row by its own indices",
+        ),
+    ],
+)
+def test_the_npu_refuses(graph, reason):
+    found = list(onnx_problems(graph, OPERATORS, 5))
+    assert [(each.name, each.reason) for each in found] == ([] if reason is None else [("a", reason)])
+
+
+@pytest.mark.parametrize(("channels", "quantized", "count"), [(4, False, 1), (4, True, 0), (1, False, 0)])
+def test_weights_of_many_scales_need_a_quantized_result(channels, quantized, count):
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, (channels,), [0.1] * channels)
+    step = helper.make_tensor("step", TensorProto.FLOAT, (), [0.1])
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["kernel"], name="dense/weights", axis=1),
+        helper.make_node("MatMul", ["x", "kernel"], ["z"]),
+        helper.make_node(*(("QuantizeLinear", ["z", "step"]) if quantized else ("Relu", ["z"])), ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "graph", [], [], initializer=[scale, step])
+    assert [each.name for each in unquantized_results(graph)] == ["dense/weights"] * count

@@ -1,0 +1,80 @@
+"""Bundles for accelerators: what is in them, and what their accelerator, where it is installed, takes of them."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+from keras_transformer.export import load
+from keras_transformer.export.reporting.report import Report
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.tflite.graph import graphs
+from keras_transformer.export.tflite.tree import read_file
+
+TFLITE = ("classifier_litert-gpu", "decoder_litert-gpu", "classifier_xnnpack")
+
+
+def result(targets, name):
+    return Report.from_dict(targets[name]["report"]).target
+
+
+@pytest.mark.parametrize("name", TFLITE)
+def test_the_file_has_operators_of_the_delegate_only(targets, name):
+    path = targets.bundle(name) / "model.tflite"
+    for signature in result(targets, name).signatures:
+        assert get_target("litert-gpu").check(path, signature.name) == []
+    kinds = {graph.kind(each) for graph in graphs(read_file(path)) for each in graph.subgraph.operators}
+    assert kinds.isdisjoint({"SCATTER_ND", "BROADCAST_TO", "GATHER_ND", "SIN", "COS"})
+
+
+def test_a_classifier_has_one_signature_of_fixed_shapes(targets):
+    manifest = json.loads((targets.bundle("classifier_litert-gpu") / "manifest.json").read_text())
+    assert list(manifest["artifacts"]) == ["tflite"]
+    inputs = {each["name"]: each["shape"] for each in manifest["signatures"]["serve"]["inputs"]}
+    assert inputs == {"token_ids": [1, 8], "segment_ids": [1, 8], "padding_mask": [1, 8]}
+    assert manifest["target"]["target"] == "litert-gpu"
+    model = load(targets.bundle("classifier_litert-gpu"), "tflite")
+    ids = np.arange(8, dtype="int32")[None]
+    found = model(token_ids=ids, segment_ids=ids * 0, padding_mask=ids < 6)["probabilities"]
+    assert found.shape == (1, 3)
+    np.testing.assert_allclose(found.sum(), 1, rtol=1e-5)
+
+
+def test_a_decoder_has_its_cache_as_inputs_and_outputs(targets):
+    for name, format in (("decoder_litert-gpu", "tflite"), ("decoder_qnn", "onnx")):
+        manifest = json.loads((targets.bundle(name) / "manifest.json").read_text())
+        assert list(manifest["artifacts"][format]["signatures"]) == ["prefill_4", "decode_1"]
+        inputs = {each["name"]: each["shape"] for each in manifest["signatures"]["decode_1"]["inputs"]}
+        assert inputs["decoder_block_0_key"] == [1, 1, 12, 8]
+        assert "generation" not in manifest
+
+
+def test_every_shape_of_an_onnx_file_is_fixed(targets):
+    for signature in ("prefill_4", "decode_1"):
+        graph = onnx.load(targets.bundle("decoder_qnn") / f"model.{signature}.onnx", load_external_data=False).graph
+        dims = [dim for each in (*graph.input, *graph.output) for dim in each.type.tensor_type.shape.dim]
+        assert all(each.HasField("dim_value") for each in dims)
+        assert "GatherND" not in {node.op_type for node in graph.node}
+
+
+def test_xnnpack_takes_all_but_lookups_and_integers(targets):
+    found = result(targets, "classifier_xnnpack")
+    assert found.is_proven
+    assert not found.is_whole
+    (signature,) = found.signatures
+    assert signature.nodes - signature.taken == sum(each.count for each in signature.fallbacks)
+    assert "GATHER" in {each.op for each in signature.fallbacks}
+    assert ("token_embedding",) in {each.layers[-1:] for each in signature.fallbacks}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("classifier_litert-gpu", 1e-5), ("decoder_litert-gpu", 1e-5), ("decoder_qnn", 1e-2)]
+)
+def test_the_accelerator_takes_every_node(targets, name, limit):
+    found = result(targets, name)
+    if not found.is_proven:
+        assert f"NOT RUN ({found.reason})" in targets[name]["text"]
+        pytest.skip(found.reason)
+    assert found.is_whole
+    assert found.difference < limit
