@@ -120,6 +120,7 @@ class ExportSpec:
         folds_factors: bool. Whether constants that a product is multiplied by may go into its weights, which then have
             other values than the variables.
         onnx: `OnnxOptions`, or None for the defaults.
+        metadata: dict of JSON values that describe the model, for the manifest and for the files' own metadata.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
 
@@ -143,6 +144,7 @@ class ExportSpec:
     runs_floats: bool = True
     folds_factors: bool = True
     onnx: Any = None
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def only(self, formats: Iterable[str]) -> "ExportSpec":

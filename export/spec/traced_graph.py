@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.spec.axes import output_axes, sizes_of
+from keras_transformer.export.spec.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Signature
 from keras_transformer.export.spec.inlining import inlined
 from keras_transformer.export.spec.repeated_layers import RepeatedLayers
@@ -178,6 +178,12 @@ def weight_labels(variables: Sequence[keras.Variable]) -> list[str]:
 
 
 def _output_spec(signature: Signature, name: str, tensor: Tensor) -> ArraySpec:
-    probes = [(sizes_of(signature.inputs, probe.inputs), probe.outputs[name].shape) for probe in signature.probes]
+    probes = [
+        (
+            sizes_of(signature.inputs, probe.inputs) | numbers_of(signature.inputs, probe.inputs),
+            probe.outputs[name].shape,
+        )
+        for probe in signature.probes
+    ]
     shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
     return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))
