@@ -83,6 +83,7 @@ setup(
         "gguf": GGUF,
         "genai": ["onnxruntime-genai>=0.18"],
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
+        "mediapipe": ["mediapipe>=1.2.2,<2"],
         "test": [
             *DEMO,
             *METRICS,

@@ -19,6 +19,9 @@ from .engines.genai.model_directory import (
 from .engines.litertlm.model_file import (
     write_litertlm as write_litertlm,
 )
+from .engines.mediapipe.model_file import (
+    write_mediapipe as write_mediapipe,
+)
 from .engines.tensorflow_serving.version_directory import (
     write_serving as write_serving,
 )

@@ -161,7 +161,9 @@ def _check_names(artifact: str, record: dict[str, Any], signatures: dict[str, An
             known = {each["name"] for each in signatures[signature][side]}
             if not isinstance(found, dict) or set(found) != known:
                 raise _Incomplete(f"{where}, {side}")
-            if not all(isinstance(each, str) and each for each in found.values()) or len({*found.values()}) < len(found):
+            if not all(isinstance(each, str) and each for each in found.values()) or len({*found.values()}) < len(
+                found
+            ):
                 raise _Incomplete(f"{where}, {side}")
 
 

@@ -21,7 +21,9 @@ class Binding:
         in_place: names of the outputs that overwrite the cache.
     """
 
-    def __init__(self, session: Any, labels: Mapping[str, str], cache: Mapping[str, Any], in_place: Collection[str]) -> None:
+    def __init__(
+        self, session: Any, labels: Mapping[str, str], cache: Mapping[str, Any], in_place: Collection[str]
+    ) -> None:
         self._session = session
         self._binding = session.io_binding()
         for name, value in cache.items():

@@ -78,10 +78,10 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
 
 def _number_names_from_one() -> None:
     """Lets an export give the same bytes whatever the process has converted before: tf2onnx counts on in its names."""
-    from tf2onnx import tfonnx  # noqa: F401 It makes names while it is imported.
-    from tf2onnx import utils
+    import tf2onnx.tfonnx  # It makes names while it is imported.
+    import tf2onnx.utils
 
-    utils.INTERNAL_NAME = 1
+    tf2onnx.utils.INTERNAL_NAME = 1
 
 
 def _model(

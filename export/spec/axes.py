@@ -112,7 +112,5 @@ def sizes_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> d
 def numbers_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Values of the inputs that are single integers, such as `max_new_tokens`, which may be the size of an output."""
     return {
-        spec.name: int(arrays[spec.name])
-        for spec in inputs
-        if spec.shape == () and np.dtype(spec.dtype).kind in "iu"
+        spec.name: int(arrays[spec.name]) for spec in inputs if spec.shape == () and np.dtype(spec.dtype).kind in "iu"
     }

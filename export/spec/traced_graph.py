@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -24,6 +25,8 @@ _GRADIENT = "_gradient_op_type"
 # Attribute of loops and branches by which TensorFlow may take them apart into jumps.
 LOWERED = "_lower_using_switch_merge"
 _imports = itertools.count()
+# The name of a function, and the number that TensorFlow has given to it.
+_COUNTER = re.compile(r"(.*)_(\d+)")
 # Nodes of a graph whose memory is worth the time of looking through all objects.
 _LARGE = 2000
 
@@ -81,9 +84,25 @@ def with_own_functions(graph_def: Any, suffix: str) -> Any:
         graph_def: `GraphDef`.
         suffix: of the names.
     """
+    return _with_function_names(graph_def, lambda name: f"{name}_{suffix}")
+
+
+def with_numbered_functions(graph_def: Any) -> Any:
+    """A copy of a `GraphDef` whose functions are numbered from 0, not by a counter of the process.
+
+    Args:
+        graph_def: `GraphDef`.
+    """
+    parts = {each.signature.name: _COUNTER.fullmatch(each.signature.name) for each in graph_def.library.function}
+    order = sorted(parts, key=lambda name: (found[1], int(found[2])) if (found := parts[name]) else (name, -1))
+    names = {name: f"{found[1]}_{number}" if (found := parts[name]) else name for number, name in enumerate(order)}
+    return _with_function_names(graph_def, lambda name: names[name])
+
+
+def _with_function_names(graph_def: Any, rename: Callable[[str], str]) -> Any:
     copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
-    names = {each.signature.name: f"{each.signature.name}_{suffix}" for each in copy.library.function}
+    names = {each.signature.name: rename(each.signature.name) for each in copy.library.function}
     for each in copy.library.function:
         each.signature.name = names[each.signature.name]
     del copy.library.gradient[:]

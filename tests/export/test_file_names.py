@@ -105,7 +105,11 @@ def test_axes_of_outputs_alone_are_named_after_them(exported):
     assert output_axes("y", (None, None), [(sizes, shape[:2]) for sizes, shape in probes]) == ("batch", "y_length")
     axes = output_axes("y", (None, None, None, None), probes)
     assert axes == ("batch", "y_height", "y_width", "y_axis_3")
-    inputs = (ArraySpec("n", "int32", (), ()), ArraySpec("x", "float32", (), ()), ArraySpec("i", "int32", (2,), (None,)))
+    inputs = (
+        ArraySpec("n", "int32", (), ()),
+        ArraySpec("x", "float32", (), ()),
+        ArraySpec("i", "int32", (2,), (None,)),
+    )
     assert numbers_of(inputs, {"n": np.int32(7), "x": np.float32(1), "i": np.zeros(2)}) == {"n": 7}
 
 
@@ -134,7 +138,9 @@ def test_bundles_of_earlier_versions_load(exported, language, tmp_path):
     verify_bundle(bundle, ["onnx", "tflite"])
     bundle = rewritten(language.bundle("translator"), tmp_path / "translator", without_names)
     assert cache_names(read_manifest(bundle)) == read_manifest(language.bundle("translator"))["generation"]["cache"]
-    found, expected = (load(each).generate([5, 6, 7], max_new_tokens=4) for each in (bundle, language.bundle("translator")))
+    found, expected = (
+        load(each).generate([5, 6, 7], max_new_tokens=4) for each in (bundle, language.bundle("translator"))
+    )
     assert found == expected
 
 
