@@ -25,6 +25,9 @@ from .engines.mediapipe.model_file import (
 from .engines.tensorflow_serving.version_directory import (
     write_serving as write_serving,
 )
+from .engines.transformers_js.model_folder import (
+    write_transformers_js as write_transformers_js,
+)
 from .engines.triton.model_repository import (
     write_triton as write_triton,
 )

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from keras_transformer.export.engines.mediapipe.tasks import TASKS
 from keras_transformer.export.errors import ExportError
 
 EXAMPLES = [
@@ -11,7 +12,6 @@ EXAMPLES = [
     "model.keras --for mediapipe --task image_classifier --class-names cat,dog --out model.tflite",
 ]
 _ENGINES = ("genai", "litertlm", "mediapipe")
-_TASKS = ("image_classifier", "image_embedder", "text_classifier", "text_embedder")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "largest number of tokens, prompt included; mediapipe: the number of tokens of a text"
     parser.add_argument("--max-length", type=int, metavar="N", help=help)
     parser.add_argument("--no-tokenizer", action="store_true", help="genai: without the files of the tokenizer")
-    parser.add_argument("--task", choices=_TASKS, help="mediapipe: the task that runs the file")
+    parser.add_argument("--task", choices=tuple(TASKS), help="mediapipe: the task that runs the file")
     parser.add_argument("--class-names", metavar="NAME,...", help="mediapipe: the classes, in the order of the scores")
 
 
@@ -58,7 +58,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.no_tokenizer and arguments.engine != "genai":
         raise ExportError("--no-tokenizer is for genai: the other files always contain their tokenizer")
     if arguments.engine == "mediapipe" and arguments.task is None:
-        raise ExportError(f"--for mediapipe needs --task: {', '.join(_TASKS)}")
+        raise ExportError(f"--for mediapipe needs --task: {', '.join(TASKS)}")
     if arguments.engine != "mediapipe" and (arguments.task or arguments.class_names):
         raise ExportError("--task and --class-names are for mediapipe")
 

@@ -38,7 +38,7 @@ def test_the_task_answers_as_keras(written, name):
     import mediapipe_worker as worker
 
     from keras_transformer.export.engines.mediapipe.check import ask
-    from keras_transformer.export.engines.mediapipe.graph import TASKS as KINDS
+    from keras_transformer.export.engines.mediapipe.tasks import TASKS as KINDS
 
     kind = KINDS[name]
     examples = list(worker.images()) if kind.is_image else worker.TEXTS

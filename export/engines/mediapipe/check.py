@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.engines.mediapipe.graph import IDS, IMAGE, MASK, SEGMENTS, Task
+from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import ConversionError, ParityError, one_line
-from keras_transformer.export.spec.functional import SERVE
+from keras_transformer.export.runtime.loading import SERVE
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.utils.captured_stderr import captured_stderr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
@@ -23,34 +24,8 @@ if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor
 
 
-IMAGE, IDS, MASK, SEGMENTS = "image", "ids", "mask", "segment_ids"
 _OF_TEXT = {"token_ids": IDS, "padding_mask": MASK, "segment_ids": SEGMENTS}
 _LEVELS = 256
-
-
-class Task(NamedTuple):
-    """A task of MediaPipe.
-
-    Args:
-        is_image: whether it takes images; text otherwise.
-        is_classifier: whether it returns scores of classes; a vector otherwise.
-    """
-
-    is_image: bool
-    is_classifier: bool
-
-    @property
-    def output(self) -> str:
-        """Name of the output."""
-        return "probabilities" if self.is_classifier else "embedding"
-
-
-TASKS = {
-    "image_classifier": Task(True, True),
-    "image_embedder": Task(True, False),
-    "text_classifier": Task(False, True),
-    "text_embedder": Task(False, False),
-}
 
 
 def mediapipe_spec(

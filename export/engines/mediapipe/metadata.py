@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.export.engines.mediapipe.graph import IDS, IMAGE, MASK, SEGMENTS, Task
+from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import MissingLibraryError
 from keras_transformer.export.tflite.metadata import add_metadata
 from keras_transformer.export.tflite.tree import read_file, write_file

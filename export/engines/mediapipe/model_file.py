@@ -14,8 +14,9 @@ import keras
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.metadata import CLASS_NAMES, DESCRIPTION, INPUTS, check_input_names, check_metadata
 from keras_transformer.export.engines.mediapipe.check import NAME, check_engine, image_examples, text_examples
-from keras_transformer.export.engines.mediapipe.graph import TASKS, Task, check_inputs, mediapipe_spec
+from keras_transformer.export.engines.mediapipe.graph import check_inputs, mediapipe_spec
 from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema, write_metadata
+from keras_transformer.export.engines.mediapipe.tasks import TASKS, Task
 from keras_transformer.export.engines.mediapipe.vocabulary import mediapipe_vocabulary
 from keras_transformer.export.errors import ExportError, InvalidBundleError, InvalidModelError
 from keras_transformer.export.quantization.kept import check_models, with_source
