@@ -26,7 +26,7 @@ from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.float32 import float32_twin
-from keras_transformer.export.spec.functional import check_model
+from keras_transformer.export.spec.functional import SERVE, check_model
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.spec.twins import merged_twin
 from keras_transformer.export.tflite import convert as tflite
@@ -109,16 +109,10 @@ def write_mediapipe(
     length = 0 if kind.is_image else max_length or min(vocabulary.longest_sequence(model) or _LENGTH, _LENGTH)
     model = float32_twin(merged_twin(model))
     check_models([quantization], model, [tflite.NAME])
-    normalization = metadata.get(INPUTS, {}).get(names.input_names(model)[0], {}) if kind.is_image else {}
-    spec = mediapipe_spec(model, kind, length, normalization, len(words), tolerance)
-    folds_factors = quantization is None or quantization.mode not in KEPT
-    own = {key: value for key, value in metadata.items() if key != INPUTS}  # The inputs of the file are others.
-    spec = dataclasses.replace(spec, quantization=quantization, folds_factors=folds_factors, metadata=own)
-    arrays, examples = (
-        image_examples(spec.signatures["serve"].inputs[0].shape[1:])
-        if kind.is_image
-        else text_examples(tokenizer, length)
-    )
+    spec = mediapipe_spec(model, kind, length, _normalization(model, metadata), len(words), tolerance)
+    spec = _completed(spec, quantization, metadata)
+    shape = spec.signatures[SERVE].inputs[0].shape[1:]
+    arrays, examples = image_examples(shape) if kind.is_image else text_examples(tokenizer, length)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         work = pathlib.Path(folder)
@@ -170,6 +164,17 @@ def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_lengt
     most = vocabulary.longest_sequence(model)
     if most is not None and max_length > most:
         raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
+
+
+def _normalization(model: Any, metadata: dict[str, Any]) -> dict[str, Any]:
+    """What the metadata says of the first input."""
+    return metadata.get(INPUTS, {}).get(names.input_names(model)[0], {})
+
+
+def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: dict[str, Any]) -> ExportSpec:
+    folds_factors = quantization is None or quantization.mode not in KEPT
+    own = {key: value for key, value in metadata.items() if key != INPUTS}  # The inputs of the file are others.
+    return dataclasses.replace(spec, quantization=quantization, folds_factors=folds_factors, metadata=own)
 
 
 def _write_graph(spec: ExportSpec, work: pathlib.Path) -> Artifact:
