@@ -225,7 +225,7 @@ class _BundleWriter:
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
         size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, self._traced, self._spec, self._folder, files)
-        record: dict[str, Any] = {"signatures": files, "names": names_record(self._spec, name)}
+        record: dict[str, Any] = {"signatures": files, "names": names_record(self._spec, FORMATS[name])}
         record |= {"bytes": size, "weights": weights, "milliseconds": {}}
         self.manifest["artifacts"][name] = record
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.export.bundle.manifest import signature_specs
-from keras_transformer.export.formats import get_format
+from keras_transformer.export.onnx.library import NAME as ONNX
+from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from keras_transformer.export.format import Format
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
 
@@ -27,28 +29,29 @@ class FileNames(NamedTuple):
     outputs: Mapping[str, str]
 
 
-def names_record(spec: ExportSpec, format: str) -> dict[str, dict[str, dict[str, str]]]:
+def names_record(spec: ExportSpec, format: Format) -> dict[str, dict[str, dict[str, str]]]:
     """The manifest's record of the names in the files that a format writes.
 
     Args:
         spec: the `ExportSpec`, traced.
-        format: name of the format.
+        format: the `Format`.
 
     Returns:
         Dict of signature name to `{"inputs": ..., "outputs": ...}`, each a dict of name to the name in the file.
     """
     record = {}
-    for key in spec.names(format):
-        signature = spec.signatures[key]
-        names = _names(format, [each.name for each in signature.inputs], [each.name for each in signature.outputs])
-        record[key] = {side: dict(found) for side, found in names._asdict().items()}
+    for key in spec.names(format.name):
+        inputs, outputs = (
+            [each.name for each in side] for side in (spec.signatures[key].inputs, spec.signatures[key].outputs)
+        )
+        record[key] = {"inputs": {name: name for name in inputs}, "outputs": format.output_names(inputs, outputs)}
     return record
 
 
 def file_names(manifest: dict[str, Any], format: str, signature: str) -> FileNames:
     """The names of one signature in the file of one format.
 
-    Manifests of earlier versions do not record them; their files are named by the same rule.
+    Manifests of earlier versions do not record them: only outputs in ONNX files with the name of an input had other names.
 
     Args:
         manifest: the manifest of the bundle.
@@ -61,8 +64,9 @@ def file_names(manifest: dict[str, Any], format: str, signature: str) -> FileNam
     record = manifest["artifacts"][format].get("names", {}).get(signature)
     if record is not None:
         return FileNames(record["inputs"], record["outputs"])
-    inputs, outputs = signature_specs(manifest, signature)
-    return _names(format, [each.name for each in inputs], [each.name for each in outputs])
+    inputs, outputs = ([each.name for each in side] for side in signature_specs(manifest, signature))
+    same = {name: name for name in outputs}
+    return FileNames({name: name for name in inputs}, output_names(inputs, outputs) if format == ONNX else same)
 
 
 def named_runtime(runtime: Runtime, names: FileNames) -> Runtime:
@@ -80,7 +84,3 @@ def named_runtime(runtime: Runtime, names: FileNames) -> Runtime:
         return {name: results[label] for name, label in names.outputs.items()}
 
     return renamed
-
-
-def _names(format: str, inputs: list[str], outputs: list[str]) -> FileNames:
-    return FileNames({name: name for name in inputs}, get_format(format).output_names(inputs, outputs))

@@ -21,6 +21,7 @@ from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, 
 from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
@@ -183,7 +184,7 @@ def _write(spec: ExportSpec, work: pathlib.Path):
     files = onnx.write(traced, spec, work)
     spec = with_dots(spec, work / FILE)
     manifest = writing.new_manifest(spec)
-    record: dict[str, Any] = {"signatures": files, "names": names_record(spec, onnx.NAME)}
+    record: dict[str, Any] = {"signatures": files, "names": names_record(spec, ONNX)}
     record["bytes"] = writing.bytes_in(work)
     manifest["artifacts"][onnx.NAME] = record
     probes = {name: signature.probes for name, signature in spec.signatures.items()}

@@ -19,6 +19,7 @@ from keras_transformer.export.engines.transformers_js.graph import check_inputs,
 from keras_transformer.export.engines.transformers_js.tasks import TASKS, Task
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.export_spec import ExportSpec
@@ -148,7 +149,7 @@ def _write(spec: ExportSpec, work: pathlib.Path) -> tuple[dict[str, Any], Artifa
     found = onnx.write(traced, spec, work / FOLDER)
     paths = {name: f"{FOLDER}/{path}" for name, path in found.items()}
     manifest = writing.new_manifest(spec)
-    record: dict[str, Any] = {"signatures": paths, "names": names_record(spec, onnx.NAME)}
+    record: dict[str, Any] = {"signatures": paths, "names": names_record(spec, ONNX)}
     manifest["artifacts"][onnx.NAME] = record | {"bytes": writing.bytes_in(work)}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
