@@ -12,7 +12,10 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidModelError, write_mediapipe
 from keras_transformer.export.commands.main import main as cli
+from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema
 from keras_transformer.export.engines.mediapipe.vocabulary import mediapipe_vocabulary
+from keras_transformer.export.tflite.metadata import read_metadata
+from keras_transformer.export.tflite.tree import read_file
 from keras_transformer.text import Bytes, WordPiece
 
 HAS_ENGINE = importlib.util.find_spec("mediapipe") is not None
@@ -65,10 +68,10 @@ def test_labels_vocabulary_and_metadata_are_in_the_file(written):
     scores = np.load(written / "answers.npz")["text_classifier"][1]
     order = np.argsort(-scores)[:2]
     assert [each.category_name for each in best] == [worker.CLASSES[index] for index in order]
-    from mediapipe.tasks.python.metadata.metadata import MetadataDisplayer
-
-    shown = MetadataDisplayer.with_model_file(str(path)).get_metadata_json()
-    assert "Texts about cats" in shown
+    entry = read_metadata(read_file(path))["TFLITE_METADATA"]
+    described = mediapipe_schema().ModelMetadata.GetRootAs(entry, 0)
+    assert described.Description().decode() == "Texts about cats"
+    assert described.SubgraphMetadata(0).InputTensorMetadataLength() == 3
     assert (written / "again.tflite").read_bytes() == path.read_bytes()
 
 

@@ -6,6 +6,7 @@ import json
 import pathlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from keras_transformer.utils.types import Path
 
 NAME, PACKAGE = "transformers_js", "@huggingface/transformers"
 TOLERANCE = 1e-5
-_SECONDS = 300
+_SECONDS, _MODEL = 300, "model"
 # Reads what to run on stdin, and writes the results as JSON on the last line.
 _PROGRAM = """
 import { pipeline, env, RawImage } from '@huggingface/transformers';
@@ -70,16 +71,13 @@ def ask(folder: pathlib.Path, task: str, inputs: Sequence[Any], node_modules: Pa
         ConversionError: it fails; has what it printed as `log`.
     """
     given = [_as_json(each) for each in inputs]
-    folder = folder.resolve()
-    request = {"root": f"{folder.parent}/", "name": folder.name, "task": task, "inputs": given}
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", _PROGRAM],
-        input=json.dumps(request),
-        cwd=check_node(node_modules),
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-    )
+    cwd = check_node(node_modules)
+    with tempfile.TemporaryDirectory() as root:
+        # The library refuses the names of folders that are being written, which begin with a dot.
+        pathlib.Path(root, _MODEL).symlink_to(folder.resolve(), target_is_directory=True)
+        request = json.dumps({"root": f"{root}/", "name": _MODEL, "task": task, "inputs": given})
+        command = ["node", "--input-type=module", "-e", _PROGRAM]
+        done = subprocess.run(command, input=request, cwd=cwd, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
         raise ConversionError(NAME, (done.stderr.strip().splitlines() or ["it ends"])[-1], done.stderr)
     results = json.loads(done.stdout.strip().splitlines()[-1])
