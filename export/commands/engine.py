@@ -14,7 +14,7 @@ EXAMPLES = [
     "model.keras --for mediapipe --task image_classifier --class-names cat,dog --out model.tflite",
     "CHECKPOINT --for transformers_js --task fill-mask --out folder --node-modules node_modules",
 ]
-_TASKS = {"mediapipe": MEDIAPIPE, "transformers_js": PIPELINES}
+_TASKS: dict[str, tuple[str, ...]] = {"mediapipe": tuple(MEDIAPIPE), "transformers_js": tuple(PIPELINES)}
 _ENGINES = ("genai", "litertlm", *_TASKS)
 
 
