@@ -46,7 +46,7 @@ setup(
         *(f"keras_transformer.{package}" for package in find_packages(include=["export", "export.*"])),
     ],
     package_dir={"keras_transformer.export": "export"},
-    package_data={"": ["py.typed", "*.pyi"]},
+    package_data={"": ["py.typed", "*.pyi", "*.schema.json"]},
     install_requires=[
         "tensorflow>=2.20,<2.22",
         "keras>=3.14,<4",
@@ -85,6 +85,7 @@ setup(
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
         "qnn": ["onnxruntime-qnn>=2.7,<3"],
         "openvino": ["openvino>=2026.4"],
+        "mediapipe": ["mediapipe>=1.2.2,<2"],
         "test": [
             *DEMO,
             *METRICS,

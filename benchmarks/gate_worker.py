@@ -54,7 +54,7 @@ class Judge:
 
     def __init__(self, spec, traced, folder):
         self.spec, self.traced, self.folder = spec, traced, folder
-        self.manifest = writing.new_manifest(spec, None)
+        self.manifest = writing.new_manifest(spec)
         self.probes = {name: each.probes for name, each in spec.signatures.items()}
         self._constants = {}
 

@@ -19,8 +19,14 @@ from .engines.genai.model_directory import (
 from .engines.litertlm.model_file import (
     write_litertlm as write_litertlm,
 )
+from .engines.mediapipe.model_file import (
+    write_mediapipe as write_mediapipe,
+)
 from .engines.tensorflow_serving.version_directory import (
     write_serving as write_serving,
+)
+from .engines.transformers_js.model_folder import (
+    write_transformers_js as write_transformers_js,
 )
 from .engines.triton.model_repository import (
     write_triton as write_triton,

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
+from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import FILE as MANIFEST
 from keras_transformer.export.bundle.manifest import file_records, read_manifest
+from keras_transformer.export.bundle.metadata import check_input_names, check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization.options import Quantization, precision_of
@@ -44,7 +46,7 @@ def export_spec(
         spec: an `ExportSpec` whose probes have the reference outputs.
         directory: path of the bundle.
         formats: names of the formats.
-        metadata: dict to keep in the manifest.
+        metadata: dict that describes the model, see `export`; that of the spec by default.
         progress: see `export`.
         tokenizer, tokenizer_options: see `export`.
 
@@ -130,7 +132,7 @@ class _Job:
         spec: `ExportSpec`.
         names: names of the formats.
         title: name of the bundle.
-        metadata: dict to keep in the manifest.
+        metadata: dict that describes the model; that of the spec by default.
         text: the tokenizer and its options.
     """
 
@@ -142,7 +144,11 @@ class _Job:
         metadata: dict[str, Any] | None,
         text: tuple[Any, dict[str, Any] | None],
     ) -> None:
-        self._spec, self._names, self._title, self._metadata, self._text = spec, names, title, metadata, text
+        if metadata is not None:
+            spec = dataclasses.replace(spec, metadata=metadata)
+        check_metadata(spec.metadata)
+        check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
+        self._spec, self._names, self._title, self._text = spec, names, title, text
         self._steps = Steps(0, False)
 
     def steps(self, progress: Progress, copies: int) -> Steps:
@@ -159,7 +165,7 @@ class _Job:
 
         traced = TracedModule(self._spec)
         with RoundingInBackground(traced, self._spec) as rounding:
-            writer = _BundleWriter(self._spec, traced, rounding, folder, self._metadata, self._steps)
+            writer = _BundleWriter(self._spec, traced, rounding, folder, self._steps)
             tokenizer, options = self._text
             if tokenizer is not None:
                 tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, options)
@@ -231,12 +237,11 @@ class _BundleWriter:
         traced: Any,
         rounding: Any,
         folder: pathlib.Path,
-        metadata: dict[str, Any] | None,
         steps: Steps,
     ) -> None:
         self._spec, self._traced, self._rounding = spec, traced, rounding
         self._folder, self._steps = folder, steps
-        self.manifest = writing.new_manifest(spec, metadata)
+        self.manifest = writing.new_manifest(spec)
 
     def write(self, name: str) -> Artifact:
         """Writes and verifies the float files of one format; those that are not run, by their weights alone."""
@@ -248,7 +253,8 @@ class _BundleWriter:
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
         size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, self._traced, self._spec, self._folder, files)
-        record: dict[str, Any] = {"signatures": files, "bytes": size, "weights": weights, "milliseconds": {}}
+        record: dict[str, Any] = {"signatures": files, "names": names_record(self._spec, FORMATS[name])}
+        record |= {"bytes": size, "weights": weights, "milliseconds": {}}
         self.manifest["artifacts"][name] = record
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
         count = sum(len(each) for each in probes.values())

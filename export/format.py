@@ -62,6 +62,18 @@ class Format(Protocol):
         """
         ...
 
+    def output_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
+        """The names of the outputs of a signature in the files of this format; inputs always keep theirs.
+
+        Args:
+            inputs: names of the inputs of the signature.
+            outputs: names of its outputs.
+
+        Returns:
+            Dict of name to the name in the file.
+        """
+        return {name: name for name in outputs}
+
     def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
         """Replaces float files by quantized ones, by the mode of `spec.quantization`.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markup import PAGES, documented
 
+from keras_transformer.export.bundle import schema as manifest_schema
 from keras_transformer.export.commands import main as cli
 
 PACKAGES = (
@@ -37,6 +38,7 @@ def reference_pages():
     for package in PACKAGES:
         pages[f"reference/{package}.md"] = _page(package, homes)
     pages["reference/command_line.md"] = _command_line()
+    pages["reference/manifest.schema.json"] = manifest_schema.PATH.read_text(encoding="utf-8")
     entries = [{package: f"reference/{package}.md"} for package in PACKAGES]
     return pages, [{"command line": "reference/command_line.md"}, *entries]
 

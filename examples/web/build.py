@@ -15,12 +15,14 @@ import gzip
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.export import ArraySpec, ExportError
+from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import (
     artifact_path,
@@ -30,7 +32,6 @@ from keras_transformer.export.bundle.manifest import (
 )
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.onnx.external_data import weight_files
-from keras_transformer.export.onnx.runtime import onnx_session
 
 HERE = Path(__file__).parent
 RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")
@@ -92,23 +93,22 @@ def build(digits: Path, text: Path, node_modules: Path, out: Path) -> None:
 
 def digits_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the digits model for the page."""
-    path, (inputs, outputs) = opened(bundle, "serve")
+    path, (inputs, outputs), labels = opened(bundle, "serve")
     shapes = {spec.name: spec.shape[1:] for spec in (*inputs, *outputs)}
     if shapes.get("images") != (8, 8, 1) or not {"logits", "attention"} <= shapes.keys():
         raise ExportError(f"'{bundle}' was not written by digits.py: it has {shapes}")
-    names = {"input": "images", **{name: names_in_file(path, outputs)[name] for name in ("logits", "attention")}}
+    names = {"input": "images", **{name: labels[name] for name in ("logits", "attention")}}
     return {**copied(path, work, "digits"), "names": names}
 
 
 def text_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the language model for the page."""
-    path, (inputs, outputs) = opened(bundle, "decode")
+    path, (inputs, _), names = opened(bundle, "decode")
     manifest = read_manifest(bundle)
     tokenizer = read_tokenizer(bundle, manifest)
     length = manifest["generation"]["max_length"]
     if not hasattr(tokenizer, "characters") or length is None:
         raise ExportError(f"'{bundle}' is not a character model with a maximum length")
-    names = names_in_file(path, outputs)
     cache = []
     fixed: dict[str | None, int] = {"batch": 1, "cache_length": length}
     for spec in inputs:
@@ -121,18 +121,14 @@ def text_record(bundle: Path, work: Path) -> dict[str, Any]:
     return {**copied(path, work, "text"), **record, "unknown": int(np.ravel(tokenizer.encode("\ue000"))[0])}
 
 
-def opened(bundle: Path, signature: str) -> tuple[Path, tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]]:
-    """Returns path and specs of a signature after checking the hashes of its files."""
+def opened(
+    bundle: Path, signature: str
+) -> tuple[Path, tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]], Mapping[str, str]]:
+    """Returns path and specs of a signature, and the names of its outputs in the file, after checking hashes."""
     manifest = read_manifest(bundle)
     path = artifact_path(bundle, manifest, "onnx", signature)
     check_hashes(bundle, manifest, files_of(manifest, "onnx"))
-    return path, signature_specs(manifest, signature)
-
-
-def names_in_file(path: Path, outputs: tuple[ArraySpec, ...]) -> dict[str, str]:
-    """Returns a dict of output names in the manifest to those in the file, in the same order."""
-    found = onnx_session(str(path), 1).get_outputs()
-    return {spec.name: each.name for spec, each in zip(outputs, found, strict=True)}
+    return path, signature_specs(manifest, signature), file_names(manifest, "onnx", signature).outputs
 
 
 def copied(path: Path, work: Path, folder: str) -> dict[str, Any]:

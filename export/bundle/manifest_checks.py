@@ -6,9 +6,9 @@ import re
 import stat
 from typing import Any, TypeGuard
 
+from keras_transformer.export.bundle.metadata import PRODUCER
 from keras_transformer.export.errors import InvalidBundleError, one_line
 
-PRODUCER = "keras_transformer.export"
 SCHEMA = 1
 _REQUIRED = {
     "signatures": dict,
@@ -52,6 +52,7 @@ def check_fields(path: pathlib.Path, manifest: Any) -> None:
         for name, record in manifest["files"].items():
             _check_file_record(name, record)
         _check_tokenizer(manifest.get("tokenizer"))
+        _check_states(manifest.get("generation", {}))
     except _Incomplete as error:
         raise InvalidBundleError(f"'{path}' is incomplete: {one_line(error)}") from None
 
@@ -141,8 +142,29 @@ def _check_artifact(name: str, record: Any, signatures: dict[str, Any]) -> None:
     parity = record.get("parity", [])
     if not isinstance(parity, list) or not all(map(_is_parity, parity)):
         raise _Incomplete(f"artifact '{_shown(name)}': parity")
+    _check_names(name, record, signatures)
     if not _is_weights_record(record.get("weights", _NO_WEIGHTS)):
         raise _Incomplete(f"artifact '{_shown(name)}': weights")
+
+
+def _check_names(artifact: str, record: dict[str, Any], signatures: dict[str, Any]) -> None:
+    """Checks the names in the files: of every input and output of a signature, each once."""
+    names = record.get("names", {})
+    if not isinstance(names, dict):
+        raise _Incomplete(f"artifact '{_shown(artifact)}': names")
+    for signature, sides in names.items():
+        where = f"artifact '{_shown(artifact)}': names of signature '{_shown(signature)}'"
+        if signature not in record["signatures"] or not isinstance(sides, dict):
+            raise _Incomplete(where)
+        for side in ("inputs", "outputs"):
+            found = sides.get(side)
+            known = {each["name"] for each in signatures[signature][side]}
+            if not isinstance(found, dict) or set(found) != known:
+                raise _Incomplete(f"{where}, {side}")
+            if not all(isinstance(each, str) and each for each in found.values()) or len({*found.values()}) < len(
+                found
+            ):
+                raise _Incomplete(f"{where}, {side}")
 
 
 def _is_parity(record: Any) -> bool:
@@ -173,6 +195,13 @@ def _check_tokenizer(record: Any) -> None:
     for field, kind in (("path", str), ("fingerprint", str), ("options", dict)):
         if not isinstance(record.get(field), kind):
             raise _Incomplete(f"the record of the tokenizer lacks '{field}'")
+
+
+def _check_states(record: dict[str, Any]) -> None:
+    for field in ("cache", "memory"):
+        names = record.get(field, [])
+        if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+            raise _Incomplete(f"the record of generation has no list of names '{field}'")
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

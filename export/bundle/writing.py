@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_transformer.export.bundle.manifest import FILE
-from keras_transformer.export.bundle.manifest_checks import PRODUCER, SCHEMA
-from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
+from keras_transformer.export.bundle.manifest_checks import SCHEMA
+from keras_transformer.export.bundle.metadata import PRODUCER
+from keras_transformer.export.errors import InvalidBundleError, OutOfSpaceError
 from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.quantization.options import FLOAT, MODES
 from keras_transformer.export.runtime.libraries import installed_version
@@ -138,7 +139,7 @@ def write_manifest(directory: pathlib.Path, manifest: dict[str, Any]) -> None:
     (directory / FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def new_manifest(spec: ExportSpec, metadata: dict[str, Any] | None) -> dict[str, Any]:
+def new_manifest(spec: ExportSpec) -> dict[str, Any]:
     """The manifest of a bundle without artifacts yet."""
     signatures = {
         name: {
@@ -156,23 +157,9 @@ def new_manifest(spec: ExportSpec, metadata: dict[str, Any] | None) -> dict[str,
         **({"axis_limits": spec.axis_limits} if spec.axis_limits else {}),
         "tolerance": CEILING if spec.tolerance is None else float(spec.tolerance),
         "versions": _versions(),
-        "metadata": metadata or {},
+        "metadata": spec.metadata,
         "files": {},
     }
-
-
-def check_metadata(metadata: dict[str, Any] | None) -> None:
-    """Refuses metadata that is no dict of JSON values.
-
-    Raises:
-        ExportError: a file cannot be written.
-    """
-    if metadata is not None and not isinstance(metadata, dict):
-        raise ExportError(f"metadata must be a dict of JSON values. Received: {type(metadata).__name__}")
-    try:
-        json.dumps(metadata or {}, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ExportError(f"metadata cannot be written as JSON: {error}") from error
 
 
 def _versions() -> dict[str, str]:

@@ -25,7 +25,7 @@ COMMANDS: dict[str, str] = {
     "bench": "measure latency, throughput, memory and size in each runtime",
     "sensitivity": "show which weights lose most accuracy when they are quantized",
     "serving": "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server",
-    "engine": "write a language model for onnxruntime-genai or LiteRT-LM",
+    "engine": "write a model for onnxruntime-genai, LiteRT-LM, MediaPipe Tasks or transformers.js",
     "serve-text": "serve a language model over an OpenAI-compatible HTTP API, with continuous batching",
     "catalog": "list architectures, mechanisms and other parts, and what each supports",
     "plan": "estimate the memory and time of a model on one or many devices, without running it",

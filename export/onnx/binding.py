@@ -1,6 +1,6 @@
 """Sessions of ONNX Runtime bound to a cache that is updated in place. Imports no library."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -16,23 +16,25 @@ class Binding:
 
     Args:
         session: `onnxruntime.InferenceSession`.
-        names: names of its outputs, by position: an output that shares its name with an input has another name in the file.
+        labels: dict of the name of each output to that in the file.
         cache: dict of name to `OrtValue`.
         in_place: names of the outputs that overwrite the cache.
     """
 
-    def __init__(self, session: Any, names: Sequence[str], cache: Mapping[str, Any], in_place: Collection[str]) -> None:
+    def __init__(
+        self, session: Any, labels: Mapping[str, str], cache: Mapping[str, Any], in_place: Collection[str]
+    ) -> None:
         self._session = session
         self._binding = session.io_binding()
         for name, value in cache.items():
             self._binding.bind_ortvalue_input(name, value)
-        labels = [output.name for output in session.get_outputs()]
-        self._others = {name: label for name, label in zip(names, labels, strict=True) if name not in in_place}
-        for name, label in zip(names, labels, strict=True):
+        self._others = {name: label for name, label in labels.items() if name not in in_place}
+        for name, label in labels.items():
             if name in in_place:
                 self._binding.bind_ortvalue_output(label, cache[name])
             else:
                 self._binding.bind_output(label)
+        names = list(labels)  # Results are in the order in which outputs are bound.
         self._positions = {name: names.index(name) for name in self._others}
         self._values: dict[str, Any] | None = None
 

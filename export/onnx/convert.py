@@ -15,6 +15,7 @@ from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
+from keras_transformer.export.onnx.metadata import describe
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.repeated_parts import insert_parts, with_opaque_layers
@@ -23,6 +24,7 @@ from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
+from keras_transformer.export.spec.graph_names import output_names
 from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
 
@@ -56,6 +58,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(NAME, f"the weights are {size:.1f} GB, and the spec does not name its variables")
+    _number_names_from_one()
     names, files = spec.names(NAME), {}
     weights = weight_arrays(spec.variables)
     is_shared = len(names) > 1 or sum(array.nbytes for array in weights.values()) > _MAX_INLINE
@@ -67,9 +70,18 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
         attach(model, arrays, make_tensor)
+        describe(model, spec.metadata)
         onnx.save(model, str(path))
         _check(path)
     return files
+
+
+def _number_names_from_one() -> None:
+    """Lets an export give the same bytes whatever the process has converted before: tf2onnx counts on in its names."""
+    import tf2onnx.tfonnx  # It makes names while it is imported.
+    import tf2onnx.utils
+
+    tf2onnx.utils.INTERNAL_NAME = 1
 
 
 def _model(
@@ -101,6 +113,7 @@ def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelPro
             raise ConversionError(NAME, error, log()) from error
     _check_unsupported(model, spec.locate)
     hoist_invariants(model)
+    _order_inputs(model.graph, spec.signatures[name])
     _name_axes(model.graph, spec.signatures[name])
     return model
 
@@ -114,7 +127,7 @@ def _check(path: pathlib.Path) -> None:
 
 def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
     """Converts the graph of a signature. Inputs and outputs keep their names; further inputs are weights."""
-    graph, labels = traced.graphs[name], weight_names(spec.variables) | output_labels(spec.signatures[name])
+    graph, labels = traced.graphs[name], weight_names(spec.variables) | _output_labels(spec.signatures[name])
     if graph.captures:
         return simplified(_converted(graph, labels))
     graph, parts = with_opaque_layers(graph)
@@ -149,11 +162,9 @@ def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> onnx.ModelProto
     return converted.make_model("keras_transformer")
 
 
-def output_labels(signature: Signature) -> dict[str, str]:
-    """Returns the names of the outputs in the file. Inputs and outputs share a namespace there, so the output of a cache
-    with the name of its input is named `cache_output`. The runtime reads outputs by position."""
-    taken = {spec.name for spec in signature.inputs}
-    return {spec.name: f"{spec.name}_output" if spec.name in taken else spec.name for spec in signature.outputs}
+def _output_labels(signature: Signature) -> dict[str, str]:
+    """The names of the outputs in the file."""
+    return output_names([each.name for each in signature.inputs], [each.name for each in signature.outputs])
 
 
 def _check_unsupported(model: Any, locate: Any) -> None:
@@ -167,9 +178,17 @@ def _check_unsupported(model: Any, locate: Any) -> None:
         raise UnsupportedOpError(NAME, op, layer, others)
 
 
+def _order_inputs(graph: Any, signature: Signature) -> None:
+    """Puts the inputs in the order of the signature, before the weights."""
+    position = {spec.name: number for number, spec in enumerate(signature.inputs)}
+    ordered = sorted(graph.input, key=lambda value: position.get(value.name, len(position)))
+    del graph.input[:]
+    graph.input.extend(ordered)
+
+
 def _name_axes(graph: Any, signature: Signature) -> None:
     """Sets the names of the dynamic axes, instead of `unk__12` of tf2onnx."""
-    labels = output_labels(signature)
+    labels = _output_labels(signature)
     specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
     for value in (*graph.input, *graph.output):
         if value.name not in specs:  # A weight.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
 from keras_transformer.export.onnx.library import LIBRARY, NAME
+from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -32,6 +33,10 @@ class OnnxFormat(Format):
         from keras_transformer.export.onnx.convert import write
 
         return write(traced, spec, directory)
+
+    def output_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
+        """An output with the name of an input, such as a cache, is named `NAME_output`: a graph has one namespace."""
+        return output_names(inputs, outputs)
 
     def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
         from keras_transformer.export.onnx import quantize, ternary

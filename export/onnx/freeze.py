@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from keras_transformer.export.spec.traced_graph import LOWERED, TracedGraph
+from keras_transformer.export.spec.traced_graph import LOWERED, TracedGraph, with_numbered_functions
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor
@@ -64,8 +64,7 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
     from tf2onnx import tf_loader
 
     inputs = {name: f"{name}:0" for name in (*graph.inputs, *graph.weights)}
-    graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(graph.graph_def)
+    graph_def = with_numbered_functions(graph.graph_def)
     for part in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
         for node in part:
             node.attr.pop(LOWERED, None)  # ONNX lacks jumps.

@@ -1,10 +1,12 @@
 """Prefill and decode steps of a language model in ONNX Runtime."""
 
+import functools
 import threading
 from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.onnx.binding import Binding, BoundCache
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -19,6 +21,7 @@ class OnnxSteps(RuntimeSteps):
         self._sessions: dict[str, Any] = {}
         self._lock = threading.Lock()
         _, manifest, backend, _ = arguments
+        self._labels = functools.cache(functools.partial(file_names, manifest, backend))
         # A state of fixed size has other readers than the node that writes it, which therefore needs its own memory.
         self._in_place = {spec.name for spec in self._specs("decode")[0] if "cache_length" in spec.axes}
         self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
@@ -46,7 +49,7 @@ class OnnxSteps(RuntimeSteps):
         if signature == "decode" and arrays["token_ids"].shape[1] == 1 and self._has_decode_token:
             signature = "decode_token"
         binding = self._bound(signature, arrays["token_ids"].shape, cache) if "token_ids" in arrays else None
-        binding = binding or Binding(self._session(signature), self._names(signature), cache, self._in_place)
+        binding = binding or Binding(self._session(signature), self._labels(signature).outputs, cache, self._in_place)
         return {
             name: value if name in self._updated else value.numpy().copy()
             for name, value in binding.run(arrays).items()
@@ -58,12 +61,9 @@ class OnnxSteps(RuntimeSteps):
             return None
         if cache.key != (signature, shape):
             cache.binding = None  # It keeps its session.
-            cache.binding = Binding(self._session(signature), self._names(signature), cache, self._in_place)
+            cache.binding = Binding(self._session(signature), self._labels(signature).outputs, cache, self._in_place)
             cache.key = signature, shape
         return cache.binding
-
-    def _names(self, signature: str) -> list[str]:
-        return [spec.name for spec in self._specs(signature)[1]]
 
     def _bindable(self, cache: Cache) -> Cache:
         return BoundCache(cache) if self._in_place.issuperset(self._updated) else cache

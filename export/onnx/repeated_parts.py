@@ -118,18 +118,21 @@ def insert_parts(model: onnx.ModelProto, parts: Mapping[str, tuple[TracedGraph, 
         parts: dict of name to the `TracedGraph` of a layer and the `onnx.ModelProto` that was made of it, whose inputs and
             outputs have its names.
     """
+    labels = {name: f"repeated_layer_{number}" for number, name in enumerate(parts)}  # Not TensorFlow's counters.
     for name, (_, part) in parts.items():
         for each in part.graph.initializer:
             copy = model.graph.initializer.add()
             copy.CopyFrom(each)
-            copy.name = f"{name}/{each.name}"
+            copy.name = f"{labels[name]}/{each.name}"
     for graph in reversed(list(all_graphs(model.graph))):  # What is within a graph first.
-        nodes = [each for node in graph.node for each in _replaced(node, parts)]
+        nodes = [each for node in graph.node for each in _replaced(node, parts, labels)]
         del graph.node[:]
         graph.node.extend(nodes)
 
 
-def _replaced(node: onnx.NodeProto, parts: Mapping[str, tuple[TracedGraph, onnx.ModelProto]]) -> list[onnx.NodeProto]:
+def _replaced(
+    node: onnx.NodeProto, parts: Mapping[str, tuple[TracedGraph, onnx.ModelProto]], labels: Mapping[str, str]
+) -> list[onnx.NodeProto]:
     """The operations in place of one: those of the layer, if it is opaque."""
     if node.op_type != OPAQUE:
         return [node]
@@ -137,7 +140,7 @@ def _replaced(node: onnx.NodeProto, parts: Mapping[str, tuple[TracedGraph, onnx.
     graph, part = parts[name]
     names = dict(zip((*graph.inputs, *graph.weights), node.input, strict=True))
     names |= dict(zip(graph.outputs, node.output, strict=True))
-    names |= {each.name: f"{name}/{each.name}" for each in part.graph.initializer}
+    names |= {each.name: f"{labels[name]}/{each.name}" for each in part.graph.initializer}
     return [_renamed(each, node.name, names) for each in part.graph.node]
 
 

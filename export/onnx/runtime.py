@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
+from keras_transformer.export.bundle.manifest import artifact_path
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.onnx.library import LIBRARY, NAME
 
@@ -45,15 +45,13 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
 
 
 class OnnxRuntime:
-    """One signature in ONNX Runtime; see `Runtime`."""
+    """One signature in ONNX Runtime, under the names of the file; see `Runtime`."""
 
     def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
-        _, outputs = signature_specs(manifest, signature)
         path = artifact_path(directory, manifest, NAME, signature)
         self._session = onnx_session(str(path), num_threads)
-        self._outputs = [spec.name for spec in outputs]
+        self._outputs = [each.name for each in self._session.get_outputs()]
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        # By index: an output that shares its name with an input has another name in the file.
         results: Any = self._session.run(None, arrays)
         return dict(zip(self._outputs, results, strict=True))

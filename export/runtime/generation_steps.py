@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.errors import ExportError, RunError
+from keras_transformer.export.runtime.generation_record import cache_names
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.generation.chat.sizes import cache_size
 from keras_transformer.generation.decoding_request import ModelOutput
@@ -45,7 +46,7 @@ class RuntimeSteps:
         self._backend = backend
         self._num_threads = num_threads
         # The tensors of the cache that a step returns; the others are the encoded source, which does not change.
-        self._updated = [spec.name for spec in self._specs("decode")[1] if spec.name not in ("logits", "hidden_states")]
+        self._updated = cache_names(manifest)
 
     def open_first(self) -> None:
         """Opens the file that a text begins with, in runtimes that open each with its first call."""

@@ -1,7 +1,9 @@
 """Generation from a bundle: the loop and samplers of Keras, in numpy around the runtime."""
 
 import pathlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,13 @@ class RuntimeLanguageModel(Generator):
     Args:
         steps: `RuntimeSteps`, the model in its runtime.
         tokenizer: the tokenizer of the bundle, or None.
+
+    Attributes:
+        metadata: dict that describes the model, as it was given to `export`.
     """
 
     steps: RuntimeSteps
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
     def generator(self) -> "RuntimeLanguageModel":
         """The object that reads prompts for an engine: the model itself."""
@@ -75,4 +81,6 @@ def open_language_model(
         opening = pool.submit(steps.open_first)
         tokenizer = read_tokenizer(directory, manifest)
         opening.result()
-    return RuntimeLanguageModel(steps, tokenizer)
+    model = RuntimeLanguageModel(steps, tokenizer)
+    model.metadata = manifest.get("metadata", {})
+    return model

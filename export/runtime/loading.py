@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.bundle.file_names import file_names, named_runtime
 from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest, signature_specs
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
@@ -100,8 +101,10 @@ def open_artifact(
     """`load` with a manifest that has been read; errors of the runtime are raised as they are."""
     inputs, outputs = signature_specs(manifest, signature)
     runtime = get_format(backend).open(directory, manifest, signature, num_threads or available_cores())
+    runtime = named_runtime(runtime, file_names(manifest, backend, signature))
     model = RuntimeModel(runtime, inputs, outputs, (backend, signature), directory)
     model.axis_limits = manifest.get("axis_limits", {})
+    model.metadata = manifest.get("metadata", {})
     return model
 
 

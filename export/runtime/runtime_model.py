@@ -33,6 +33,9 @@ class RuntimeModel:
     Returns:
         Dict of output name to numpy array.
 
+    Attributes:
+        metadata: dict that describes the model, as it was given to `export`: class names, ranges of inputs and others.
+
     Raises:
         InputError: an input is missing or unknown, or its dtype, rank or a fixed size is wrong, or two inputs disagree
             on the size of an axis they share, or an axis is longer than the model allows.
@@ -55,6 +58,7 @@ class RuntimeModel:
         self.tokenizer: Any = None
         self.tokenizer_options: dict[str, Any] = {}
         self.axis_limits: dict[str, int] = {}
+        self.metadata: dict[str, Any] = {}
 
     def __call__(self, arrays: ArrayLike = None, **named: ArrayLike) -> dict[str, np.ndarray]:
         return self._run(self._read(arrays, named))

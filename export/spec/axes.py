@@ -57,13 +57,22 @@ def output_axes(
 ) -> tuple[str | None, ...]:
     """Names the dynamic axes of one output by matching its sizes to those of the inputs over all probes.
 
+    An axis of another size is named after the output: `NAME_length`, or `NAME_height` and `NAME_width` for the middle axes
+    of rank 4, and `NAME_axis_k` otherwise.
+
     Args:
         name: name of the output.
         shape: its traced shape, None where dynamic.
-        probes: list of `(sizes, output shape)`, `sizes` being a dict of input axis to size.
+        probes: list of `(sizes, output shape)`, `sizes` being a dict of what `sizes_of` and `numbers_of` return.
 
     Returns:
         A tuple with a name for each dynamic axis and None for each fixed one.
+
+    Example:
+
+    >>> probes = [({"batch": 2, "max_new_tokens": 4}, (2, 4, 9)), ({"batch": 3, "max_new_tokens": 5}, (3, 5, 8))]
+    >>> output_axes("y", (None, None, None), probes)
+    ('batch', 'max_new_tokens', 'y_axis_2')
     """
     names: list[str | None] = []
     for index, size in enumerate(shape):
@@ -73,8 +82,15 @@ def output_axes(
         matches = [axis for axis in probes[0][0] if all(sizes[axis] == got[index] for sizes, got in probes)]
         if index > 0 and len(matches) > 1:
             matches = [axis for axis in matches if axis != "batch"]
-        names.append(matches[0] if matches else f"{name}_axis_{index}")
+        names.append(matches[0] if matches else _own_axis(name, shape, index))
     return tuple(names)
+
+
+def _own_axis(name: str, shape: Shape, index: int) -> str:
+    """The name of an axis of an output that no input has."""
+    if len(shape) == 4 and shape[1] is None and shape[2] is None and index in (1, 2):
+        return f"{name}_{('height', 'width')[index - 1]}"
+    return f"{name}_length" if index == 1 and len(shape) < 4 else f"{name}_axis_{index}"
 
 
 def sizes_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -91,3 +107,10 @@ def sizes_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> d
                     f"input '{spec.name}' has {size} along axis '{axis}', another input has {sizes[axis]}"
                 )
     return sizes
+
+
+def numbers_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Values of the inputs that are single integers, such as `max_new_tokens`, which may be the size of an output."""
+    return {
+        spec.name: int(arrays[spec.name]) for spec in inputs if spec.shape == () and np.dtype(spec.dtype).kind in "iu"
+    }

@@ -121,6 +121,7 @@ class ExportSpec:
             other values than the variables.
         onnx: `OnnxOptions`, or None for the defaults.
         target: `Target` whose operators the files are made of, or None.
+        metadata: dict of JSON values that describe the model, for the manifest and for the files' own metadata.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
 
@@ -145,6 +146,7 @@ class ExportSpec:
     folds_factors: bool = True
     onnx: Any = None
     target: Any = None
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def only(self, formats: Iterable[str]) -> "ExportSpec":

@@ -62,14 +62,15 @@ def language_spec(model: Any, tolerance: float | None = None, options: Generatio
     """
     options = options or GenerationOptions()
     check_stepwise(model, tolerance)
-    signatures = _signatures(model, options)
+    make = LanguageSignatures(model)
+    signatures = _signatures(make, options)
     for signature in signatures.values():
         fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     most = model.max_length
     limits = {} if most is None else {"length": most, "cache_length": most}
-    record = model.generation_spec.to_dict()
+    record = {**model.generation_spec.to_dict(), **make.states}
     return ExportSpec(
         signatures,
         tolerance,
@@ -81,8 +82,8 @@ def language_spec(model: Any, tolerance: float | None = None, options: Generatio
     )
 
 
-def _signatures(model: Any, options: GenerationOptions) -> dict[str, Signature]:
-    make = LanguageSignatures(model)
+def _signatures(make: LanguageSignatures, options: GenerationOptions) -> dict[str, Signature]:
+    model = make.model
     signatures = {"encode": make.encode()} if model.is_encoder_decoder else {}
     signatures |= {"prefill": make.prefill(), "decode": make.decode(), "decode_token": make.decode_token()}
     if options.whole_graph:

@@ -32,6 +32,13 @@ class LanguageSignatures:
         self._cache_specs = _cache_specs(model)
         self._memory_specs = _memory_specs(model, self.probes) if model.is_encoder_decoder else ()
 
+    @property
+    def states(self) -> dict[str, list[str]]:
+        """The manifest's record of what is passed from call to call: "cache" names the tensors that `prefill` and `decode`
+        take and return, zeros at first; "memory" those that `encode` returns and the others take unchanged."""
+        groups = {"cache": self._cache_specs, "memory": self._memory_specs}
+        return {group: [spec.name for spec in specs] for group, specs in groups.items()}
+
     def encode(self) -> Signature:
         """Encodes sources."""
         model, probes = self.model, self.probes

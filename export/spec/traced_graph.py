@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.spec.axes import output_axes, sizes_of
+from keras_transformer.export.spec.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Signature
 from keras_transformer.export.spec.inlining import inlined
 from keras_transformer.export.spec.repeated_layers import RepeatedLayers
@@ -24,6 +25,8 @@ _GRADIENT = "_gradient_op_type"
 # Attribute of loops and branches by which TensorFlow may take them apart into jumps.
 LOWERED = "_lower_using_switch_merge"
 _imports = itertools.count()
+# The name of a function, and the number that TensorFlow has given to it.
+_COUNTER = re.compile(r"(.*)_(\d+)")
 # Nodes of a graph whose memory is worth the time of looking through all objects.
 _LARGE = 2000
 
@@ -81,9 +84,25 @@ def with_own_functions(graph_def: Any, suffix: str) -> Any:
         graph_def: `GraphDef`.
         suffix: of the names.
     """
+    return _with_function_names(graph_def, lambda name: f"{name}_{suffix}")
+
+
+def with_numbered_functions(graph_def: Any) -> Any:
+    """A copy of a `GraphDef` whose functions are numbered from 0, not by a counter of the process.
+
+    Args:
+        graph_def: `GraphDef`.
+    """
+    parts = {each.signature.name: _COUNTER.fullmatch(each.signature.name) for each in graph_def.library.function}
+    order = sorted(parts, key=lambda name: (found[1], int(found[2])) if (found := parts[name]) else (name, -1))
+    names = {name: f"{found[1]}_{number}" if (found := parts[name]) else name for number, name in enumerate(order)}
+    return _with_function_names(graph_def, lambda name: names[name])
+
+
+def _with_function_names(graph_def: Any, rename: Callable[[str], str]) -> Any:
     copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
-    names = {each.signature.name: f"{each.signature.name}_{suffix}" for each in copy.library.function}
+    names = {each.signature.name: rename(each.signature.name) for each in copy.library.function}
     for each in copy.library.function:
         each.signature.name = names[each.signature.name]
     del copy.library.gradient[:]
@@ -178,6 +197,12 @@ def weight_labels(variables: Sequence[keras.Variable]) -> list[str]:
 
 
 def _output_spec(signature: Signature, name: str, tensor: Tensor) -> ArraySpec:
-    probes = [(sizes_of(signature.inputs, probe.inputs), probe.outputs[name].shape) for probe in signature.probes]
+    probes = [
+        (
+            sizes_of(signature.inputs, probe.inputs) | numbers_of(signature.inputs, probe.inputs),
+            probe.outputs[name].shape,
+        )
+        for probe in signature.probes
+    ]
     shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
     return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))

@@ -14,7 +14,9 @@ from keras_transformer.export.tflite.converter import convert_saved_model
 from keras_transformer.export.tflite.fusions import fuse
 from keras_transformer.export.tflite.input_weights import InputWeights
 from keras_transformer.export.tflite.insert_weights import Inserter
+from keras_transformer.export.tflite.interface import name_interface
 from keras_transformer.export.tflite.library import NAME
+from keras_transformer.export.tflite.metadata import describe
 from keras_transformer.export.tflite.products import complete_products
 from keras_transformer.export.tflite.rewrites import rewritten
 from keras_transformer.export.tflite.tree import read, write_file
@@ -65,6 +67,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     fuse(model, spec.folds_factors)
     if spec.target is not None:
         spec.target.rewrite(model)
+    name_interface(model, spec)
+    describe(model, spec.metadata)
     write_file(model, directory / FILE)
     return dict.fromkeys(names, FILE)
 

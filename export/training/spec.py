@@ -54,9 +54,9 @@ class TrainingSpec:
             fill_references(signature)
         self.spec = self._spec({"train": train, "infer": self.infer})
 
-    def without_state(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The inputs or outputs of a signature that are no state."""
-        return {name: array for name, array in arrays.items() if name not in self.variable_names}
+    def without_state(self, items: Mapping[str, Any]) -> dict[str, Any]:
+        """What belongs to the inputs or outputs of a signature that are no state, by their names."""
+        return {name: item for name, item in items.items() if name not in self.variable_names}
 
     def losses(self, count: int) -> list[float]:
         """The losses of Keras in so many steps on the batch."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import FILE, file_records, read_manifest
+from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import check_formats
@@ -84,7 +85,7 @@ def export_training(
     from keras_transformer.export.bundle_writer import export_spec
     from keras_transformer.export.training.spec import TrainingSpec
 
-    writing.check_metadata(metadata)
+    check_metadata(metadata)
     check_formats([NAME])
     target = writing.check_target(directory)
     made = TrainingSpec(model, batch, loss, optimizer)
@@ -114,6 +115,7 @@ def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) 
     write_probes(folder, {"infer": probes}, writing.PROBE_BYTES)
     record = manifest["artifacts"][NAME]
     record["signatures"], record["bytes"] = {"infer": name}, (folder / name).stat().st_size
+    record["names"] = {"infer": {side: made.without_state(names) for side, names in record["names"]["infer"].items()}}
     record["milliseconds"].pop("train", None)
     parity = {key: [each for each in record["parity"] if each["signature"] == key] for key in ("train", "infer")}
     record["parity"] = parity["infer"]

@@ -102,6 +102,22 @@ class ImageProcessor:
         if self.std is not None and 0 in np.ravel(self.std).astype("float32"):
             raise ImageProcessorError(f"std must not be 0. Received: {std!r}")
 
+    @property
+    def normalization(self) -> dict[str, list[float] | float]:
+        """dict of "range", "mean" and "std": the model takes `(level - mean) / std` of levels in that range, for
+        `export(metadata={"inputs": {"images": processor.normalization}})`.
+
+        >>> ImageProcessor(mean=[0.5, 0.5, 0.5], std=0.25, rescale=0.01).normalization
+        {'range': [0, 255], 'mean': [50.0, 50.0, 50.0], 'std': 25.0}
+        """
+        scale = 1.0 if self.rescale is None else self.rescale
+
+        def in_levels(values):
+            return values / scale if is_number(values) else [value / scale for value in values]
+
+        mean, std = (0.0 if self.mean is None else self.mean), (1.0 if self.std is None else self.std)
+        return {"range": [0, 255], "mean": in_levels(mean), "std": in_levels(std)}
+
     def _of_channels(self, values, name):
         if values is None or is_number(values):
             return values

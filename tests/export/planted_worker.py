@@ -81,7 +81,7 @@ def verified(spec):
     """The parity of what the functions of a spec compute now with the references."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        manifest = writing.new_manifest(spec, None)
+        manifest = writing.new_manifest(spec)
         manifest["artifacts"]["saved_model"] = {"signatures": write(TracedModule(spec), spec, folder)}
         probes = {name: signature.probes for name, signature in spec.signatures.items()}
         return verify_format(folder, "saved_model", probes, None, manifest)

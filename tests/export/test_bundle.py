@@ -126,13 +126,6 @@ def test_the_users_own_files_are_never_replaced(tmp_path):
         writing.check_target(target)
 
 
-def test_metadata_must_fit_json():
-    writing.check_metadata({"classes": ["a"], "mean": 0.5})
-    for wrong in ({"a": {1, 2}}, {"a": float("nan")}):
-        with pytest.raises(ExportError, match="metadata cannot be written as JSON"):
-            writing.check_metadata(wrong)
-
-
 def test_formats_are_checked_and_put_in_order():
     assert check_formats(["onnx", "saved_model", "onnx"]) == ["saved_model", "onnx"]
     assert check_formats("tflite") == ["tflite"]

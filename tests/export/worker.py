@@ -16,6 +16,7 @@ import numpy as np
 import small_models
 import tensorflow as tf
 from worker_cases import run_cases
+from worker_metadata import METADATA
 
 from keras_transformer import export as export_package
 from keras_transformer.export.spec import functional
@@ -38,6 +39,15 @@ def good(out, name, sizes=None, **options):
     if sizes:
         np.savez(out / f"{name}.npz", **fresh_arrays(model, sizes))
     return {"report": report.to_dict(), "text": str(report)}
+
+
+def described(out):
+    """The same model twice, with metadata, and quantized without the model."""
+    model = small_models.encoder()
+    for name in ("described", "described_again"):
+        export_package.export(model, out / name, ["tflite", "onnx"], metadata=METADATA)
+    export_package.quantize(out / "described", out / "described_fp16", "fp16")
+    return {}
 
 
 def bad(out, name, format, **options):
@@ -130,6 +140,7 @@ def slice_probes():
 CASES = {
     "mlp": lambda out: good(out, "mlp", {"batch": 3}, metadata={"classes": ["a", "b", "c"]}),
     "keras_int8": lambda out: good(out, "keras_int8", {"batch": 3, "length": 6}),
+    "described": described,
     "encoder": lambda out: good(out, "encoder", {"batch": 3, "length": 29}),
     "two_lengths": lambda out: good(out, "two_lengths", {"batch": 3, "source_length": 21, "target_length": 8}),
     "cache_scatter": lambda out: good(out, "cache_scatter", {"batch": 3, "length": 2}),

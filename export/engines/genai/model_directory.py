@@ -12,13 +12,16 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.genai.check import FILE, check_engine, check_greedy, is_installed
 from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, genai_spec, with_dots
 from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
@@ -65,7 +68,7 @@ def write_genai(
         quantize: as for `export`: "weight_int4", "int8", ..., a `Quantization`, or None for float32.
         tokenizer: bool. Whether to write the model's tokenizer, a `BytePair` or a `Bytes`, in Hugging Face's format.
         tolerance: largest difference allowed, as a share of each output's scale; by default what rounding explains.
-        metadata: dict to keep in the manifest.
+        metadata: dict that describes the model, see `export`.
 
     Returns:
         A `Report`.
@@ -88,7 +91,7 @@ def write_genai(
     """
     check_model(model)
     target = writing.check_target(directory)
-    writing.check_metadata(metadata)
+    check_metadata(metadata)
     quantization = with_source(Quantization.of(quantize), model)
     if tolerance is not None and not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
@@ -100,9 +103,9 @@ def write_genai(
     model = float32_decoder(model)
     check_models([quantization], model, ["onnx"])
     check_stepwise(model, tolerance)
-    spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization)
+    spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization, metadata=metadata or {})
     with writing.replacing(target) as work:
-        manifest, artifact, spec = _write(spec, work, metadata)
+        manifest, artifact, spec = _write(spec, work)
         prompts, max_new_tokens = _decoding(model, length)
         check_greedy(work / FILE, model, cache, prompts, max_new_tokens, tolerance)
         if quantization is not None:
@@ -172,7 +175,7 @@ def _length(model: Any, max_length: int | None) -> int:
     return max_length
 
 
-def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None):
+def _write(spec: ExportSpec, work: pathlib.Path):
     """Writes and verifies the float file; returns the manifest, the `Artifact` and the spec under the file's names."""
     start = time.perf_counter()
     traced = TracedModule(spec)
@@ -180,8 +183,9 @@ def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None
         measure_rounding(traced, spec)
     files = onnx.write(traced, spec, work)
     spec = with_dots(spec, work / FILE)
-    manifest = writing.new_manifest(spec, metadata)
-    record: dict[str, Any] = {"signatures": files, "bytes": writing.bytes_in(work)}
+    manifest = writing.new_manifest(spec)
+    record: dict[str, Any] = {"signatures": files, "names": names_record(spec, ONNX)}
+    record["bytes"] = writing.bytes_in(work)
     manifest["artifacts"][onnx.NAME] = record
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)

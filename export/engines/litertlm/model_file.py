@@ -186,7 +186,7 @@ def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[
     if spec.tolerance is None:
         measure_rounding(traced, spec)
     files = tflite.write(traced, spec, work)
-    manifest = writing.new_manifest(spec, None)
+    manifest = writing.new_manifest(spec)
     manifest["artifacts"][tflite.NAME] = {"signatures": files}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)

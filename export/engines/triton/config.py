@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.engines.triton.check import SequenceProof, SignatureProof
 from keras_transformer.export.engines.triton.text_proto import Enum, text_proto
@@ -77,7 +78,9 @@ def triton_models(
     if _is_sequence(manifest):
         length = _length(manifest["generation"]["max_length"], max_length)
         source = artifact_path(bundle, manifest, _FORMAT, _SEQUENCE)
-        return [_sequence_model(source, signature_specs(manifest, _SEQUENCE), name, batching, length, limit)]
+        file_outputs = _file_outputs(source, manifest, _SEQUENCE)
+        signature = signature_specs(manifest, _SEQUENCE)
+        return [_sequence_model(source, signature, file_outputs, (name, batching, length, limit))]
     if max_length is not None:
         raise ExportError("max_length is for a language model with a server-side cache")
     keys = [key for key in record["signatures"] if key != "decode_token" and _has_no_scalar(manifest, key)]
@@ -87,7 +90,7 @@ def triton_models(
     for key in keys:
         source = artifact_path(bundle, manifest, _FORMAT, key)
         signature = signature_specs(manifest, key)
-        file_outputs = _file_outputs(source, signature[1])
+        file_outputs = _file_outputs(source, manifest, key)
         full = name if len(keys) == 1 else f"{name}_{key}"
         proof = SignatureProof(key, {output: file_name for output, (file_name, _) in file_outputs.items()}, limit)
         models.append(TritonModel(full, source, _config(full, _stateless(signature, file_outputs, batching)), proof))
@@ -95,9 +98,9 @@ def triton_models(
 
 
 def _sequence_model(
-    source: pathlib.Path, signature: Any, name: str, batching: Batching, length: int, limit: Limit
+    source: pathlib.Path, signature: Any, file_outputs: dict[str, Any], options: tuple[str, Batching, int, Limit]
 ) -> TritonModel:
-    file_outputs = _file_outputs(source, signature[1])
+    name, batching, length, limit = options
     states = _states(signature[0], file_outputs, length)
     types = {spec.name: spec.dtype for spec in signature[0]}
     proof = SequenceProof(file_outputs["logits"][0], states, types, limit)
@@ -129,10 +132,10 @@ def _length(most: int | None, max_length: Any) -> int:
     return max_length
 
 
-def _file_outputs(path: pathlib.Path, outputs: Any) -> dict[str, Any]:
-    """Name and shape in the file of each output of the manifest, matched by position."""
-    found = onnx_session(str(path), 1).get_outputs()
-    return {spec.name: (each.name, each.shape) for spec, each in zip(outputs, found, strict=True)}
+def _file_outputs(path: pathlib.Path, manifest: dict[str, Any], key: str) -> dict[str, Any]:
+    """Name and shape in the file of each output of a signature."""
+    shapes = {each.name: each.shape for each in onnx_session(str(path), 1).get_outputs()}
+    return {name: (label, shapes[label]) for name, label in file_names(manifest, _FORMAT, key).outputs.items()}
 
 
 def _stateless(signature: Any, file_outputs: dict[str, Any], batching: Batching) -> dict[str, Any]:

@@ -1,0 +1,198 @@
+"""Classifiers and embedders as files for MediaPipe Tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.metadata import CLASS_NAMES, DESCRIPTION, INPUTS, check_input_names, check_metadata
+from keras_transformer.export.engines.mediapipe.check import NAME, check_engine, image_examples, text_examples
+from keras_transformer.export.engines.mediapipe.graph import check_inputs, mediapipe_spec
+from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema, write_metadata
+from keras_transformer.export.engines.mediapipe.tasks import TASKS, Task
+from keras_transformer.export.engines.mediapipe.vocabulary import mediapipe_vocabulary
+from keras_transformer.export.errors import ExportError, InvalidBundleError, InvalidModelError
+from keras_transformer.export.quantization.kept import check_models, with_source
+from keras_transformer.export.quantization.options import KEPT, Quantization
+from keras_transformer.export.quantization.quantizing import quantize_in_place
+from keras_transformer.export.reporting.report import Artifact, Report
+from keras_transformer.export.spec import names, vocabulary
+from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.spec.float32 import float32_twin
+from keras_transformer.export.spec.functional import SERVE, check_model
+from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.spec.twins import merged_twin
+from keras_transformer.export.tflite import convert as tflite
+from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.comparison import CEILING
+from keras_transformer.export.verification.rounding import measure_rounding
+
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Path
+
+
+_SUFFIX = ".tflite"
+_LENGTH = 128
+
+
+def write_mediapipe(
+    model: Any,
+    path: Path,
+    task: str,
+    *,
+    tokenizer: Any = None,
+    max_length: int | None = None,
+    metadata: dict[str, Any] | None = None,
+    quantize: str | Quantization | None = None,
+    tolerance: float | None = None,
+) -> Report:
+    """Writes a classifier or an embedder for MediaPipe Tasks: one TFLite file with its metadata, labels and vocabulary.
+
+    Image tasks pass the levels of an image, 0 to 255, in the size of the model. What `metadata` says of the input's "mean"
+    and "std" is applied in the graph, for each channel. Text tasks pass ids, mask and segments of `max_length` tokens, by
+    MediaPipe's WordPiece: it lowercases ASCII letters only and does not strip accents, so that texts with accents may have
+    other ids than in Keras. Logits become probabilities.
+
+    The file is verified on probes in LiteRT, and then run by the task itself in MediaPipe on texts or images.
+
+    Args:
+        model: Functional model to one vector for each row: `tasks.ImageClassifier`, `tasks.SequenceClassifier`,
+            `tasks.SentenceEmbedder` and others.
+        path: path of the file to write, which ends in `.tflite`. An existing file is replaced.
+        task: "image_classifier", "image_embedder", "text_classifier" or "text_embedder".
+        tokenizer: for text: a `WordPiece`, or a `HuggingFaceTokenizer` of that kind, that lowercases text. None for that
+            of the model.
+        max_length: for text: number of tokens, [CLS] and [SEP] included; longer texts are cut. None for that of the model,
+            but at most 128.
+        metadata: dict that describes the model, see `export`: "class_names" become the labels, "description" that of the
+            file, and "mean" and "std" of the input of images are applied in the graph.
+        quantize: as for `export`: "fp16", "int8", ..., a `Quantization`, or None for float32.
+        tolerance: largest difference allowed, as a share of the output's scale; by default what rounding explains.
+
+    Returns:
+        A `Report`.
+
+    Raises:
+        ExportError: no such task, or an argument that does not fit it.
+        InvalidModelError: the model has other inputs or outputs, or MediaPipe does not support its tokenizer.
+        InvalidBundleError: the file cannot be written.
+        MissingLibraryError: MediaPipe is not installed.
+        ParityError: the file does not compute what the model computes, or MediaPipe answers something else.
+        ConversionError: the converter fails, or MediaPipe cannot run the file.
+        UnsupportedOpError: TFLite lacks an op.
+
+    Example:
+
+    ```python
+    report = write_mediapipe(model, "digits.tflite", "image_classifier", metadata={"class_names": names})
+    print(report)
+    ```
+    """
+    start = time.perf_counter()
+    kind = _task(task)
+    check_model(model)
+    check_inputs(model, kind)
+    target = _check_target(path)
+    mediapipe_schema()
+    metadata = dict(metadata or {})
+    tokenizer = tokenizer or getattr(model, "tokenizer", None)
+    words = [] if kind.is_image else mediapipe_vocabulary(tokenizer)
+    _check_arguments(model, kind, metadata, max_length, tolerance)
+    quantization = with_source(Quantization.of(quantize), model)
+    length = 0 if kind.is_image else max_length or min(vocabulary.longest_sequence(model) or _LENGTH, _LENGTH)
+    model = float32_twin(merged_twin(model))
+    check_models([quantization], model, [tflite.NAME])
+    spec = mediapipe_spec(model, kind, length, _normalization(model, metadata), len(words), tolerance)
+    spec = _completed(spec, quantization, metadata)
+    shape = spec.signatures[SERVE].inputs[0].shape[1:]
+    arrays, examples = image_examples(shape) if kind.is_image else text_examples(tokenizer, length)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+        work = pathlib.Path(folder)
+        artifact = _write_graph(spec, work)
+        file = work / tflite.FILE
+        write_metadata(file, kind, model.name, metadata.get(DESCRIPTION, ""), metadata.get(CLASS_NAMES, []), words)
+        check_engine(file, task, kind, arrays, examples)
+        os.replace(file, target)
+    seconds, size = time.perf_counter() - start, target.stat().st_size
+    artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
+    return Report(str(target), {NAME: artifact}, _tolerance(quantization, tolerance))
+
+
+def _task(name: str) -> Task:
+    if name not in TASKS:
+        raise ExportError(f"task must be one of {', '.join(TASKS)}. Received: {name!r}")
+    return TASKS[name]
+
+
+def _check_target(path: Path) -> pathlib.Path:
+    target = pathlib.Path(path).resolve()
+    if target.suffix != _SUFFIX:
+        raise InvalidBundleError(f"'{target}' must end in {_SUFFIX}")
+    if target.is_dir():
+        raise InvalidBundleError(f"'{target}' is a directory")
+    parent = next(each for each in target.parents if each.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InvalidBundleError(f"cannot write '{target}': '{parent}' is not a writable directory")
+    return target
+
+
+def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_length: int | None, tolerance: Any) -> None:
+    check_metadata(metadata)
+    check_input_names(metadata, names.input_names(model))
+    classes = metadata.get(CLASS_NAMES)
+    count = keras.tree.flatten(model.output)[0].shape[-1]
+    if classes and task.is_classifier and len(classes) != count:
+        raise ExportError(f"metadata['class_names'] has {len(classes)} names; '{model.name}' has {count} classes")
+    if classes and any("\n" in each or not each for each in classes):
+        raise ExportError("metadata['class_names'] must have names of one line each")
+    if tolerance is not None and not 0 < tolerance < float("inf"):
+        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    if max_length is None:
+        return
+    if task.is_image:
+        raise ExportError("max_length is for text tasks")
+    if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 3:
+        raise ExportError(f"max_length must be an int of at least 3, not {max_length!r}")
+    most = vocabulary.longest_sequence(model)
+    if most is not None and max_length > most:
+        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
+
+
+def _normalization(model: Any, metadata: dict[str, Any]) -> dict[str, Any]:
+    """What the metadata says of the first input."""
+    return metadata.get(INPUTS, {}).get(names.input_names(model)[0], {})
+
+
+def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: dict[str, Any]) -> ExportSpec:
+    folds_factors = quantization is None or quantization.mode not in KEPT
+    own = {key: value for key, value in metadata.items() if key != INPUTS}  # The inputs of the file are others.
+    return dataclasses.replace(spec, quantization=quantization, folds_factors=folds_factors, metadata=own)
+
+
+def _write_graph(spec: ExportSpec, work: pathlib.Path) -> Artifact:
+    """Writes and verifies `model.tflite`; returns its `Artifact`."""
+    traced = TracedModule(spec)
+    if spec.tolerance is None:
+        measure_rounding(traced, spec)
+    files = tflite.write(traced, spec, work)
+    manifest = writing.new_manifest(spec)
+    manifest["artifacts"][tflite.NAME] = {"signatures": files}
+    probes = {name: signature.probes for name, signature in spec.signatures.items()}
+    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
+    path = work / tflite.FILE
+    artifact = Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values())))
+    return artifact if spec.quantization is None else quantize_in_place(artifact, spec, work, manifest)
+
+
+def _tolerance(quantization: Quantization | None, tolerance: float | None) -> float:
+    if quantization is not None and quantization.tolerance is not None:
+        return quantization.tolerance
+    return CEILING if tolerance is None else tolerance

@@ -1,0 +1,1 @@
+"""Folders for transformers.js."""

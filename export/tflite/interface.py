@@ -1,0 +1,51 @@
+"""Inputs and outputs of TFLite files: their tensors have the names and the order of the signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_transformer.export.spec.graph_names import output_names
+
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+
+
+def name_interface(model: Any, spec: ExportSpec) -> None:
+    """Names the tensors of inputs and outputs, and puts them in order.
+
+    The converter sorts them by name, and names tensors after operations, such as `decode/call:2`. Signatures have the right
+    names already; the tensors' are what programs see that take inputs by position. A tensor of an output with the name of
+    an input is named as in ONNX files, `NAME_output`.
+
+    Args:
+        model: `ModelT`, changed in place.
+        spec: the `ExportSpec` that it was converted from.
+    """
+    for definition in model.signatureDefs:
+        _name(definition, model.subgraphs[definition.subgraphIndex], spec.signatures[definition.signatureKey.decode()])
+
+
+def _name(definition: Any, graph: Any, signature: Signature) -> None:
+    inputs, outputs = [each.name for each in signature.inputs], [each.name for each in signature.outputs]
+    definition.inputs, graph.inputs = _ordered(definition.inputs, inputs, graph.inputs)
+    definition.outputs, graph.outputs = _ordered(definition.outputs, outputs, graph.outputs)
+    labels = {map.tensorIndex: map.name for map in reversed(definition.outputs)}
+    names = output_names(inputs, outputs)
+    labels = {index: names[name.decode()].encode() for index, name in labels.items()}
+    # An output that is an input keeps the name of the input.
+    labels |= {map.tensorIndex: map.name for map in definition.inputs}
+    for index, label in labels.items():
+        graph.tensors[index].name = label
+
+
+def _ordered(maps: Iterable[Any], names: list[str], indices: Any) -> tuple[list[Any], Any]:
+    """The `TensorMapT`s in the order of the signature, and the tensors in the same order."""
+    found = {each.name.decode(): each for each in maps}
+    ordered = [found[name] for name in names]
+    wanted = [each.tensorIndex for each in ordered]
+    if sorted(wanted) != sorted(int(index) for index in indices):
+        return ordered, indices  # The graph has other inputs, or one tensor is several outputs.
+    return ordered, np.array(wanted, "int32")

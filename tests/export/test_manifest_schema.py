@@ -1,0 +1,63 @@
+"""The JSON schema of the manifest: every bundle that the tests write satisfies it, and a wrong one does not."""
+
+import copy
+import json
+
+import jsonschema
+import pytest
+
+from keras_transformer.export.bundle.manifest_checks import SCHEMA
+from keras_transformer.export.bundle.schema import PATH, manifest_schema
+
+WORKERS = ["exported", "language", "tflite", "optimized", "behaviors", "blocks", "learned"]
+
+
+@pytest.fixture(scope="module")
+def validator():
+    schema = manifest_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_the_schema_is_of_this_version():
+    assert manifest_schema()["properties"]["schema"]["const"] == SCHEMA
+    assert PATH.name == "manifest.schema.json"
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+def test_every_bundle_satisfies_it(request, validator, worker):
+    folder = request.getfixturevalue(worker).directory
+    paths = sorted(folder.rglob("manifest.json"))
+    assert paths
+    for path in paths:
+        error = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(path.read_text())))
+        assert error is None, f"{path.parent.name}: {error.json_path}: {error.message}"
+
+
+WRONG = {
+    "schema 2": lambda manifest: manifest.update(schema=2),
+    "no files": lambda manifest: manifest.pop("files"),
+    "no signatures": lambda manifest: manifest.update(signatures={}),
+    "a dtype": lambda manifest: first(manifest)["inputs"][0].update(dtype="float31"),
+    "a size": lambda manifest: first(manifest)["inputs"][0].update(shape=[-1]),
+    "an axis": lambda manifest: first(manifest)["outputs"][0].update(axes=[3]),
+    "another field": lambda manifest: first(manifest).update(state=[]),
+    "a hash": lambda manifest: manifest["files"]["model.onnx"].update(sha256="00"),
+    "names": lambda manifest: manifest["artifacts"]["onnx"]["names"]["serve"].pop("outputs"),
+    "class names": lambda manifest: manifest["metadata"].update(class_names=[1]),
+    "an input": lambda manifest: manifest["metadata"]["inputs"]["token_ids"].update(scale=3),
+}
+
+
+def first(manifest):
+    return manifest["signatures"]["serve"]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_manifest_does_not(exported, validator, name):
+    exported["described"]
+    manifest = json.loads((exported.directory / "described" / "manifest.json").read_text())
+    wrong = copy.deepcopy(manifest)
+    WRONG[name](wrong)
+    assert validator.is_valid(manifest)
+    assert not validator.is_valid(wrong)
