@@ -224,9 +224,15 @@ def test_an_erfc_with_one_reader_is_left_to_the_converter():
     assert rewritten(lambda x: 2.0 * tf.math.erfc(x), without_shared_erfc, x)[1] == 0
 
 
-@pytest.mark.parametrize(
-    "part", [lambda x: x[:, 0], lambda x: x[1:, :-1, 2:4], lambda x: x[-2], lambda x: x[:, 1:3, -1]], ids=str
-)
+SLICES = {
+    "column": lambda x: x[:, 0],
+    "parts of all axes": lambda x: x[1:, :-1, 2:4],
+    "from the end": lambda x: x[-2],
+    "range and index": lambda x: x[:, 1:3, -1],
+}
+
+
+@pytest.mark.parametrize("part", SLICES.values(), ids=list(SLICES))
 def test_gradients_of_slices_are_zeros_around(part):
     x = np.arange(3 * 4 * 5, dtype="float32").reshape(3, 4, 5)
 
