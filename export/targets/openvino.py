@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -50,9 +51,7 @@ class OpenVINO(Target):
         return list(onnx_problems(load_graph(path), OPERATORS | _MORE, _MOST_RANK))
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
-        import openvino
-
-        core = openvino.Core()
+        core = importlib.import_module("openvino").Core()
         model = core.read_model(path)
         supported = core.query_model(model, _DEVICE)
         operations = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
@@ -114,10 +115,10 @@ def unquantized_results(graph: Any) -> Iterator[Node]:
 
 def _device() -> Any:
     import onnxruntime
-    import onnxruntime_qnn
 
     if not any(each.ep_name == _PROVIDER for each in onnxruntime.get_ep_devices()):
-        onnxruntime.register_execution_provider_library(_PROVIDER, onnxruntime_qnn.get_library_path())
+        path = importlib.import_module("onnxruntime_qnn").get_library_path()
+        onnxruntime.register_execution_provider_library(_PROVIDER, path)
     found = [each for each in onnxruntime.get_ep_devices() if each.ep_name == _PROVIDER]
     if not found:
         raise NoAcceleratorError("onnxruntime-qnn finds no device")
