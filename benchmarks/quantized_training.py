@@ -45,6 +45,7 @@ class Task:
         options: the options of the command.
         script: the module of the example.
         splits: dict of "train", "dev" and "test" to pairs of sentence and label.
+        tokenizer: that of the model.
     """
 
     def __init__(self, options, script, splits, tokenizer):
@@ -57,7 +58,6 @@ class Task:
 
     def _compiled(self, model, learning_rate, steps, **others):
         self._compile(model, learning_rate, steps, **others)
-        model.optimizer._exclude_from_weight_decay_pattern = None
         model.optimizer.exclude_from_weight_decay(var_names=SCALES)
 
     def train(self, model, seed):

@@ -21,7 +21,7 @@ class TrainingSteps:
     Args:
         model: Functional `keras.Model` on TensorFlow. Its trainable variables train.
         loss: `keras.losses.Loss`.
-        optimizer: `keras.optimizers.Optimizer`, not built; a copy of it is used.
+        optimizer: `keras.optimizers.Optimizer`; a copy of it is used.
 
     Attributes:
         weights: list of the variables that train.
@@ -36,8 +36,7 @@ class TrainingSteps:
         self.weights = list(model.trainable_variables)
         _check(model, self.weights)
         self._model, self._loss = model, loss
-        self._optimizer = keras_private.stateless_optimizer(optimizer)
-        self._optimizer.build(self.weights)
+        self._optimizer = keras_private.stateless_optimizer(optimizer, self.weights)
         _check_optimizer(self._optimizer)
         self.state = [*self.weights, *self._optimizer.variables]
 

@@ -261,10 +261,14 @@ def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
     model._initial_epoch = epoch
 
 
-def stateless_optimizer(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-    """Returns a copy, not built, that has `stateless_apply` on TensorFlow too.
+def stateless_optimizer(
+    optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Variable]
+) -> keras.optimizers.Optimizer:
+    """Returns a copy for variables that has `stateless_apply` on TensorFlow too.
 
-    Keras leaves it out there for the sake of `tf.distribute`, whose methods are those of other backends in the copy.
+    Keras leaves it out there for the sake of `tf.distribute`, whose methods are those of other backends in the copy. Which
+    variables are excluded from weight decay, which is no part of an optimizer's config, is copied too. The paths of its
+    variables begin with "optimizer".
     """
     from keras.src.optimizers.base_optimizer import BaseOptimizer
 
@@ -279,7 +283,13 @@ def stateless_optimizer(optimizer: keras.optimizers.Optimizer) -> keras.optimize
     # After the methods of the optimizer's own class, before those of the general one.
     stateless = type("StatelessOptimizer", (general,), methods)
     cls: Any = type(type(optimizer).__name__, (type(optimizer), stateless), {})
-    return cls.from_config(optimizer.get_config())
+    # Automatic names depend on how many optimizers there were before.
+    copy = cls.from_config({**optimizer.get_config(), "name": "optimizer"})
+    kept = [each for each in variables if not optimizer._use_weight_decay(each)]
+    if kept:
+        copy.exclude_from_weight_decay(var_list=kept)
+    copy.build(variables)
+    return copy
 
 
 def variable_index(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> int:

@@ -262,14 +262,15 @@ def _variable_index() -> None:
     _expect([private.variable_index(optimizer, each) for each in layer.trainable_variables], [0, 1])
 
 
-@_self_test("BaseOptimizer.stateless_apply, TFOptimizer")
+@_self_test("BaseOptimizer.stateless_apply, BaseOptimizer._use_weight_decay, TFOptimizer")
 def _stateless_optimizer() -> None:
-    weight = keras.Variable([1.0, 2.0])
-    optimizer = private.stateless_optimizer(keras.optimizers.SGD(0.5, weight_decay=0.1))
-    optimizer.build([weight])
-    (value,), state = optimizer.stateless_apply(optimizer.variables, [ops.ones(2)], [weight.value])
-    _expect(np.allclose(value, [0.45, 1.4]), True)
-    _expect((int(state[0]), weight.numpy().tolist()), (1, [1.0, 2.0]))
+    weights = [keras.Variable([1.0, 2.0], name="kernel"), keras.Variable([1.0, 2.0], name="bias")]
+    optimizer = keras.optimizers.SGD(0.5, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    optimizer = private.stateless_optimizer(optimizer, weights)
+    values, state = optimizer.stateless_apply(optimizer.variables, [ops.ones(2)] * 2, [each.value for each in weights])
+    _expect(np.allclose(values, [[0.45, 1.4], [0.5, 1.5]]), True)
+    _expect((int(state[0]), weights[0].numpy().tolist()), (1, [1.0, 2.0]))
 
 
 @_self_test("Trainer._maybe_symbolic_build")

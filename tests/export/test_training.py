@@ -93,7 +93,7 @@ def test_adapters_are_swapped_and_the_optimizer_stays(cases):
 
     np.testing.assert_array_equal(trainer.infer(case.x)[output], before)
     state = trainer.save()
-    assert state["adam/iteration"] == 3
+    assert state["optimizer/iteration"] == 3
     assert state.keys() == trainer.state.keys()
     assert set(trainer.weights) < state.keys()
 
