@@ -10,8 +10,6 @@ import numpy as np
 
 from keras_transformer.export.tflite.constants import BOOL, FLOAT, INT32, add_constant, constant_value
 
-_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-
 
 def without_shared_erfc(function: Any) -> int:
     """Rewrites each `Erfc` that has several readers; returns how many.
@@ -107,20 +105,36 @@ def without_slice_gradients(function: Any) -> int:
 
 def _bounds(node: Any, shape: Any, begin: Any, end: Any, strides: Any) -> tuple[list, list, list] | None:
     """The shape of the sliced tensor, and the first index and the end of the slice along each axis."""
-    masks = {name: node.attr[name].i for name in _MASKS}
-    if masks["ellipsis_mask"] or masks["new_axis_mask"] or (strides != 1).any():
+    if (strides != 1).any():
         return None
     starts, stops = [], []
-    for axis, size in enumerate(shape.tolist()):
-        bit, is_given = 1 << axis, axis < len(begin)
-        start = 0 if not is_given or masks["begin_mask"] & bit else int(begin[axis])
-        stop = size if not is_given or masks["end_mask"] & bit else int(end[axis])
-        start = start + size if start < 0 else start
-        if is_given and masks["shrink_axis_mask"] & bit:
-            stop = start + 1
+    for size, position in zip(shape.tolist(), _positions(node, len(shape), len(begin)), strict=True):
+        start, stop = 0, size
+        if position is not None:
+            bit = 1 << position
+            start = 0 if node.attr["begin_mask"].i & bit else int(begin[position])
+            stop = size if node.attr["end_mask"].i & bit else int(end[position])
+            start = start + size if start < 0 else start
+            if node.attr["shrink_axis_mask"].i & bit:
+                stop = start + 1
         starts.append(min(start, size))
         stops.append(min(stop + size if stop < 0 else stop, size))
     return shape.tolist(), starts, stops
+
+
+def _positions(node: Any, rank: int, count: int) -> list[int | None]:
+    """For each axis of the sliced tensor its position in the bounds, or None where the whole axis is taken.
+
+    New axes have a position and no axis; an ellipsis stands for as many axes as there are left. What axes the gradient has
+    makes no difference: it is reshaped.
+    """
+    added, ellipsis = node.attr["new_axis_mask"].i, node.attr["ellipsis_mask"].i
+    given = [each for each in range(count) if not added >> each & 1 and not ellipsis >> each & 1]
+    if not ellipsis:
+        return [*given, *[None] * (rank - len(given))]
+    before = [each for each in given if (1 << each) < ellipsis]
+    after = given[len(before) :]
+    return [*before, *[None] * (rank - len(given)), *after]
 
 
 def _rename(function: Any, old: str, new: str) -> None:

@@ -138,6 +138,10 @@ def _fixed(name: str, array: np.ndarray) -> ArraySpec:
 
 def _arrays(model: Any, specs: Sequence[ArraySpec], batch: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The batch as arrays by input name, and its labels."""
+    if LABELS in {each.name for each in specs}:
+        raise InvalidModelError(
+            f"an input of the model is named '{LABELS}', as that of the signature: give it another name"
+        )
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise InvalidModelError("batch must be a pair (x, y), as fit takes it")
     x, y = batch

@@ -8,7 +8,6 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.utils.types import Tensor
 
@@ -47,8 +46,15 @@ class TrainingSteps:
 
     def infer(self, inputs: Any, weights: Sequence[Tensor]) -> Any:
         """The outputs of the model with these weights, in inference."""
-        with VariableValues([self._model]).scope(weights):
+        with self._values(weights):
             return self._model(inputs, training=False)
+
+    def _values(self, weights: Sequence[Tensor]) -> keras.StatelessScope:
+        """A scope in which these are the weights that train. The other weights are those of a scope around it."""
+        trained = {id(each) for each in self.weights}
+        others = [each for each in self._model.variables if id(each) not in trained]
+        known = [(each, keras.ops.convert_to_tensor(each.value)) for each in others]
+        return keras.StatelessScope([*zip(self.weights, weights, strict=True), *known])
 
     def train(self, inputs: Any, labels: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """One step of training.
@@ -77,6 +83,14 @@ class TrainingSteps:
 
 
 def _check(model: Any, weights: Sequence[keras.Variable]) -> None:
+    if keras.backend.backend() != "tensorflow":
+        raise InvalidModelError("export_training needs Keras on TensorFlow: save the model and load it there")
+    layers = keras_private.flatten_layers(model)
+    reduced = next((each for each in layers if each.compute_dtype in ("float16", "bfloat16")), None)
+    if reduced is not None:
+        raise InvalidModelError(
+            f"layer '{reduced.name}' computes in {reduced.compute_dtype}: build the model in float32"
+        )
     if not weights:
         raise InvalidModelError(f"model '{model.name}' has no trainable weight: set trainable = True of its head, say")
     if len(model.outputs) != 1:

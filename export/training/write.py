@@ -15,9 +15,9 @@ from keras_transformer.export.bundle.manifest import FILE, file_records, read_ma
 from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.errors import ParityError
-from keras_transformer.export.formats import check_formats
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress
+from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.export.tflite.library import NAME
 from keras_transformer.utils.types import ArrayLike, Path
 
@@ -85,8 +85,8 @@ def export_training(
     from keras_transformer.export.bundle_writer import export_spec
     from keras_transformer.export.training.spec import TrainingSpec
 
+    require_keras("export_training")
     check_metadata(metadata)
-    check_formats([NAME])
     target = writing.check_target(directory)
     made = TrainingSpec(model, batch, loss, optimizer)
     with writing.replacing(target) as folder, tempfile.TemporaryDirectory() as work:

@@ -157,6 +157,12 @@ X, Y = np.ones((4, 6), "float32"), np.zeros((4, 3), "float32")
             "'y/kernel' has a regularizer",
         ),
         (
+            lambda: small(dtype="mixed_bfloat16"),
+            (X, Y),
+            {"loss": "mse", "optimizer": "sgd"},
+            "'y' computes in bfloat16",
+        ),
+        (
             small,
             (X, Y),
             {"loss": "mse", "optimizer": keras.optimizers.SGD(gradient_accumulation_steps=2)},
@@ -229,6 +235,9 @@ SLICES = {
     "parts of all axes": lambda x: x[1:, :-1, 2:4],
     "from the end": lambda x: x[-2],
     "range and index": lambda x: x[:, 1:3, -1],
+    "ellipsis": lambda x: x[..., 2:],
+    "ellipsis between": lambda x: x[1, ..., :3],
+    "new axes": lambda x: x[:, None, 1:, ..., None, 4],
 }
 
 
