@@ -75,12 +75,13 @@ def export_training(
     >>> import keras
     >>> from keras_transformer.export import OnDeviceTrainer
     >>> backbone = keras.layers.Dense(8, "gelu", trainable=False, name="backbone")
-    >>> model = keras.Sequential([keras.Input((4,), name="x"), backbone, keras.layers.Dense(3, name="head")])
+    >>> head = keras.layers.Dense(3, name="head")
+    >>> model = keras.Sequential([keras.Input((4,), name="x"), backbone, head], name="classifier")
     >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     >>> x, y = np.random.default_rng(0).normal(size=(16, 4)).astype("float32"), np.arange(16) % 3
     >>> report = export_training(model, "/tmp/keras_transformer_doctest", (x, y), progress=False)
     >>> OnDeviceTrainer("/tmp/keras_transformer_doctest").weights
-    ['head/kernel', 'head/bias']
+    ['classifier/head/kernel', 'classifier/head/bias']
     """
     from keras_transformer.export.bundle_writer import export_spec
     from keras_transformer.export.training.spec import TrainingSpec
