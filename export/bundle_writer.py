@@ -120,6 +120,20 @@ def export_precisions(
     )
 
 
+def complete(folder: pathlib.Path, manifest: dict[str, Any], title: str) -> None:
+    """Writes the report and the manifest of a bundle, whose other files are written; those of before are replaced.
+
+    Args:
+        folder: of the bundle.
+        manifest: its manifest, whose records of files are filled in.
+        title: name of the bundle.
+    """
+    (folder / MANIFEST).unlink(missing_ok=True)
+    write_report(folder, manifest, title)
+    manifest["files"] = file_records(folder)
+    writing.write_manifest(folder, manifest)
+
+
 def _keeps_memory(name: str) -> bool:
     """Whether a format is written last: TensorFlow does not give the memory of a loaded SavedModel back."""
     return FORMATS[name].shares_loaded
@@ -196,10 +210,7 @@ class _Job:
         self._steps.note(f"running on {self._spec.target.name}")
         found = prove(self._spec.target, folder, manifest, dataclasses.replace(self._spec, quantization=chosen))
         manifest["target"] = found.to_dict()
-        (folder / MANIFEST).unlink()
-        write_report(folder, manifest, self._title)
-        manifest["files"] = file_records(folder)
-        writing.write_manifest(folder, manifest)
+        complete(folder, manifest, self._title)
         return found
 
     def report(
@@ -278,9 +289,7 @@ class _BundleWriter:
         probes = {key: signature.probes for key, signature in self._spec.signatures.items()}
         write_probes(self._folder, probes, writing.PROBE_BYTES)
         if self._spec.runs_floats:
-            write_report(self._folder, self.manifest, title)
-            self.manifest["files"] = file_records(self._folder)
-            writing.write_manifest(self._folder, self.manifest)
+            complete(self._folder, self.manifest, title)
 
     def _verify(self, name: str, probes: dict[str, Any], times: dict[str, float]) -> list[Any]:
         return verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)

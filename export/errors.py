@@ -165,7 +165,24 @@ class MissingLibraryError(ExportError, ImportError):
         self.library = library
 
 
-class UnknownFormatError(ExportError):
+class _UnknownNameError(ExportError):
+    """There is nothing of a kind that has a name.
+
+    Args:
+        name: the name.
+        valid: the existing names.
+    """
+
+    kind: str
+
+    def __init__(self, name: object, valid: Iterable[str]) -> None:
+        valid = tuple(valid)
+        super().__init__(f"unknown {self.kind} {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
+        self.name = name
+        self.valid = valid
+
+
+class UnknownFormatError(_UnknownNameError):
     """There is no format (or backend) of a name.
 
     Args:
@@ -173,14 +190,10 @@ class UnknownFormatError(ExportError):
         valid: the existing names.
     """
 
-    def __init__(self, name: str, valid: Iterable[str]) -> None:
-        valid = tuple(valid)
-        super().__init__(f"unknown format {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
-        self.name = name
-        self.valid = valid
+    kind = "format"
 
 
-class UnknownTargetError(ExportError):
+class UnknownTargetError(_UnknownNameError):
     """There is no target of a name.
 
     Args:
@@ -188,11 +201,7 @@ class UnknownTargetError(ExportError):
         valid: the existing names.
     """
 
-    def __init__(self, name: object, valid: Iterable[str]) -> None:
-        valid = tuple(valid)
-        super().__init__(f"unknown target {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
-        self.name = name
-        self.valid = valid
+    kind = "target"
 
 
 class TargetError(ExportError):

@@ -14,7 +14,7 @@ from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
-from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.spec.reach import reaching_length
 from keras_transformer.utils.types import ArrayLike, Tensor
 
@@ -47,16 +47,13 @@ def functional_spec(
     fill_references(signature)
     if probes is None:
         _add_reaching_probe(model, signature)
-    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-    operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
-    locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
     return ExportSpec(
         {SERVE: signature},
         tolerance,
-        locate,
+        locator(model),
         tuple(model.variables),
         axis_limits=limits,
         layers=tuple(layers_in_order(model)),

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE, ExportSpec, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
-from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.utils.types import Tensor
 
 _UNBOUNDED, _MOST_SLOTS = 512, 1024
@@ -66,15 +65,13 @@ def language_spec(model: Any, tolerance: float | None = None, options: Generatio
     signatures = _signatures(make, options)
     for signature in signatures.values():
         fill_references(signature)
-    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-    locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     most = model.max_length
     limits = {} if most is None else {"length": most, "cache_length": most}
     record = {**model.generation_spec.to_dict(), **make.states}
     return ExportSpec(
         signatures,
         tolerance,
-        locate,
+        locator(model, has_operations=False),
         tuple(model.variables),
         record,
         axis_limits=limits,

@@ -1,8 +1,12 @@
 """The origin of an operation of a traced graph: the layer that it came from."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import keras
+
+from keras_transformer.backend import keras_private
 
 
 def layer_of(op: str, node: str, layers: Mapping[str, Any], operations: Sequence[Any] = ()) -> str:
@@ -35,3 +39,16 @@ def layer_of(op: str, node: str, layers: Mapping[str, Any], operations: Sequence
 def _holds_ops(layer: Any) -> bool:
     """Whether a layer computes itself: a nested model opens a scope, but its layers do the computing."""
     return not hasattr(layer, "operations")
+
+
+def locator(model: Any, has_operations: bool = True) -> Callable[[str, str], str]:
+    """The function from an op's type and a node's name to the name of its layer, as `ExportSpec` takes it.
+
+    Args:
+        model: `keras.Model`.
+        has_operations: bool. Whether the graph is that of a Functional model, with its ops of `keras.ops`.
+    """
+    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
+    found = model.operations if has_operations else []
+    operations = [each for each in found if not isinstance(each, keras.layers.Layer)]
+    return lambda op, node: layer_of(op, node, layers, operations)

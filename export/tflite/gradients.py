@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.tflite.constants import BOOL, FLOAT, INT32, add_constant, constant_value
+from keras_transformer.export.tflite.function_outputs import rename_output
 
 
 def without_shared_erfc(function: Any) -> int:
@@ -52,7 +53,7 @@ class _GELU:
         self._node.op = "SelectV2"
         self._node.input[:] = [is_zero, self._number("one", 1.0), quotient]
         self._node.attr["T"].type = FLOAT
-        _rename(self._function, f"{self._name}:y:0", f"{self._name}:output:0")
+        rename_output(self._function, f"{self._name}:y:0", f"{self._name}:output:0")
 
     def _number(self, label: str, value: float) -> str:
         return add_constant(self._function, f"{self._name}/{label}", np.array(value), FLOAT)
@@ -135,11 +136,3 @@ def _positions(node: Any, rank: int, count: int) -> list[int | None]:
     before = [each for each in given if (1 << each) < ellipsis]
     after = given[len(before) :]
     return [*before, *[None] * (rank - len(given)), *after]
-
-
-def _rename(function: Any, old: str, new: str) -> None:
-    for node in function.node_def:
-        node.input[:] = [new if name == old else name for name in node.input]
-    for key, name in function.ret.items():
-        if name == old:
-            function.ret[key] = new

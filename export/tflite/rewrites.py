@@ -19,6 +19,7 @@ import numpy as np
 
 from keras_transformer.export.tflite.byte_scatters import without_byte_scatters
 from keras_transformer.export.tflite.constants import FLOAT, INT8, INT32, INTEGERS, add_constant
+from keras_transformer.export.tflite.function_outputs import rename_output
 from keras_transformer.export.tflite.gradients import without_shared_erfc, without_slice_gradients
 from keras_transformer.export.tflite.new_axes import without_new_axes
 from keras_transformer.export.tflite.rolls import without_rolls
@@ -79,7 +80,7 @@ def _without_integer_signs(function: Any) -> int:
         other.attr["T"].type = kind
         del node.input[:]
         node.input.extend(operands)
-        _rename_output(function, f"{node.name}:y:0", f"{node.name}:z:0")
+        rename_output(function, f"{node.name}:y:0", f"{node.name}:z:0")
     return len(found)
 
 
@@ -125,7 +126,7 @@ def _without_byte_products(function: Any) -> int:
         _set_types(node, SrcT=FLOAT, DstT=result)
         del node.input[:]
         node.input.append(f"{product.name}:output:0")
-        _rename_output(function, f"{node.name}:output:0", f"{node.name}:y:0")
+        rename_output(function, f"{node.name}:output:0", f"{node.name}:y:0")
     return len(found)
 
 
@@ -171,7 +172,7 @@ def _without_lost_activations(function: Any) -> int:
             most = add_constant(function, f"{node.name}/most", np.array(6.0), FLOAT)
             node.input[:] = [f"{leaky.name}:activations:0", most]
             node.attr.pop("_output_shapes", None)
-            _rename_output(function, f"{node.name}:activations:0", f"{node.name}:z:0")
+            rename_output(function, f"{node.name}:activations:0", f"{node.name}:z:0")
         leaky.op = "LeakyRelu"
         _set_types(leaky, T=FLOAT)
         leaky.attr["alpha"].f = 0.0
@@ -221,11 +222,3 @@ _REWRITES = (
     without_shared_erfc,
     without_slice_gradients,
 )
-
-
-def _rename_output(function: Any, old: str, new: str) -> None:
-    for node in function.node_def:
-        node.input[:] = [new if name == old else name for name in node.input]
-    for key, name in function.ret.items():
-        if name == old:
-            function.ret[key] = new

@@ -8,13 +8,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import check_model, fill_references, input_specs
-from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.training.steps import LABELS, LOSS, TrainingSteps
 from keras_transformer.utils.types import Tensor
 
@@ -90,13 +89,10 @@ class TrainingSpec:
 
     def _spec(self, signatures: dict[str, Signature]) -> ExportSpec:
         model = self._model
-        layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-        operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
-        locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
         # What trains is no weight of the graphs, but an input.
         trained = {id(each) for each in self._steps.weights}
         variables = tuple(each for each in model.variables if id(each) not in trained)
-        return ExportSpec(signatures, None, locate, variables)
+        return ExportSpec(signatures, None, locator(model), variables)
 
     def _packed(self, tensors: Mapping[str, Tensor]) -> Any:
         return keras.tree.pack_sequence_as(self._model.input, [tensors[each.name] for each in self._specs])

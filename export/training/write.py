@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.manifest import FILE, file_records, read_manifest
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.errors import ParityError
-from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.export.tflite.library import NAME
@@ -83,7 +82,7 @@ def export_training(
     >>> OnDeviceTrainer("/tmp/keras_transformer_doctest").weights
     ['classifier/head/kernel', 'classifier/head/bias']
     """
-    from keras_transformer.export.bundle_writer import export_spec
+    from keras_transformer.export.bundle_writer import complete, export_spec
     from keras_transformer.export.training.spec import TrainingSpec
 
     require_keras("export_training")
@@ -94,9 +93,9 @@ def export_training(
         source = pathlib.Path(work, target.name)
         report = export_spec(made.spec, source, [NAME], metadata, progress)
         manifest = _with_state(made, source, folder)
-        _complete(folder, manifest, target.name)
+        complete(folder, manifest, target.name)
         manifest["training"]["loss_difference"] = _check_training(made, folder)
-        _complete(folder, manifest, target.name)
+        complete(folder, manifest, target.name)
     written = {"path": str(target / _file(manifest)), "size": manifest["artifacts"][NAME]["bytes"]}
     artifact = dataclasses.replace(report.artifacts[NAME], **written)
     return dataclasses.replace(report, directory=str(target), artifacts={NAME: artifact})
@@ -124,14 +123,6 @@ def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) 
     manifest["signatures"] = {"infer": signatures["infer"]}
     manifest["training"] = {**made.record(signatures), "parity": parity["train"]}
     return manifest
-
-
-def _complete(folder: pathlib.Path, manifest: dict[str, Any], title: str) -> None:
-    """Writes the report and the manifest."""
-    write_report(folder, manifest, title)
-    (folder / FILE).unlink(missing_ok=True)
-    manifest["files"] = file_records(folder)
-    writing.write_manifest(folder, manifest)
 
 
 def _stateless(made: TrainingSpec, signature: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,14 +12,13 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
-from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.traversal import all_graphs
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
-from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.operation_origin import locator
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.genai.cache import KeyValueCache
@@ -51,10 +50,12 @@ def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
     cache = key_value_cache(model, ENGINE)
     signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=(ONNX.name,))
     fill_references(signature)
-    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-    locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     return ExportSpec(
-        {SIGNATURE: signature}, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model))
+        {SIGNATURE: signature},
+        tolerance,
+        locator(model, has_operations=False),
+        tuple(model.variables),
+        layers=tuple(layers_in_order(model)),
     )
 
 

@@ -15,11 +15,12 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.metadata import check_metadata
+from keras_transformer.export.engines.files import check_tolerance, reported_tolerance
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.genai.check import FILE, check_engine, check_greedy, is_installed
 from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, genai_spec, with_dots
 from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
-from keras_transformer.export.errors import ExportError, InvalidModelError
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.quantization.kept import check_models, with_source
@@ -31,7 +32,6 @@ from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.generation.stop import as_end_ids
 
@@ -93,8 +93,7 @@ def write_genai(
     target = writing.check_target(directory)
     check_metadata(metadata)
     quantization = with_source(Quantization.of(quantize), model)
-    if tolerance is not None and not 0 < tolerance < float("inf"):
-        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    check_tolerance(tolerance)
     cache = key_value_cache(model, ENGINE)
     length = _length(model, max_length)
     written_tokenizer = model.tokenizer if tokenizer else None
@@ -118,7 +117,7 @@ def write_genai(
         manifest["files"] = file_records(work)
         writing.write_manifest(work, manifest)
     artifact.path = str(target / FILE)
-    return Report(str(target), {onnx.NAME: artifact}, _tolerance(quantization, tolerance))
+    return Report(str(target), {onnx.NAME: artifact}, reported_tolerance(quantization, tolerance))
 
 
 def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:
@@ -206,9 +205,3 @@ def _decoding(model: Any, length: int) -> tuple[list[list[int]], int]:
 
 def _write_json(path: pathlib.Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _tolerance(quantization: Quantization | None, tolerance: float | None) -> float:
-    if quantization is not None and quantization.tolerance is not None:
-        return quantization.tolerance
-    return CEILING if tolerance is None else tolerance

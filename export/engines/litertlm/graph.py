@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
-from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.tflite.format import TFLITE
 
 if TYPE_CHECKING:
@@ -49,9 +48,13 @@ def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: flo
     signatures[DECODE] = _signature(model, cache, slots, 1, is_decode=True)
     for signature in signatures.values():
         fill_references(signature)
-    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-    locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model)))
+    return ExportSpec(
+        signatures,
+        tolerance,
+        locator(model, has_operations=False),
+        tuple(model.variables),
+        layers=tuple(layers_in_order(model)),
+    )
 
 
 def _signature(model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool = False) -> Signature:

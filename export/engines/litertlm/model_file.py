@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.bundle import writing
+from keras_transformer.export.engines.files import check_file_target, check_tolerance, reported_tolerance, write_tflite
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.genai.tokenizer import KINDS, write_hugging_face
 from keras_transformer.export.engines.litertlm.check import (
@@ -24,8 +24,6 @@ from keras_transformer.export.engines.litertlm.check import (
 from keras_transformer.export.engines.litertlm.graph import ENGINE, litertlm_spec
 from keras_transformer.export.errors import (
     ConversionError,
-    ExportError,
-    InvalidBundleError,
     InvalidModelError,
     MissingLibraryError,
 )
@@ -36,11 +34,7 @@ from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
-from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.comparison import CEILING
-from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:
@@ -103,13 +97,12 @@ def write_litertlm(
     """
     start = time.perf_counter()
     check_model(model)
-    target = _check_target(path)
+    target = check_file_target(path, f".{NAME}", ", by which the engine recognizes the format")
     library = _builder()
     quantization = with_source(Quantization.of(quantize), model)
     key_value_cache(model, ENGINE)
     _check_tokenizer(model)
-    if tolerance is not None and not 0 < tolerance < float("inf"):
-        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    check_tolerance(tolerance)
     slots, buckets = _sizes(model, max_length, prefill_buckets)
     model = float32_decoder(model)
     check_models([quantization], model, ["tflite"])
@@ -128,19 +121,7 @@ def write_litertlm(
         os.replace(work / FILE, target)
     seconds, size = time.perf_counter() - start, target.stat().st_size
     artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
-    return Report(str(target), {NAME: artifact}, _tolerance(quantization, tolerance))
-
-
-def _check_target(path: Path) -> pathlib.Path:
-    target = pathlib.Path(path).resolve()
-    if target.suffix != f".{NAME}":
-        raise InvalidBundleError(f"'{target}' must end in .{NAME}, by which the engine recognizes the format")
-    if target.is_dir():
-        raise InvalidBundleError(f"'{target}' is a directory")
-    parent = next(each for each in target.parents if each.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise InvalidBundleError(f"cannot write '{target}': '{parent}' is not a writable directory")
-    return target
+    return Report(str(target), {NAME: artifact}, reported_tolerance(quantization, tolerance))
 
 
 def _builder() -> Any:
@@ -181,18 +162,9 @@ def _sizes(model: Any, max_length: int | None, buckets: Sequence[int]) -> tuple[
 
 def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[str, int]) -> Artifact:
     """Writes and verifies `model.tflite`; returns its `Artifact`."""
-    path = work / tflite.FILE
-    traced = TracedModule(spec)
-    if spec.tolerance is None:
-        measure_rounding(traced, spec)
-    files = tflite.write(traced, spec, work)
-    manifest = writing.new_manifest(spec)
-    manifest["artifacts"][tflite.NAME] = {"signatures": files}
-    probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
+    artifact, manifest = write_tflite(spec, work)
     prompt, new = text
-    check_greedy(path, spec, model, with_start_token(model, prompt), new)
-    artifact = Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values())))
+    check_greedy(work / tflite.FILE, spec, model, with_start_token(model, prompt), new)
     if spec.quantization is not None:
         artifact = quantize_in_place(artifact, spec, work, manifest)
     return artifact
@@ -239,9 +211,3 @@ def _metadata(model: Any, slots: int) -> bytes:
     metadata.sampler_params.temperature = 1.0
     metadata.supports_thinking = metadata.supports_function_calling = False
     return metadata.SerializeToString()
-
-
-def _tolerance(quantization: Quantization | None, tolerance: float | None) -> float:
-    if quantization is not None and quantization.tolerance is not None:
-        return quantization.tolerance
-    return CEILING if tolerance is None else tolerance

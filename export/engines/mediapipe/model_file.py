@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.metadata import CLASS_NAMES, DESCRIPTION, INPUTS, check_input_names, check_metadata
+from keras_transformer.export.engines.files import check_file_target, check_tolerance, reported_tolerance, write_tflite
 from keras_transformer.export.engines.mediapipe.check import NAME, check_engine, image_examples, text_examples
 from keras_transformer.export.engines.mediapipe.graph import check_inputs, mediapipe_spec
 from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema, write_metadata
 from keras_transformer.export.engines.mediapipe.tasks import TASKS, Task
 from keras_transformer.export.engines.mediapipe.vocabulary import mediapipe_vocabulary
-from keras_transformer.export.errors import ExportError, InvalidBundleError, InvalidModelError
+from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import KEPT, Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
@@ -27,12 +27,8 @@ from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE, check_model
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.spec.twins import merged_twin
 from keras_transformer.export.tflite import convert as tflite
-from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.comparison import CEILING
-from keras_transformer.export.verification.rounding import measure_rounding
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -99,7 +95,7 @@ def write_mediapipe(
     kind = _task(task)
     check_model(model)
     check_inputs(model, kind)
-    target = _check_target(path)
+    target = check_file_target(path, _SUFFIX)
     mediapipe_schema()
     metadata = dict(metadata or {})
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
@@ -123,25 +119,13 @@ def write_mediapipe(
         os.replace(file, target)
     seconds, size = time.perf_counter() - start, target.stat().st_size
     artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
-    return Report(str(target), {NAME: artifact}, _tolerance(quantization, tolerance))
+    return Report(str(target), {NAME: artifact}, reported_tolerance(quantization, tolerance))
 
 
 def _task(name: str) -> Task:
     if name not in TASKS:
         raise ExportError(f"task must be one of {', '.join(TASKS)}. Received: {name!r}")
     return TASKS[name]
-
-
-def _check_target(path: Path) -> pathlib.Path:
-    target = pathlib.Path(path).resolve()
-    if target.suffix != _SUFFIX:
-        raise InvalidBundleError(f"'{target}' must end in {_SUFFIX}")
-    if target.is_dir():
-        raise InvalidBundleError(f"'{target}' is a directory")
-    parent = next(each for each in target.parents if each.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise InvalidBundleError(f"cannot write '{target}': '{parent}' is not a writable directory")
-    return target
 
 
 def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_length: int | None, tolerance: Any) -> None:
@@ -153,8 +137,7 @@ def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_lengt
         raise ExportError(f"metadata['class_names'] has {len(classes)} names; '{model.name}' has {count} classes")
     if classes and any("\n" in each or not each for each in classes):
         raise ExportError("metadata['class_names'] must have names of one line each")
-    if tolerance is not None and not 0 < tolerance < float("inf"):
-        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    check_tolerance(tolerance)
     if max_length is None:
         return
     if task.is_image:
@@ -179,20 +162,5 @@ def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: di
 
 def _write_graph(spec: ExportSpec, work: pathlib.Path) -> Artifact:
     """Writes and verifies `model.tflite`; returns its `Artifact`."""
-    traced = TracedModule(spec)
-    if spec.tolerance is None:
-        measure_rounding(traced, spec)
-    files = tflite.write(traced, spec, work)
-    manifest = writing.new_manifest(spec)
-    manifest["artifacts"][tflite.NAME] = {"signatures": files}
-    probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
-    path = work / tflite.FILE
-    artifact = Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values())))
+    artifact, manifest = write_tflite(spec, work)
     return artifact if spec.quantization is None else quantize_in_place(artifact, spec, work, manifest)
-
-
-def _tolerance(quantization: Quantization | None, tolerance: float | None) -> float:
-    if quantization is not None and quantization.tolerance is not None:
-        return quantization.tolerance
-    return CEILING if tolerance is None else tolerance

@@ -10,15 +10,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.export.engines.inputs import check_image_inputs, check_text_inputs
 from keras_transformer.export.engines.transformers_js.tasks import ENGINE, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import SERVE, fill_references
-from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.operation_origin import locator
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor
@@ -44,11 +44,8 @@ def transformers_js_spec(model: Any, task: Task, tolerance: float | None) -> Exp
     probes = _image_probes(inputs[0]) if task.is_image else _text_probes(model, inputs)
     signature = Signature(_function(model, task), inputs, probes, formats=(ONNX.name,))
     fill_references(signature)
-    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-    operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
-    locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
     return ExportSpec(
-        {SERVE: signature}, tolerance, locate, tuple(model.variables), layers=tuple(layers_in_order(model))
+        {SERVE: signature}, tolerance, locator(model), tuple(model.variables), layers=tuple(layers_in_order(model))
     )
 
 
@@ -58,15 +55,10 @@ def check_inputs(model: Any, task: Task) -> None:
     Raises:
         InvalidModelError: names the input or output.
     """
-    inputs = names.input_names(model)
     if task.is_image:
-        shape = keras.tree.flatten(model.input)[0].shape
-        if len(inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or None in shape[1:]:
-            raise InvalidModelError(
-                f"{ENGINE} passes images (height, width, 3) of a fixed size; '{model.name}' takes {shape}"
-            )
-    elif "token_ids" not in inputs or set(inputs) - set(_OF_TEXT):
-        raise InvalidModelError(f"{ENGINE} passes {', '.join(_OF_TEXT)}; '{model.name}' takes {', '.join(inputs)}")
+        check_image_inputs(model, f"{ENGINE} passes images")
+    else:
+        check_text_inputs(model, ENGINE, _OF_TEXT)
     outputs = keras.tree.flatten(model.output)
     if len(outputs) != 1 or len(outputs[0].shape) != task.rank:
         shapes = ", ".join(str(each.shape) for each in outputs)

@@ -14,6 +14,7 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.metadata import CLASS_NAMES, check_metadata
+from keras_transformer.export.engines.files import check_tolerance
 from keras_transformer.export.engines.transformers_js import check, files
 from keras_transformer.export.engines.transformers_js.graph import check_inputs, transformers_js_spec
 from keras_transformer.export.engines.transformers_js.tasks import TASKS, Task
@@ -129,8 +130,7 @@ def _class_names(model: Any, task: Task, metadata: dict[str, Any]) -> list[str]:
 
 
 def _check_arguments(task: Task, tokenizer: Any, processor: Any, node_modules: Any, tolerance: Any) -> None:
-    if tolerance is not None and not 0 < tolerance < float("inf"):
-        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    check_tolerance(tolerance)
     if task.is_image and processor is None:
         raise ExportError("an image task needs a processor: a vision.ImageProcessor")
     if not task.is_image:
