@@ -184,6 +184,56 @@ def test_training_makes_up_for_two_bits():
     assert np.ptp(steps[0].numpy()) > 0.01
 
 
+def the_blocks(model):
+    (blocks,) = training.learned_weights(model).values()
+    return blocks
+
+
+@pytest.mark.parametrize("scheme", [WeightScheme(4, None), WeightScheme(3, 32), WeightScheme(2, 32, has_minimum=True)])
+def test_scales_alone_are_trained_and_integers_stay(scheme):
+    """The gradient of a scale is the sum of those of its weights times their integers; GPTQ's integers are kept."""
+    model = dense()
+    x = np.random.default_rng(8).normal(size=(64, 64)).astype("float32")
+    rounded = quantize_weights(model, {"*wide*": scheme}, "gptq", data=x)["model/wide/kernel"]
+    aware = training.quantization_aware(model, {"*wide*": scheme}, step="scales_only")
+    np.testing.assert_array_equal(the_blocks(aware).values, rounded.values)
+    assert [weight.name for weight in aware.trainable_weights][:2] == ["bias", "relative_step"]
+    before = aware.predict(x, verbose=0)
+    layer = aware.get_layer("wide")
+    aware.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    aware.fit(x, np.arange(64) % 4, batch_size=64, verbose=0)
+    learned = the_blocks(aware)
+    np.testing.assert_array_equal(learned.codes, rounded.codes)
+    np.testing.assert_array_equal(learned.values, used(kernels_of(aware)[0]))
+    # One step of gradient descent, in float64 beside it.
+    logits = before.astype("float64")
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    slope = (shares / shares.sum(-1, keepdims=True) - np.eye(4)[np.arange(64) % 4]) / 64
+    of_rows = (slope @ dense().get_layer("small").kernel.numpy().T.astype("float64")).T @ x
+    q = rounded.codes.astype("float64") - rounded.zero
+    of_scale = (of_rows.reshape(q.shape) * q).sum(-1)
+    factor = 1 / np.sqrt((scheme.block_size or 64) * scheme.highest)
+    moved = np.asarray(layer.weight_quantizer.step).transpose(2, 0, 1)[..., 0] - 1
+    first = rounded.scale.astype("float64")
+    np.testing.assert_allclose(moved, -0.1 * factor * of_scale / first, rtol=2e-3, atol=1e-6)
+    if scheme.has_minimum:
+        changed = np.asarray(layer.weight_quantizer.minimum).transpose(2, 0, 1)[..., 0] - rounded.minimum.astype(
+            "float32"
+        )
+        np.testing.assert_allclose(changed, -0.1 * factor * of_rows.reshape(q.shape).sum(-1), rtol=2e-3, atol=1e-5)
+
+
+def test_integers_that_were_changed_since_are_rounded_again():
+    model = dense()
+    known = quantize_weights(model, {"*wide*": WeightScheme(4, 32)}, "clipping", data=ROWS)["model/wide/kernel"]
+    kernel = model.get_layer("wide").kernel
+    kernel.assign(kernel * 1.01)
+    aware = training.quantization_aware(model, {"*wide*": WeightScheme(4, 32)}, step="scales_only")
+    found = the_blocks(aware)
+    assert (found.scale != known.scale).any()
+    np.testing.assert_allclose(found.values, 1.01 * known.values, atol=0.6 * found.scale.max())
+
+
 def test_activations_of_each_token_and_a_straight_gradient():
     x = np.random.default_rng(4).normal(size=(2, 3, 4, 5))
     x[0, 1] = 0.0

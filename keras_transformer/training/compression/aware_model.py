@@ -19,10 +19,9 @@ from keras_transformer.training.compression.quantization_aware_class import (
     rebuilt,
     record_of,
 )
-from keras_transformer.training.compression.quantized_layers import adapter_variables, quantized_layers
+from keras_transformer.training.compression.quantized_layers import QUANTIZERS, adapter_variables, quantized_layers
 from keras_transformer.utils.serialization import choice
 
-_STEPS = {name: name for name in ("learned", "straight_through")}
 _INITIAL_STEPS = {name: name for name in ("least_squares", "mean")}
 _DEFAULT_SCHEME = WeightScheme()
 _RANGES = {name: name for name in ("per_token", "static")}
@@ -49,10 +48,12 @@ def quantization_aware(
         schemes: a `WeightScheme` for all products (tables then have 8 bits and a scale for each row), or a dict of patterns
             of paths to schemes; see `quantization.kernels.chosen`.
         activations: 8, or None for float. Bits of the inputs of the quantized products, from -127 to 127 times a scale.
-        step: "learned" for scales that are trained (LSQ), or "straight_through" for scales that follow the weights: those of
-            the least squared error among a few. Default "learned".
+        step: "learned" for scales that are trained (LSQ); "straight_through" for scales that follow the weights: those of
+            the least squared error among a few; "scales_only" for scales that are trained while the integers stay (PEQA),
+            and the quantized weights are frozen. Default "learned".
         initial_step: "least_squares" for learned scales that begin as those of `quantize_weights`, or "mean" for
-            `2 mean(|w|) / sqrt(Q)`, those of the paper. Default "least_squares".
+            `2 mean(|w|) / sqrt(Q)`, those of the paper. Default "least_squares". A weight that `quantize_weights` has
+            rounded by the same scheme begins with its own scales and integers, such as those of GPTQ.
         activation_range: "per_token" for a scale for each token, or "static" for one of all, from a moving average over the
             training batches. Default "per_token".
 
@@ -75,7 +76,8 @@ def quantization_aware(
     >>> sorted(learned_weights(model))
     ['wide/kernel']
 
-    Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153. Deviations: a step for each row or block, not
+    Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153; for "scales_only" Kim et al.,
+    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152. Deviations: a step for each row or block, not
     for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial steps
     other than "mean"; activations have dynamic or averaged ranges, which are not learned.
     """
@@ -85,7 +87,7 @@ def quantization_aware(
         "activation_range": None
         if activations is None
         else choice(activation_range, _RANGES, argument="activation_range"),
-        "step": choice(step, _STEPS, argument="step"),
+        "step": choice(step, {name: name for name in QUANTIZERS}, argument="step"),
     }
     choice(initial_step, _INITIAL_STEPS, argument="initial_step")
     _check(model)
@@ -98,7 +100,9 @@ def quantization_aware(
     # By order: a copy that is built from a config may have other paths.
     pairs = zip(kernels, kernels_of(twin), strict=True)
     by_path = {ours.path: found[theirs.path] for theirs, ours in pairs if theirs.path in found}
-    return attach(twin, by_path, settings, initial_step)
+    known = getattr(model, "quantized_weights", None) or {}
+    blocks = {ours.path: known.get(theirs.path) for theirs, ours in zip(kernels, kernels_of(twin), strict=True)}
+    return attach(twin, by_path, settings, initial_step, blocks)
 
 
 def learned_weights(model: keras.Model) -> QuantizedWeights:

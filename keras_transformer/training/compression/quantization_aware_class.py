@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformer.backend import keras_private
+from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.scheme import WeightScheme
@@ -70,9 +73,16 @@ def _aware_class(plain: type) -> type:
 
 
 def attach(
-    model: keras.Model, schemes: Mapping[str, WeightScheme], settings: Config, initial_step: str | None
+    model: keras.Model,
+    schemes: Mapping[str, WeightScheme],
+    settings: Config,
+    initial_step: str | None,
+    known: Mapping[str, Blocks | None] = MappingProxyType({}),
 ) -> keras.Model:
-    """Gives the layers of a model their quantizers; without an initial step these wait for saved values."""
+    """Gives the layers of a model their quantizers; without an initial step these wait for saved values.
+
+    `known` are the `Blocks` of weights that were quantized before; those whose values a weight still has are kept.
+    """
     kernels = {kernel.path: kernel for kernel in kernels_of(model)}
     for path, scheme in schemes.items():
         if path not in kernels:
@@ -80,12 +90,25 @@ def attach(
         rows = kernels[path].rows()
         quantizer = attach_quantizers(kernels[path], scheme, settings["activation_range"], settings["step"])
         if initial_step is not None:
-            quantizer.initialize(rows, initial_step)
+            blocks = known.get(path)
+            quantizer.initialize(rows, initial_step, blocks if _has_values(rows, blocks, scheme) else None)
+        if settings["step"] == "scales_only":
+            kernels[path].variable.trainable = False
     found = {path: dataclasses.asdict(scheme) for path, scheme in schemes.items()}
     model.aware_settings = {"schemes": found, **settings}
     plain: Any = type(model)
     model.__class__ = _aware_class(plain)
     return model
+
+
+def _has_values(rows, blocks, scheme):
+    """Whether rows are the numbers of blocks of a scheme."""
+    if blocks is None or (blocks.minimum is not None) != scheme.has_minimum or blocks.bits != scheme.stored_bits:
+        return False
+    size = scheme.block_size or rows.shape[1]
+    q = blocks.codes.astype(int) - scheme.zero
+    is_within = scheme.lowest <= q.min() and q.max() <= scheme.highest
+    return is_within and blocks.codes.shape[2] == size and np.array_equal(blocks.values, rows)
 
 
 def record_of(model: keras.Model) -> Config:

@@ -19,8 +19,17 @@ from keras_transformer.backend import keras_private
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel
 from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.training.compression.fixed_integers import FixedIntegers
 from keras_transformer.training.compression.quantizers import InputQuantizer, WeightQuantizer
 from keras_transformer.utils.types import Config, Tensor
+
+
+# What is trained, and by which quantizer.
+QUANTIZERS: dict[str, type[WeightQuantizer]] = {
+    "learned": WeightQuantizer,
+    "straight_through": WeightQuantizer,
+    "scales_only": FixedIntegers,
+}
 
 
 class _Quantized:
@@ -118,7 +127,7 @@ def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: st
     is_reversible = isinstance(layer, keras.layers.ReversibleEmbedding)
     num_axes = kernel.contracted or int(is_reversible)
     with keras_private.unlocked(layer), _scope(layer.path):
-        layer.weight_quantizer = WeightQuantizer(
+        layer.weight_quantizer = QUANTIZERS[step](
             tuple(kernel.variable.shape), kernel.contracted, scheme, step, name="weight_quantizer"
         )
         layer.weight_quantizer.build()

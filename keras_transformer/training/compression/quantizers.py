@@ -59,7 +59,7 @@ class WeightQuantizer(keras.layers.Layer):
         self.minimum: Any = None
 
     def build(self, input_shape: Shape | None = None) -> None:
-        if self.step_kind == "learned":
+        if self.step_kind != "straight_through":
             shape = tuple(1 if axis == self.axis else size for axis, size in enumerate(self._view))
             options: dict[str, Any] = {"shape": shape, "dtype": "float32", "autocast": False}
             self.step = self.add_weight(name="relative_step", initializer="ones", **options)
@@ -67,14 +67,18 @@ class WeightQuantizer(keras.layers.Layer):
             if self.scheme.has_minimum:
                 self.minimum = self.add_weight(name="minimum", initializer="zeros", **options)
 
-    def initialize(self, rows: np.ndarray, initial_step: str) -> None:
+    def initialize(self, rows: np.ndarray, initial_step: str, known: Blocks | None = None) -> None:
         """Sets learned scales from the rows `(N, K)` of the weight.
 
         Args:
             rows: float32.
             initial_step: "least_squares" for those that `quantize_weights` would choose, "mean" for `2 mean(|w|) / sqrt(Q)`.
+            known: `Blocks` that the rows are the values of: their scales are then taken instead.
         """
         if self.step is None:
+            return
+        if known is not None:
+            self._set(known.scale.astype("float32"), None if known.minimum is None else known.minimum.astype("float32"))
             return
         blocked = in_blocks(rows, self.scheme)
         if initial_step == "least_squares":
@@ -83,6 +87,9 @@ class WeightQuantizer(keras.layers.Layer):
             minimum = half(blocked.min(axis=-1)) if self.scheme.has_minimum else None
             distance = blocked if minimum is None else blocked - minimum[..., None]
             scale = 2 * np.abs(distance).mean(axis=-1) / math.sqrt(self.scheme.highest)
+        self._set(scale, minimum)
+
+    def _set(self, scale, minimum):
         self.initial_step.assign(self._to_view(np.maximum(scale, LEAST)))
         if self.minimum is not None:
             self.minimum.assign(self._to_view(minimum))
@@ -101,7 +108,7 @@ class WeightQuantizer(keras.layers.Layer):
         if self.step is None:
             return searched_scale(x, self.scheme, self.axis)
         parts = (self.step, self.initial_step, self.minimum)
-        relative, initial, minimum = (_picked(variable, indices) for variable in parts)
+        relative, initial, minimum = (picked(variable, indices) for variable in parts)
         step = learned_step(relative, initial, self.scheme, self._gradient_scale)
         return step, None if minimum is None else straight_through(stored_minimum, minimum, self._gradient_scale)
 
@@ -112,7 +119,7 @@ class WeightQuantizer(keras.layers.Layer):
     def rounded_rows(self, table: Tensor, indices: Tensor) -> Tensor:
         """As `rounded`, of some rows of a table, whose scales are learned: `(*indices.shape, K)`."""
         x = ops.take(self._blocked(table), indices, axis=0)
-        rows = self._quantize(x, self.scales(x, indices), axis=-1)
+        rows = self._quantize(x, self.scales(x, indices), axis=-1, indices=indices)
         return ops.reshape(rows, (*ops.shape(rows)[:-2], math.prod(self._view[1:])))
 
     def _blocked(self, weight):
@@ -128,7 +135,8 @@ class WeightQuantizer(keras.layers.Layer):
 
         return straight_through(nearest, x)
 
-    def _quantize(self, x, scales, axis):
+    def _quantize(self, x, scales, axis, indices=None):
+        """The numbers of all rows, or of some, with gradients for them and their scales."""
         step, minimum = scales
         limits = self.scheme.lowest, self.scheme.highest
         if minimum is None:
@@ -143,9 +151,12 @@ class WeightQuantizer(keras.layers.Layer):
         """The integers and scales of a weight."""
         x = self._blocked(weight)
         scale, minimum = self.scales(x)
-        q = self._to_rows(codes_of(x, scale, minimum, self.scheme))
+        q = self._to_rows(self._codes(x, scale, minimum))
         minima = None if minimum is None else self._to_rows(minimum)[..., 0]
         return blocks_of(q, self._to_rows(scale)[..., 0], minima, self.scheme)
+
+    def _codes(self, x, scale, minimum):
+        return codes_of(x, scale, minimum, self.scheme)
 
 
 class InputQuantizer(keras.layers.Layer):
@@ -194,7 +205,7 @@ class InputQuantizer(keras.layers.Layer):
         return input_shape
 
 
-def _picked(variable, indices):
+def picked(variable: keras.Variable | None, indices: Tensor | None) -> Tensor | None:
     """The value of a variable, or some of its rows."""
     if variable is None:
         return None
