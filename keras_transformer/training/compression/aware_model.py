@@ -77,9 +77,9 @@ def quantization_aware(
     ['wide/kernel']
 
     Reference: Esser et al., Learned Step Size Quantization, arXiv 1902.08153; for "scales_only" Kim et al.,
-    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152. Deviations: a step for each row or block, not
-    for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial steps
-    other than "mean"; activations have dynamic or averaged ranges, which are not learned.
+    Memory-Efficient Fine-Tuning of Compressed Large Language Models, arXiv 2305.14152. Deviations: a step for each row or
+    block, not for each layer; in training too, steps have the precision of files, with a straight-through gradient; initial
+    steps other than "mean"; activations have dynamic or averaged ranges, which are not learned.
     """
     if activations not in (None, 8):
         raise ValueError(f"activations must be 8 or None. Received: {activations!r}")

@@ -23,7 +23,6 @@ from keras_transformer.training.compression.fixed_integers import FixedIntegers
 from keras_transformer.training.compression.quantizers import InputQuantizer, WeightQuantizer
 from keras_transformer.utils.types import Config, Tensor
 
-
 # What is trained, and by which quantizer.
 QUANTIZERS: dict[str, type[WeightQuantizer]] = {
     "learned": WeightQuantizer,
