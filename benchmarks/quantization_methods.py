@@ -6,11 +6,12 @@
 
 The first `TEST` tokens are the test; calibration takes rows of the text behind them. A scheme is bits/block: "4/32",
 "4/row", "4/32+min" with minima. Products are quantized with it, tables of embeddings with 8 bits. The methods are those of
-`METHODS` below; "rotate+" before one rotates the residual stream first, with a head of its own. Peers:
-those of `quantization_peers.METHODS` round the same weights, "ai_edge_gptq" by the same calibration; "keras_gptq" and
-"keras_awq" are those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only. With
-`--libraries` and `--files Q4_0 Q4_K_M`, llama.cpp's quantizer writes files of its own kinds from the float model, without
-data.
+`METHODS` below; "rotate+" before one rotates the residual stream first, with a head of its own, and "+scales" behind one
+trains the scales and norms afterwards, with the float model as teacher, on `--rows` rows. With `--formats onnx tflite` the
+quantized models are exported, and the perplexities of the files stand beside that in Keras. Peers: those of
+`quantization_peers.METHODS` round the same weights, "ai_edge_gptq" by the same calibration; "keras_gptq" and "keras_awq" are
+those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only. With `--libraries` and `--files
+Q4_0 Q4_K_M`, llama.cpp's quantizer writes files of its own kinds from the float model, without data.
 """
 
 import os
@@ -25,7 +26,14 @@ import time
 import numpy as np
 import quantization_peers
 from measure import Table, arguments, versions
+from scale_training import train_scales
 
+from keras_transformer.export import export
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.formats import get_format
+from keras_transformer.export.quantization.behavior import Predictions
+from keras_transformer.export.quantization.reading import logits_of
+from keras_transformer.export.runtime.loading import available_cores
 from keras_transformer.quantization import AWQ, GPTQ, Clipping, Nearest, WeightScheme, quantize_weights, rotate
 from keras_transformer.tasks import untie_embeddings
 
@@ -108,15 +116,35 @@ def batches_of(rows):
     return [inputs_of(rows[start : start + 4]) for start in range(0, len(rows), 4)]
 
 
-def quantized(model, scheme, name, rows):
-    """Quantizes the model by a method; returns megabytes of the integers and scales."""
-    if name in quantization_peers.KERAS:
-        quantization_peers.by_keras(model, scheme, name, rows)
-        return None
-    if name.startswith("rotate+"):
-        rotate(model)
-    method = (METHODS | quantization_peers.METHODS)[name.removeprefix("rotate+")]
-    return quantize_weights(model, scheme, method, batches_of(rows), verbose=True).nbytes / 1e6
+def quantized(model, scheme, name, calibration, rows, options):
+    """Quantizes a copy of the model by a method; returns it and megabytes of the integers and scales."""
+    method, *scales = name.removeprefix("rotate+").split("+")
+    is_rotated = name.startswith("rotate+")
+    copy = copied(model, untied=is_rotated)
+    if method in quantization_peers.KERAS:
+        quantization_peers.by_keras(copy, scheme, method, calibration)
+        return copy, None
+    if is_rotated:
+        rotate(copy)
+    chosen = (METHODS | quantization_peers.METHODS)[method]
+    quantize_weights(copy, scheme, chosen, batches_of(calibration), verbose=True)
+    if scales:
+        batches = [inputs_of(rows[start : start + 2]) for start in range(0, len(rows), 2)]
+        copy = train_scales(copy, scheme, model, batches, options.learning_rate, verbose=2)
+    return copy, copy.quantized_weights.nbytes / 1e6
+
+
+def of_files(model, formats, tokens):
+    """The perplexity of the exported files by format, and the megabytes of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder, "bundle")
+        report = export(model, folder, formats, quantize="learned", progress=False)
+        manifest, found = read_manifest(folder), {}
+        for name in formats:
+            steps = get_format(name).open_steps(folder, manifest, available_cores())
+            found[name] = float(np.exp(-Predictions.of(tokens, logits_of(steps, tokens)).next_log_probs.mean()))
+            found[f"{name} MB"] = report[name].size / 1e6
+        return found
 
 
 def main():
@@ -125,6 +153,9 @@ def main():
     parser.add_argument("--text", metavar="FILE", help="a text: test and calibration")
     parser.add_argument("--tokens", metavar="FILE", help="or its token ids, an .npy file")
     parser.add_argument("--calibration", type=int, default=32, help="rows of calibration")
+    parser.add_argument("--rows", type=int, default=256, help="rows of the training of scales")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of the training of scales")
+    parser.add_argument("--formats", nargs="*", default=[], choices=["onnx", "tflite"], help="files to measure too")
     parser.add_argument("--reference", type=float, help="perplexity of the float model, where it is known")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES))
     parser.add_argument("--methods", nargs="+", default=["nearest", "clipping", "gptq", "awq"])
@@ -135,6 +166,7 @@ def main():
         parser.error("--files needs --libraries")
     if options.tiny:
         model, test, calibration = tiny()
+        rows = calibration
     elif not options.model or not (options.text or options.tokens):
         parser.error("--model and --text, or --tokens, are needed without --tiny")
     else:
@@ -145,8 +177,9 @@ def main():
             else model.tokenizer.encode(pathlib.Path(options.text).read_text())
         )
         tokens = np.asarray(tokens[: len(tokens) // LENGTH * LENGTH], "int32").reshape(-1, LENGTH)
-        test, calibration = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
-        calibration = calibration[:: max(len(calibration) // options.calibration, 1)][: options.calibration]
+        test, others = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
+        calibration = others[:: max(len(others) // options.calibration, 1)][: options.calibration]
+        rows = np.random.default_rng(0).permutation(others)[: options.rows]
     names = ("keras-transformer", "keras", "tensorflow", "onnxruntime", "ai-edge-quantizer")
     table = Table("Methods of quantization", versions(*names))
     table.note(
@@ -156,14 +189,17 @@ def main():
     table.add(scheme="float32", method=f"({reference:.3f})", MB=round(4e-6 * model.count_params(), 1), perplexity=1.0)
     for scheme in options.schemes:
         for method in options.methods:
-            copy = copied(model, untied=method.startswith("rotate+"))
             with PeakMemory() as memory:
                 start = time.perf_counter()
-                size = quantized(copy, scheme_of(scheme), method, calibration)
+                copy, size = quantized(model, scheme_of(scheme), method, calibration, rows, options)
                 minutes = (time.perf_counter() - start) / 60
             found = perplexity(copy, test) / reference
             figures = {"minutes": round(minutes, 2), "peak GB": round(memory.gigabytes, 2)}
             size = None if size is None else round(size, 1)
+            if size is not None and options.formats:
+                files = of_files(copy, options.formats, test)
+                figures |= {name: round(files[name] / reference, 4) for name in options.formats}
+                figures |= {f"{name} MB": round(files[f"{name} MB"], 1) for name in options.formats}
             table.add(scheme=scheme, method=method, MB=size, perplexity=round(found, 4), **figures)
     for kind in options.files:
         add_file(table, kind, model, options.libraries, lambda found: perplexity(found, test) / reference)

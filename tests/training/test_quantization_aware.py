@@ -217,10 +217,9 @@ def test_scales_alone_are_trained_and_integers_stay(scheme):
     first = rounded.scale.astype("float64")
     np.testing.assert_allclose(moved, -0.1 * factor * of_scale / first, rtol=2e-3, atol=1e-6)
     if scheme.has_minimum:
-        changed = np.asarray(layer.weight_quantizer.minimum).transpose(2, 0, 1)[..., 0] - rounded.minimum.astype(
-            "float32"
-        )
-        np.testing.assert_allclose(changed, -0.1 * factor * of_rows.reshape(q.shape).sum(-1), rtol=2e-3, atol=1e-5)
+        changed = np.asarray(layer.weight_quantizer.shift).transpose(2, 0, 1)[..., 0]
+        np.testing.assert_allclose(changed, -0.1 * first * of_rows.reshape(q.shape).sum(-1), rtol=2e-3, atol=1e-6)
+        np.testing.assert_allclose(learned.minimum, rounded.minimum + first * changed, rtol=1e-3, atol=1e-4)
 
 
 def test_integers_that_were_changed_since_are_rounded_again():

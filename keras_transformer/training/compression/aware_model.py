@@ -59,7 +59,8 @@ def quantization_aware(
 
     Returns:
         A model of the same class, but for its rounding. The variables of its learned scales are named
-        "relative_step", 1 at first, and "minimum" in schemes that have one: exclude these from weight decay.
+        "relative_step", 1 at first, and "minimum" in schemes that have one, or "shift" with "scales_only": exclude these
+        from weight decay.
 
     Raises:
         WeightQuantizationError: a scheme does not fit the weights; the model has adapters, is ternary or quantized already,

@@ -6,9 +6,9 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.training.compression.fake_quantization import codes_of
+from keras_transformer.training.compression.fake_quantization import codes_of, stored_minimum, straight_through
 from keras_transformer.training.compression.quantizers import WeightQuantizer, picked
-from keras_transformer.utils.types import Shape
+from keras_transformer.utils.types import Shape, Tensor
 
 
 class FixedIntegers(WeightQuantizer):
@@ -18,22 +18,26 @@ class FixedIntegers(WeightQuantizer):
     enough; what GPTQ chose is kept. The weight itself gets no gradient.
 
     Reference: Kim et al., Memory-Efficient Fine-Tuning of Compressed Large Language Models via sub-4-bit Integer
-    Quantization, arXiv 2305.14152, equation 2. Deviations: minima are trained too, and scales have the precision of files.
+    Quantization, arXiv 2305.14152, equation 2. Deviations: minima are trained too, in units of the first steps, and scales have the precision of files.
     """
 
-    initial_minimum: Any = None
+    shift: Any = None
 
     def build(self, input_shape: Shape | None = None) -> None:
         super().build(input_shape)
         if self.minimum is not None:
-            self.initial_minimum = self.add_weight(
-                name="initial_minimum", shape=self.minimum.shape, dtype="float32", autocast=False, trainable=False
+            # Adam moves all variables as fast: in steps, minima move as fast as scales do.
+            self.minimum.trainable = False
+            self.shift = self.add_weight(
+                name="shift", shape=self.minimum.shape, initializer="zeros", dtype="float32", autocast=False
             )
 
-    def _set(self, scale, minimum):
-        super()._set(scale, minimum)
-        if self.minimum is not None:
-            self.initial_minimum.assign(self.minimum)
+    def scales(self, x: Tensor, indices: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        step, minimum = super().scales(x, indices)
+        if minimum is None:
+            return step, None
+        moved = picked(self.minimum, indices) + picked(self.initial_step, indices) * picked(self.shift, indices)
+        return step, straight_through(stored_minimum, moved)
 
     def _quantize(self, x, scales, axis, indices=None):
         step, minimum = scales
@@ -44,5 +48,5 @@ class FixedIntegers(WeightQuantizer):
         return self._first_codes(x)
 
     def _first_codes(self, x, indices=None):
-        step, minimum = picked(self.initial_step, indices), picked(self.initial_minimum, indices)
+        step, minimum = picked(self.initial_step, indices), picked(self.minimum, indices)
         return ops.stop_gradient(codes_of(x, step, minimum, self.scheme))
