@@ -10,8 +10,8 @@ The first `TEST` tokens are the test; calibration takes rows of the text behind 
 trains the scales and norms afterwards, with the float model as teacher, on `--rows` rows. With `--formats onnx tflite` the
 quantized models are exported, and the perplexities of the files stand beside that in Keras. Peers: those of
 `quantization_peers.METHODS` round the same weights, "ai_edge_gptq" by the same calibration; "keras_gptq" and "keras_awq" are
-those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only. With `--libraries` and `--files
-Q4_0 Q4_K_M`, llama.cpp's quantizer writes files of its own kinds from the float model, without data.
+those of Keras on the same rows, with the tables in float; its AWQ has 4 bits and minima only. With `--libraries` and
+`--files Q4_0 Q4_K_M`, llama.cpp's quantizer writes files of its own kinds from the float model, without data.
 """
 
 import os

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     'model.keras --out bundle --data train.npz --evaluate test.npz --budget "20MB"',
     'CHECKPOINT --out bundle --data manual.txt --budget "110MB" --plot sizes.png',
+    "model.keras --out bundle --data train.npz --evaluate test.npz --max-loss 0.002",
 ]
 _ROWS, _LENGTH = 32, 256
 # Tokens of a text that measure, the last ones; those before them are for rounding.
@@ -25,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .keras file of model.save, or the folder of a Hugging Face checkpoint")
     add("--out", required=True, metavar="DIR", help="directory of the bundle; an old bundle is replaced")
-    add("--budget", required=True, metavar="SIZE", help="bytes of the files of each format, such as 20MB")
+    add("--budget", metavar="SIZE", help="bytes of the files of each format, such as 20MB")
+    help = "how much worse than that of the float files the metric may be, such as 0.002 of an accuracy; keeps the smallest"
+    add("--max-loss", type=float, metavar="X", help=help)
     help = "training data: .npz with an array for each input, or a text for a language model"
     add("--data", required=True, metavar="FILE", help=help)
     help = "held-out data: .npz with 'labels' too for the accuracy, or a text (default: the end of --data)"
@@ -39,17 +42,26 @@ def run(arguments: argparse.Namespace) -> int:
     """Reads the data, compresses, and prints the table; returns the exit status."""
     from keras_transformer.export.bundle.writing import check_target
     from keras_transformer.export.commands.model_files import check_model, load_model
-    from keras_transformer.export.compression.compress import compress, parse_budget
+    from keras_transformer.export.compression.budget import Budget
+    from keras_transformer.export.compression.compress import compress
 
     path = check_model(arguments.model)
     check_target(arguments.out)
-    budget = parse_budget(arguments.budget)
+    Budget.of(arguments.budget, arguments.max_loss)
     for name in (arguments.data, arguments.evaluate):
         if name is not None and not pathlib.Path(name).is_file():
             raise QuantizationError(f"no such file: '{name}'")
     model = load_model(path)
     data, evaluation = _read(model, arguments.data, arguments.evaluate)
-    found = compress(model, arguments.out, budget, data, evaluation, formats=arguments.formats)
+    found = compress(
+        model,
+        arguments.out,
+        arguments.budget,
+        data,
+        evaluation,
+        max_loss=arguments.max_loss,
+        formats=arguments.formats,
+    )
     print(found)
     if arguments.json:
         found.write(arguments.json)

@@ -1,17 +1,17 @@
-"""`compress`: the best quantized bundle within a budget of bytes."""
+"""`compress`: the best quantized bundle within a budget."""
 
 from __future__ import annotations
 
 import pathlib
-import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.api import export
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.compression.budget import Budget, lost
 from keras_transformer.export.compression.candidates import CANDIDATES, Candidate, rounded
 from keras_transformer.export.compression.measuring import Metric
 from keras_transformer.export.compression.results import FLOAT, Compression, Trial
@@ -22,22 +22,24 @@ from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, readable_size
 from keras_transformer.quantization import WeightQuantizationError
 from keras_transformer.quantization.calibration import as_batches
-from keras_transformer.quantization.choose_schemes import least_bytes, measured, within
+from keras_transformer.quantization.choose_schemes import least_bytes, measured, most_bytes, within
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
     import keras
 
-_UNITS = {"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+# Mixtures that are tried for a loss; each halves the range of sizes.
+_MIXTURES = 3
 
 
 def compress(
     model: keras.Model,
     directory: Path,
-    budget: int | str,
+    budget: int | str | None,
     data: Any,
     evaluation: Evaluation,
     *,
+    max_loss: float | None = None,
     formats: str | Iterable[str] = ("onnx", "tflite"),
     candidates: Mapping[str, Candidate] = CANDIDATES,
     progress: Progress = True,
@@ -45,16 +47,21 @@ def compress(
     """Tries several quantizations, measures the files of each in their own runtime, and keeps the best within a budget.
 
     Each candidate is exported and verified as `export` does it. The one with the best metric in the format where it is worst
-    is kept, among equals the smallest. Weights that are rounded with data have the same integers in all formats.
+    is kept, among equals the smallest; or, with `max_loss`, the smallest one that keeps to it. Weights that are rounded with
+    data have the same integers in all formats.
 
     Args:
         model: a built Functional Keras model, in float32. Its weights change meanwhile, and are restored.
         directory: path of the bundle to write. An existing bundle is replaced.
-        budget: int, or str such as "20MB" or "500 kB": bytes that the files of each format may have.
+        budget: int, or str such as "20MB" or "500 kB": bytes that the files of each format may have; None for any size, with
+            `max_loss`.
         data: a batch, or an iterable of batches, as `fit` and `predict` take them: some thousands of tokens, or some hundred
             images, from the training data.
         evaluation: `Evaluation`, of data that is not in `data`: labels or a score, a text for a language model, or inputs
             alone, which measure the agreement with the float files. Its bounds are not applied.
+        max_loss: float: how much worse than that of the float files the metric of each format may be, in its own unit: 0.002
+            of an accuracy, 0.1 of a score in BLEU, 0.03 of the multiple of a perplexity. Mixtures of several sizes are then
+            tried.
         formats: one or more keys of `FORMATS`. Default ONNX and TFLite.
         candidates: dict of name to `Candidate`. Default `CANDIDATES`: fp16, int8, weights of 8 and 4 bits that are rounded
             with GPTQ, and a mixture of 4 and 8 bits.
@@ -65,7 +72,7 @@ def compress(
 
     Raises:
         QuantizationError: the budget is no size, or smaller than the model can be; no data or no evaluation; every candidate
-            is too large, or is refused. What was at `directory` then stays.
+            is too large, loses too much, or is refused. What was at `directory` then stays.
         InvalidBundleError: the directory contains something that is not a bundle.
 
     Example:
@@ -79,7 +86,7 @@ def compress(
     >>> found.metric, found.trials[0].candidate
     ('agreement', 'float32')
     """
-    names, limit = check_formats(formats), parse_budget(budget)
+    names, limit = check_formats(formats), Budget.of(budget, max_loss)
     if not isinstance(evaluation, Evaluation):
         raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
     if data is None:
@@ -93,56 +100,20 @@ def compress(
         trials = work.floats()
         for each, candidate in candidates.items():
             trials += work.trial(each, candidate, batches, limit)
-        chosen = best(trials, limit)
+        chosen = limit.best(trials)
         with writing.replacing(target) as folder:
             shutil.copytree(work.folder(chosen), folder, dirs_exist_ok=True)
-    return Compression(str(target), work.metric.name, limit, chosen, trials)
+    return Compression(str(target), work.metric.name, limit.nbytes, chosen, trials, limit.loss)
 
 
-def parse_budget(budget: int | str) -> int:
-    """Bytes from a number, or from a text such as "20MB"; a kB has 1,000.
-
-    Raises:
-        QuantizationError: it is no positive size.
-
-    Example:
-
-    >>> parse_budget("1.5 MB"), parse_budget(2048)
-    (1500000, 2048)
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(budget).lower())
-    if found is None or found[2] not in _UNITS or float(found[1]) <= 0:
-        raise QuantizationError(f"budget must be a number of bytes, or a size such as '20MB'. Received: {budget!r}")
-    return int(float(found[1]) * _UNITS[found[2]])
-
-
-def best(trials: Iterable[Trial], budget: int) -> str:
-    """The candidate with the best worst metric of its formats, of those whose files all fit; among equals the smallest.
-
-    Raises:
-        QuantizationError: there is none; the message has the smallest.
-    """
-    by_name: dict[str, list[Trial]] = {}
-    for each in trials:
-        by_name.setdefault(each.candidate, []).append(each)
-    whole = {name: each for name, each in by_name.items() if not any(trial.reason for trial in each)}
-    sizes = {name: max(trial.nbytes for trial in each) for name, each in whole.items()}
-    fitting = [name for name, size in sizes.items() if size <= budget]
-    if not fitting:
-        smallest = min(sizes, key=lambda name: sizes[name])
-        raise QuantizationError(
-            f"nothing fits {readable_size(budget)}: the smallest files, {smallest}, have {readable_size(sizes[smallest])}"
-        )
-    return max(fitting, key=lambda name: (min(trial.score for trial in whole[name]), -sizes[name]))
-
-
-def _checked(model: keras.Model, data: Any, budget: int) -> list[Any]:
+def _checked(model: keras.Model, data: Any, budget: Budget) -> list[Any]:
     """The batches of the data, if it fits the model, and the model can fit the budget."""
     try:
         least = least_bytes(model)
-        if least > budget:
+        if not budget.allows(least):
+            limit = readable_size(budget.nbytes or 0)
             raise QuantizationError(
-                f"the smallest weights have {readable_size(least)}, more than the budget of {readable_size(budget)}"
+                f"the smallest weights have {readable_size(least)}, more than the budget of {limit}"
             )
         return as_batches(model, data)
     except WeightQuantizationError as error:
@@ -165,6 +136,7 @@ class _Work:
     ) -> None:
         self._model, self._root, self._formats, self._steps = model, root, formats, steps
         self._folders: dict[str, pathlib.Path] = {}
+        self._floats: list[Trial] = []
         self.metric = Metric(evaluation, self.folder(FLOAT))
 
     def folder(self, name: str) -> pathlib.Path:
@@ -174,21 +146,44 @@ class _Work:
     def floats(self) -> list[Trial]:
         """Writes and measures the float files."""
         self._steps.begin("writing float32")
-        return self._measured(FLOAT, export(self._model, self.folder(FLOAT), self._formats, progress=False))
+        self._floats = self._measured(FLOAT, export(self._model, self.folder(FLOAT), self._formats, progress=False))
+        return self._floats
 
-    def trial(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> list[Trial]:
-        """Writes and measures the files of a candidate; a refused one is a result, too."""
+    def trial(self, name: str, candidate: Candidate, batches: list[Any], budget: Budget) -> list[Trial]:
+        """Writes and measures the files of a candidate, or of several mixtures."""
         self._steps.begin(f"trying {name}")
+        if candidate.mode is not None:
+            return self._tried(name, lambda: self._export(self._model, name, candidate.mode))
+        if not isinstance(candidate.schemes, str):
+            return self._tried(name, lambda: self._rounded(name, candidate, candidate.schemes, batches))
+        if budget.loss is None and budget.nbytes is not None:
+            size = budget.nbytes
+            return self._tried(name, lambda: self._within(name, candidate, batches, size))
+        return self._for_loss(name, candidate, batches, budget)
+
+    def _tried(self, name: str, write: Callable[[], Report]) -> list[Trial]:
+        """The figures of files; refused ones are a result, too."""
         try:
-            if candidate.mode is not None:
-                return self._measured(name, self._export(self._model, name, candidate.mode))
-            if not isinstance(candidate.schemes, str):
-                return self._measured(name, self._rounded(name, candidate, candidate.schemes, batches))
-            return self._measured(name, self._within(name, candidate, batches, budget))
+            return self._measured(name, write())
         except (ExportError, WeightQuantizationError) as error:
             reason = one_line(error)
             self._steps.note(f"{name}: refused: {reason}")
             return [Trial(name, each, 0, float("-inf"), None, reason) for each in self._formats]
+
+    def _for_loss(self, name: str, candidate: Candidate, batches: list[Any], budget: Budget) -> list[Trial]:
+        """Mixtures that approach the smallest one with a loss."""
+        choices = measured(self._model, batches, measure="inputs")
+        low, high = least_bytes(self._model), most_bytes(self._model)
+        high, trials = min(high, budget.nbytes or high), []
+        for _ in range(_MIXTURES):
+            middle = (low + high) // 2
+            schemes, each = within(self._model, choices, middle), f"{name}, {readable_size(middle)}"
+            found = self._tried(
+                each, lambda each=each, schemes=schemes: self._rounded(each, candidate, schemes, batches)
+            )
+            low, high = (low, middle) if lost(found, self._floats) <= (budget.loss or 0.0) else (middle, high)
+            trials += found
+        return trials
 
     def _within(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> Report:
         """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too

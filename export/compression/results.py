@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.reporting.report import fixed_width, readable_size
@@ -46,9 +47,10 @@ class Compression:
         directory: path of the bundle.
         metric: "accuracy" (or another score), "agreement" with the float files, or "perplexity": the negative of the
             perplexity as a multiple of the float model's.
-        budget: int. Bytes.
+        budget: int. Bytes, or None.
         chosen: name of the candidate that the bundle has.
         trials: list of `Trial`, the float files first.
+        max_loss: float: how much less than that of the float files the metric may be, or None.
 
     Example:
 
@@ -62,20 +64,33 @@ class Compression:
 
     directory: str
     metric: str
-    budget: int
+    budget: int | None
     chosen: str
     trials: list[Trial]
+    max_loss: float | None = None
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("candidate", "format", "size", self.metric, "ms")]
         for each in self.trials:
-            mark = " *" if not each.reason and each.nbytes <= self.budget else ""
+            mark = " *" if self._is_within(each) else ""
             size, score = ("-", "refused") if each.reason else (readable_size(each.nbytes), f"{abs(each.score):.4g}")
             time = "-" if each.milliseconds is None else f"{each.milliseconds:.2f}"
             rows.append((each.candidate + mark, each.format, size, score, time))
         notes = dict.fromkeys(f"{each.candidate}: {each.reason}" for each in self.trials if each.reason)
-        end = "\n".join([f"* within {readable_size(self.budget)}", *notes])
+        end = "\n".join([f"* {' and '.join(self._limits())}", *notes])
         return f"{self.directory}: {self.chosen}\n{fixed_width(rows)}\n{end}"
+
+    def _is_within(self, trial: Trial) -> bool:
+        if trial.reason or (self.budget is not None and trial.nbytes > self.budget):
+            return False
+        floats = {each.format: each.score for each in self.trials if each.candidate == FLOAT}
+        return self.max_loss is None or floats[trial.format] - trial.score <= self.max_loss
+
+    def _limits(self) -> Iterator[str]:
+        if self.budget is not None:
+            yield f"within {readable_size(self.budget)}"
+        if self.max_loss is not None:
+            yield f"loses at most {self.max_loss:g}"
 
     def plot(self) -> Figure:
         """The metric against the size, with one curve for each format."""

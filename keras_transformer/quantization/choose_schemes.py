@@ -122,6 +122,13 @@ def least_bytes(model: keras.Model, candidates: Sequence[WeightScheme] = CANDIDA
     return _other_bytes(model, kernels) + sum(smallest)
 
 
+def most_bytes(model: keras.Model, candidates: Sequence[WeightScheme] = CANDIDATES) -> int:
+    """The bytes of all weights of a model with the largest of the schemes that fit."""
+    kernels = kernels_of(model)
+    largest = (max(nbytes(kernel, scheme) for scheme in _fitting(kernel, candidates)) for kernel in kernels)
+    return _other_bytes(model, kernels) + sum(largest)
+
+
 def _other_bytes(model, kernels):
     """The bytes of the weights that stay in float32."""
     return 4 * (model.count_params() - sum(math.prod(kernel.variable.shape) for kernel in kernels))

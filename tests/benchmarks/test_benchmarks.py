@@ -47,7 +47,15 @@ COMMANDS = {
         {"float_score", "score", "agreement", "of_float"},
     ),
     "quantization_methods": (
-        ["quantization_methods", "--schemes", "4/32+min", "--methods", "awq, gptq", "rotate+clipping+scales", "keras_gptq"]
+        [
+            "quantization_methods",
+            "--schemes",
+            "4/32+min",
+            "--methods",
+            "awq, gptq",
+            "rotate+clipping+scales",
+            "keras_gptq",
+        ]
         + ["onnxruntime"],
         {"scheme", "method", "MB", "perplexity", "minutes", "peak GB"},
     ),

@@ -3,27 +3,22 @@
 import json
 import math
 import os
+import pathlib
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
+from compress_worker import network
 
 from keras_transformer.export import Compression, Evaluation, QuantizationError, compress, load
 from keras_transformer.export.commands import main as cli
+from keras_transformer.export.compression.budget import Budget, parse_size
 from keras_transformer.export.compression.candidates import Candidate, rounded
-from keras_transformer.export.compression.compress import best, parse_budget
 from keras_transformer.export.compression.results import Trial
 from keras_transformer.quantization import WeightScheme
 
 BUDGET = 22_000
-
-
-def network():
-    keras.utils.set_random_seed(2)
-    layers = [keras.layers.Dense(96, "relu"), keras.layers.Dense(96, "relu"), keras.layers.Dense(32)]
-    return keras.Sequential([keras.Input((64,), name="x"), *layers])
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +74,57 @@ def test_the_worst_format_counts_and_refused_files_do_not():
         Trial("refused", "onnx", 0, -math.inf, None, "why"),
         Trial("refused", "tflite", 0, -math.inf, None, "why"),
     ]
-    assert best(trials, 100) == "float32"
-    assert best(trials, 99) == "even"
-    assert best(trials, 44) == "uneven"
+    assert Budget(100).best(trials) == "float32"
+    assert Budget(99).best(trials) == "even"
+    assert Budget(44).best(trials) == "uneven"
     with pytest.raises(QuantizationError, match="nothing fits 29 B: the smallest files, uneven, have 30 B"):
-        best(trials, 29)
+        Budget(29).best(trials)
     assert "refused: why" in str(Compression("bundle", "accuracy", 44, "uneven", trials))
+
+
+def test_the_smallest_of_those_that_lose_little():
+    trials = [
+        Trial("float32", "onnx", 100, 30.0, None),
+        Trial("float32", "tflite", 90, 31.0, None),
+        Trial("small", "onnx", 30, 29.9, None),
+        Trial("small", "tflite", 20, 30.8, None),
+        Trial("smaller", "onnx", 12, 30.0, None),
+        Trial("smaller", "tflite", 25, 30.5, None),
+    ]
+    assert Budget(None, 0.5).best(trials) == "smaller"
+    assert Budget(None, 0.21).best(trials) == "small"  # Each format beside its own float files.
+    assert Budget(None, 0.1).best(trials) == "float32"
+    with pytest.raises(QuantizationError, match="loses at most 0.1: the nearest, small, loses 0.2"):
+        Budget(60, 0.1).best(trials)
+    printed = str(Compression("bundle", "BLEU", None, "small", trials, 0.21))
+    assert "small *      onnx" in printed
+    assert "smaller *    onnx" in printed
+    assert "smaller    tflite" in printed
+    assert printed.endswith("* loses at most 0.21")
+
+
+def test_a_loss_is_approached_by_mixtures(tmp_path):
+    """Each of the three halves the sizes between one that keeps the loss and one that does not."""
+    command = [sys.executable, str(pathlib.Path(__file__).with_name("compress_worker.py")), str(tmp_path / "b"), "0.03"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    trials = {each["candidate"]: each for each in found["trials"]}
+    kept = [name for name, each in trials.items() if each["score"] >= -found["max_loss"]]
+    assert len(trials) == 4
+    assert 1 < len(kept) < 4
+    assert found["chosen"] == min(kept, key=lambda name: trials[name]["nbytes"]) != "float32"
 
 
 @pytest.mark.parametrize("budget, expected", [("20MB", 20_000_000), ("1.5 kb", 1500), (7, 7), ("2 GB", 2_000_000_000)])
 def test_sizes(budget, expected):
-    assert parse_budget(budget) == expected
+    assert parse_size(budget) == expected
 
 
 @pytest.mark.parametrize("budget", ["", "MB", "0", "-3", "20 MiB", "1e6"])
 def test_what_is_no_size(budget):
     with pytest.raises(QuantizationError, match="such as '20MB'"):
-        parse_budget(budget)
+        parse_size(budget)
 
 
 def test_errors_come_before_anything_is_exported(tmp_path, monkeypatch):
@@ -109,6 +138,7 @@ def test_errors_come_before_anything_is_exported(tmp_path, monkeypatch):
             Evaluation([x]),
             "the smallest weights have 11.3 kB, more than the budget of 9.0 kB",
         ),
+        (None, x, Evaluation([x]), "needs a budget, such as '20MB', or max_loss"),
         ("1 MB", None, Evaluation([x]), "needs data"),
         ("1 MB", x, None, "evaluation must be an Evaluation"),
         ("1 MB", np.ones((4, 3), "float32"), Evaluation([x]), "64"),

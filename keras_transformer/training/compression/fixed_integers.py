@@ -18,7 +18,8 @@ class FixedIntegers(WeightQuantizer):
     enough; what GPTQ chose is kept. The weight itself gets no gradient.
 
     Reference: Kim et al., Memory-Efficient Fine-Tuning of Compressed Large Language Models via sub-4-bit Integer
-    Quantization, arXiv 2305.14152, equation 2. Deviations: minima are trained too, in units of the first steps, and scales have the precision of files.
+    Quantization, arXiv 2305.14152, equation 2. Deviations: minima are trained too, in units of the first steps, and scales
+    have the precision of files.
     """
 
     shift: Any = None
