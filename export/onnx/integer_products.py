@@ -85,6 +85,10 @@ class Products:
             return self._by_blocks(make, x, self._weights.by_block(*weight), result)
         if self._quantization.mode == "int8_static":
             return self._calibrated(make, x, *self._weights.by_channel(*weight), result)
+        largest = self._weights.input_range(*weight)
+        if largest is not None:
+            position = [make.constant(np.float32(largest) / np.float32(127), "step"), self._zero()]
+            return self._by_positions(make, x, position, {}, self._weights.by_channel(*weight), result)
         if self._layout is Layout.CHANNELS or not self._contrib_ops:
             return self._by_rows(make, x, *self._weights.around_128(*weight), result)
         if self._layout is Layout.BLOCKS:
@@ -125,9 +129,14 @@ class Products:
         position = [make.constant(step, "step"), make.constant(np.array(zero, f"uint{bits}"), "zero")]
         # Until opset 21 only contrib operators have 16 bits.
         domain = {"domain": CONTRIB} if bits == 16 else {}
+        return self._by_positions(make, x, position, domain, (weight, scale), result)
+
+    def _by_positions(self, make, x: str, position: list[str], domain: dict[str, str], weight, result: str) -> str:
+        """A product of activations with a fixed scale and zero point: operators that kernels, and NPUs, read as one."""
+        codes, scale = weight
         x = make("DequantizeLinear", make("QuantizeLinear", x, *position, **domain), *position, **domain)
         zeros = self._weights.zeros(scale)
-        return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, zeros, axis=1))
+        return make.into(result, "MatMul", x, make("DequantizeLinear", codes, scale, zeros, axis=1))
 
     def _by_blocks(self, make: NodeMaker, x: str, blocks: Blocks, result: str) -> str:
         (count, width), number = blocks.shape, self._weights.arrays[blocks.codes].shape[1]

@@ -15,11 +15,12 @@ from keras_transformer.quantization.blocks import Blocks as RowBlocks
 
 
 class _Layout(NamedTuple):
-    """How a weight is stored: bits, numbers of a block, and whether whole rows have one scale."""
+    """How a weight is stored: bits, numbers of a block, whether whole rows have one scale; and the range of its inputs."""
 
     bits: int
     block: int
     has_whole_rows: bool
+    input_range: float | None
 
 
 class KeptWeights(QuantizedWeights):
@@ -40,6 +41,19 @@ class KeptWeights(QuantizedWeights):
     def needs_blocks(self, name: str, by_rows: bool) -> bool:
         layout = self._layout(name, by_rows)
         return layout is None or layout.bits != 8 or not layout.has_whole_rows
+
+    def input_range(self, name: str, by_rows: bool) -> float | None:
+        layout = self._layout(name, by_rows)
+        return None if layout is None else layout.input_range
+
+    def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
+        def compute(rows):
+            found = self._found(rows)
+            return (found.codes.reshape(rows.shape).astype("int16") - found.zero).astype("int8").T, found.scale[:, 0]
+
+        label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
+        codes, scale = self._quantized(label, name, by_rows, compute)
+        return codes, scale
 
     def around_128(self, name: str, by_rows: bool) -> tuple[str, str]:
         def compute(rows):
@@ -85,7 +99,8 @@ class KeptWeights(QuantizedWeights):
             return None
         first = self._blocks.first(located[0])
         whole = first.has_whole_rows
-        return _Layout(first.bits, BLOCK if whole else first.codes.shape[2], whole)
+        block = BLOCK if whole else first.codes.shape[2]
+        return _Layout(first.bits, block, whole, self._blocks.input_range(located[0]))
 
 
 def as_stored(found: RowBlocks) -> tuple[np.ndarray, ...]:

@@ -72,6 +72,10 @@ class QuantizedWeights:
         """Whether a weight is stored by blocks only, whatever kernels read it."""
         return self._mode.startswith("weight")
 
+    def input_range(self, name: str, by_rows: bool) -> float | None:
+        """The largest magnitude of the activations that a weight multiplies, if it is fixed by the weight."""
+        return None
+
     def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
         label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"

@@ -72,6 +72,10 @@ class KnownBlocks(abc.ABC):
     def _blocks_of(self, name: str, indices: np.ndarray) -> Blocks:
         """The blocks of some rows of a matrix that has them."""
 
+    def input_range(self, name: str) -> float | None:
+        """The largest magnitude of the inputs of products with a matrix, if it is fixed."""
+        return None
+
     def first(self, name: str) -> Blocks:
         """The blocks of the first row of a matrix, which show the layout of all."""
         return self._blocks_of(name, np.array([0]))

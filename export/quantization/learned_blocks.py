@@ -37,6 +37,9 @@ class LearnedBlocks(KnownBlocks):
         shared = "a scale for each row" if number == 1 else f"blocks of {size}"
         return f"{blocks.bits} bits, {shared}" + ("" if blocks.minimum is None else " with minima")
 
+    def input_range(self, name: str) -> float | None:
+        return self._weights.input_ranges.get(name)
+
     def has_blocks(self, name: str) -> bool:
         return True
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import keras
 
 _KEY = "keras_transformer.quantized_weights"
-_PARTS, _VALUE = ("codes", "scale", "minimum"), "value"
+_PARTS, _VALUE, _RANGE = ("codes", "scale", "minimum"), "value", "input_range"
 
 
 class QuantizedWeights(Mapping[str, Blocks]):
@@ -31,6 +31,8 @@ class QuantizedWeights(Mapping[str, Blocks]):
         blocks: dict of path to `Blocks`.
         unquantized: dict of path to array: the values of the other weights, such as biases and scales of norms, which AWQ,
             `smooth`, `rotate` and training change. With them, `apply` makes the quantized model out of the float model.
+        input_ranges: dict of path to float: the largest magnitude of the inputs of a product, where training has learned a
+            static one. Files round the inputs to 127 steps of it.
 
     Example:
 
@@ -42,9 +44,15 @@ class QuantizedWeights(Mapping[str, Blocks]):
     [('model/wide/kernel', 4)]
     """
 
-    def __init__(self, blocks: Mapping[str, Blocks], unquantized: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(
+        self,
+        blocks: Mapping[str, Blocks],
+        unquantized: Mapping[str, np.ndarray] | None = None,
+        input_ranges: Mapping[str, float] | None = None,
+    ) -> None:
         self._blocks = dict(blocks)
         self.unquantized = dict(unquantized or {})
+        self.input_ranges = dict(input_ranges or {})
 
     def __getitem__(self, path: str) -> Blocks:
         return self._blocks[path]
@@ -113,6 +121,7 @@ class QuantizedWeights(Mapping[str, Blocks]):
         from safetensors.numpy import save_file
 
         tensors = {f"{name}/{_VALUE}": np.ascontiguousarray(value) for name, value in self.unquantized.items()}
+        tensors |= {f"{name}/{_RANGE}": np.array([each], "float32") for name, each in self.input_ranges.items()}
         for name, blocks in self.items():
             for part in _PARTS:
                 if getattr(blocks, part) is not None:
@@ -135,7 +144,8 @@ class QuantizedWeights(Mapping[str, Blocks]):
                 record = json.loads((file.metadata() or {})[_KEY])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             blocks = {name: _blocks(arrays, name, *map(int, record[name])) for name in record}
-            return cls(blocks, {_name(key): array for key, array in arrays.items() if key.endswith(f"/{_VALUE}")})
+            ranges = {name: array.item() for name, array in _parts(arrays, _RANGE)}
+            return cls(blocks, dict(_parts(arrays, _VALUE)), ranges)
         except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
             raise WeightQuantizationError(f"'{path}' is no file of QuantizedWeights.save: {error}") from error
 
@@ -162,8 +172,12 @@ def values_beside(
     return {each.path: keras.ops.convert_to_numpy(each) for each in others}
 
 
-def _name(key: str) -> str:
-    return key.removesuffix(f"/{_VALUE}")
+def _parts(arrays: Mapping[str, np.ndarray], kind: str) -> Iterator[tuple[str, np.ndarray]]:
+    """The names and arrays of one kind."""
+    for key, array in arrays.items():
+        name, _, ending = key.rpartition("/")
+        if ending == kind:
+            yield name, array
 
 
 def _bytes(array: np.ndarray | None) -> int:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from worker_cases import run_cases
 
-from keras_transformer import models, tasks
+from keras_transformer import models, tasks, training
 from keras_transformer.export import GenerationOptions, Quantization, QuantizationError, export, quantize
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.quantization import QuantizedWeights, WeightScheme, quantize_weights
@@ -91,6 +91,22 @@ def precisions(out):
     raise AssertionError("not refused")
 
 
+def static_ranges(out):
+    """A model that was trained with fixed ranges of activations, and what it computes with them."""
+    aware = training.quantization_aware(network(), {"*": BYTES}, activations=8, activation_range="static")
+    x = np.random.default_rng(0).normal(size=(64, 65)).astype("float32")
+    aware.compile(keras.optimizers.Adam(1e-3), "mse", jit_compile=False)
+    aware.fit(x, np.zeros((64, 48)), batch_size=16, verbose=0)
+    plain = training.learned_model(aware)
+    plain.quantized_weights.save(out / "static.safetensors")
+    export(plain, out / "static", ["onnx"], quantize="learned", progress=False)
+    # Among the numbers are some outside of the ranges.
+    np.savez(
+        out / "static.npz", x=3 * x, trained=aware.predict(3 * x, verbose=0), float=plain.predict(3 * x, verbose=0)
+    )
+    return plain.quantized_weights.input_ranges
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     steps = GenerationOptions(prefill_buckets=(8,))
@@ -98,6 +114,7 @@ def main():
         "decoder": lambda: record(out, decoder(), DECODER, "decoder", generation=steps),
         "encoder": lambda: record(out, encoder(), ENCODER, "encoder"),
         "network": lambda: precisions(out),
+        "static": lambda: static_ranges(out),
     }
     run_cases(out, cases)
 

@@ -142,6 +142,23 @@ def test_files_compute_what_the_model_computes(learned, format):
     assert error < 1e-6 if format == "saved_model" else 1e-6 < error < 0.02
 
 
+def test_static_ranges_compute_what_was_trained(learned):
+    ranges = learned["static"]
+    assert sorted(ranges) == [f"network/{name}/kernel" for name in ("first", "second", "third")]
+    assert QuantizedWeights.load(learned.directory / "static.safetensors").input_ranges == ranges
+    with np.load(learned.directory / "static.npz") as arrays:
+        x, trained, floats = arrays["x"], arrays["trained"], arrays["float"]
+    assert np.abs(x).max() > 1.5 * ranges["network/first/kernel"]
+    (found,) = load(learned.directory / "static", "onnx")({"x": x}).values()
+    scale = np.abs(trained).max()
+    assert np.abs(found - trained).max() < 1e-6 * scale
+    assert np.abs(floats - trained).max() > 0.05 * scale
+    graph = onnx.load(str(next((learned.directory / "static").glob("*.onnx")))).graph
+    arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    steps = [arrays[node.input[1]].item() for node in graph.node if node.op_type == "QuantizeLinear"]
+    np.testing.assert_allclose(steps, [ranges[f"network/{name}/kernel"] / 127 for name in ("first", "second", "third")])
+
+
 @pytest.mark.parametrize("case", ["decoder", "encoder"])
 def test_bundles_are_verified_again(learned, case):
     learned[case]

@@ -55,7 +55,7 @@ def quantization_aware(
             `2 mean(|w|) / sqrt(Q)`, those of the paper. Default "least_squares". A weight that `quantize_weights` has
             rounded by the same scheme begins with its own scales and integers, such as those of GPTQ.
         activation_range: "per_token" for a scale for each token, or "static" for one of all, from a moving average over the
-            training batches. Default "per_token".
+            training batches, which ONNX files have for weights of 8 bits with a scale for each row. Default "per_token".
 
     Returns:
         A model of the same class, but for its rounding. The variables of its learned scales are named
@@ -113,7 +113,8 @@ def learned_weights(model: keras.Model) -> QuantizedWeights:
         model: `keras.Model` of `quantization_aware`, at any time of its training.
 
     Returns:
-        `QuantizedWeights`: the values of each of its `Blocks` are exactly the numbers of the forward pass. Without adapters.
+        `QuantizedWeights`: the values of each of its `Blocks` are exactly the numbers of the forward pass; with the ranges
+        of activations that are static. Without adapters.
 
     Raises:
         WeightQuantizationError: the model is another one.
@@ -130,7 +131,13 @@ def learned_weights(model: keras.Model) -> QuantizedWeights:
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model, with_adapters=True)}
     layers = quantized_layers(model)
     blocks = {kernels[id(layer)].path: layer.weight_quantizer.blocks(kernels[id(layer)].variable) for layer in layers}
-    return QuantizedWeights(blocks, values_beside(model, blocks, without=_own_weights(model)))
+    ranges = {
+        kernels[id(layer)].path: float(layer.input_quantizer.largest)
+        for layer in layers
+        if layer.input_quantizer is not None and layer.input_quantizer.largest is not None
+    }
+    learned = {path: largest for path, largest in ranges.items() if largest > 0}
+    return QuantizedWeights(blocks, values_beside(model, blocks, without=_own_weights(model)), learned)
 
 
 def learned_model(model: keras.Model) -> keras.Model:

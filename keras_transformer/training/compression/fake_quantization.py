@@ -171,12 +171,13 @@ def codes_of(x: Tensor, scale: Tensor, minimum: Tensor | None, scheme: WeightSch
     return ops.clip(ops.round(distance / scale), scheme.lowest, scheme.highest)
 
 
-def int8_rounded(x: Tensor, scale: Tensor) -> Tensor:
-    """Rounds activations to `scale * q`, with q from -127 to 127; the gradient is that of the identity within the range.
+def int8_rounded(x: Tensor, scale: Tensor, lowest: int = -127) -> Tensor:
+    """Rounds activations to `scale * q`, with q from `lowest` to 127; the gradient is that of the identity within the range.
 
     Args:
         x: float32.
         scale: float32 that broadcasts to it; positive, and without a gradient.
+        lowest: int, -127 or -128. Default -127.
     """
 
     @ops.custom_gradient
@@ -185,9 +186,10 @@ def int8_rounded(x: Tensor, scale: Tensor) -> Tensor:
 
         def gradient(*arguments, upstream=None):
             upstream = arguments[0] if upstream is None else upstream
-            # A little more than 127: rounding may put the largest number just above the range that is made of it.
-            return ops.where(ops.abs(ratio) < 127.5, upstream, 0.0), ops.zeros_like(scale)
+            # Half a step more: rounding may put the largest number just above the range that is made of it.
+            inside = ops.logical_and(ratio > lowest - 0.5, ratio < 127.5)
+            return ops.where(inside, upstream, 0.0), ops.zeros_like(scale)
 
-        return ops.clip(ops.round(ratio), -127, 127) * scale, gradient
+        return ops.clip(ops.round(ratio), lowest, 127) * scale, gradient
 
     return rounded(x, ops.stop_gradient(scale))

@@ -163,7 +163,7 @@ class InputQuantizer(keras.layers.Layer):
     """Fake quantization of the inputs of a product in 8 bits: `scale * q`, with q from -127 to 127.
 
     The scale is `max |x| / 127`: of each token ("per_token"), or of all, a moving average over the batches of training
-    ("static").
+    ("static"; then q is -128 at least).
 
     Args:
         num_axes: int: the number of last axes that are the vector of a token.
@@ -190,8 +190,9 @@ class InputQuantizer(keras.layers.Layer):
             largest = ops.max(magnitude, axis=axes, keepdims=True)
         else:
             largest = self._moving_average(ops.max(magnitude), training)
-        # Tokens of zeros have any scale.
-        return ops.cast(int8_rounded(x, ops.maximum(largest, 1e-9) / 127), inputs.dtype)
+        # Tokens of zeros have any scale. Integers of static ranges have all codes, as the operators of files have.
+        lowest = -127 if self.largest is None else -128
+        return ops.cast(int8_rounded(x, ops.maximum(largest, 1e-9) / 127, lowest), inputs.dtype)
 
     def _moving_average(self, found, training):
         before = ops.convert_to_tensor(self.largest)
