@@ -22,6 +22,7 @@ import time
 
 import keras
 import numpy as np
+import tensorflow
 from measure import Table, Turn, arguments, ratio, ratio_note, take_turns, timed, versions
 from quantized_tasks import example
 
@@ -155,6 +156,9 @@ def teacher_translations(script, teacher, splits, folder):
 
 def main():
     options, script = parse(), example("translation")
+    if options.threads:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(options.threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(options.threads)
     keras.utils.set_random_seed(0)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.out or pathlib.Path(temporary)

@@ -175,15 +175,31 @@ def _graph_of(function: Any) -> TracedGraph:
     arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
     read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
     outlined = function.graph.as_graph_def(add_shapes=True)
+    captures = {inner.op.name: outer for outer, inner in function.graph.captures}
+    values = {name: outer for name, outer in captures.items() if outer.dtype not in (tf.resource, tf.variant)}
+    _make_constants(outlined, values)
     return TracedGraph(
         inlined(outlined),
         outlined,
         tuple(name for name in arguments if not name.startswith(_PREFIX)),
         {key: tensor.name for key, tensor in function.structured_outputs.items()},
         tuple(read),
-        {inner.op.name: outer for outer, inner in function.graph.captures},
+        {name: outer for name, outer in captures.items() if name not in values},
         tuple(function.graph.variables),
     )
+
+
+def _make_constants(graph_def: Any, values: Mapping[str, Any]) -> None:
+    """Puts numbers that a function captures into its graph, such as the mean of `keras.layers.Normalization`."""
+    for node in graph_def.node:
+        if node.name in values:
+            array = values[node.name].numpy()
+            shapes = node.attr["_output_shapes"]
+            constant = tf.compat.v1.NodeDef(name=node.name, op="Const")
+            constant.attr["dtype"].type = tf.as_dtype(array.dtype).as_datatype_enum
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array, tf.as_dtype(array.dtype)))
+            constant.attr["_output_shapes"].CopyFrom(shapes)
+            node.CopyFrom(constant)
 
 
 def arguments_of(signature: Signature) -> dict[str, tf.TensorSpec]:

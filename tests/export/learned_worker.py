@@ -58,6 +58,14 @@ def network():
     return keras.Sequential([keras.Input((65,), name="x"), *layers], name="network")
 
 
+def normalized():
+    """Numbers that are no weights are in its graph, and one follows a product."""
+    random = np.random.default_rng(3)
+    first = keras.layers.Normalization(mean=random.normal(size=64), variance=random.random(64) + 0.5)
+    layers = [first, keras.layers.Dense(96), keras.layers.Rescaling(0.3), keras.layers.Dense(48)]
+    return keras.Sequential([keras.Input((64,), name="x"), *layers], name="normalized")
+
+
 def record(out, model, schemes, name, formats=FORMATS, **options):
     quantize_weights(model, schemes).save(out / f"{name}.safetensors")
     export(model, out / name, formats, quantize="learned", progress=False, **options)
@@ -114,6 +122,7 @@ def main():
         "decoder": lambda: record(out, decoder(), DECODER, "decoder", generation=steps),
         "encoder": lambda: record(out, encoder(), ENCODER, "encoder"),
         "network": lambda: precisions(out),
+        "normalized": lambda: record(out, normalized(), ROWS, "normalized"),
         "static": lambda: static_ranges(out),
     }
     run_cases(out, cases)

