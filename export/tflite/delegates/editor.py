@@ -41,7 +41,8 @@ class Editor:
             rule: called with the editor and an operator; returns whether it has emitted operators, of which the last one
                 writes the outputs of the old one.
         """
-        self.uses, count, kept = Uses(self.graph), 0, []
+        self.refresh()
+        count, kept = 0, []
         for operator in self.graph.subgraph.operators:
             self._new = []
             if rule(self, operator):
@@ -51,6 +52,10 @@ class Editor:
                 kept.append(operator)
         self.graph.subgraph.operators[:] = kept
         return count
+
+    def refresh(self) -> None:
+        """Finds the uses of the graph as it is now."""
+        self.uses = Uses(self.graph)
 
     def kind(self, index: int) -> str | None:
         """Name of the operator that produces a tensor; None for inputs and constants."""

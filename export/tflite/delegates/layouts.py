@@ -12,6 +12,7 @@ from keras_transformer.export.tflite.uses import indices
 
 _MOST_RANK = 4
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
+_FACTORS = {"SUB": 0.0, "ADD": 2.0}  # Of a tensor and itself.
 _MASKS = ("beginMask", "endMask", "ellipsisMask", "newAxisMask", "shrinkAxisMask")
 
 
@@ -139,13 +140,20 @@ def _is_narrow(editor: Editor, index: int, shape: tuple[int, ...]) -> bool:
     return editor.shape(index) not in (shape, ()) or (editor.shape(index) == () and not editor.graph.is_constant(index))
 
 
-def without_differences_of_one(editor: Editor, operator: Any) -> bool:
-    """`x - x`, which some gates come to, as a product with zero: an operator may not read a tensor twice."""
-    inputs = indices(operator.inputs)
-    if editor.graph.kind(operator) != "SUB" or inputs[0] != inputs[1] or editor.type(inputs[0]) != "FLOAT32":
+def without_equal_operands(editor: Editor, operator: Any) -> bool:
+    """An operator of a tensor and itself, as one of the tensor alone: an operator may not read a tensor twice."""
+    inputs, kind, output = indices(operator.inputs), editor.graph.kind(operator), int(operator.outputs[0])
+    if len(inputs) != 2 or inputs[0] != inputs[1] or getattr(operator.builtinOptions, "fusedActivationFunction", 0):
         return False
-    zero = editor.constant(np.zeros((), "float32"), "zero")
-    editor.emit("MUL", (inputs[0], zero), int(operator.outputs[0]), schema().MulOptionsT())
+    if kind in ("LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM"):
+        editor.reshape(inputs[0], editor.shape(output), output)
+    elif kind in _FACTORS and editor.type(output) == "FLOAT32":
+        factor = editor.constant(np.array(_FACTORS[kind], "float32"), "factor")
+        editor.emit("MUL", (inputs[0], factor), output, schema().MulOptionsT())
+    elif kind == "MUL" and editor.type(output) == "FLOAT32":
+        editor.emit("SQUARE", inputs[:1], output, schema().SquareOptionsT())
+    else:
+        return False
     return True
 
 
