@@ -70,6 +70,10 @@ class Editor:
         """Name of the type of a tensor, such as `"FLOAT32"`."""
         return type_name(self.graph.tensors[index].type)
 
+    def name(self, index: int) -> str:
+        """Name of a tensor."""
+        return (self.graph.tensors[index].name or b"").decode()
+
     def value(self, index: int) -> np.ndarray | None:
         """Value of a constant that is no large weight, or None."""
         tensor = self.graph.tensors[index] if index >= 0 else None
@@ -108,7 +112,7 @@ class Editor:
             Index of the output.
         """
         if isinstance(output, tuple):
-            prefix = "" if like is None else (self.graph.tensors[like].name or b"").decode()
+            prefix = "" if like is None else self.name(like)
             name = f"{prefix}/{kind.lower()}_{len(self.graph.tensors)}"
             output = self.graph.add_tensor(name, output[0], tuple(output[1]))
         self._new.append(self.graph.operator(kind, inputs, (output,), options))

@@ -116,6 +116,23 @@ def without_broadcasts(editor: Editor, operator: Any) -> bool:
     return True
 
 
+def with_wide_padding(editor: Editor, operator: Any) -> bool:
+    """A padded vector or matrix, as a padded tensor of rank 4."""
+    if editor.graph.kind(operator) not in ("PAD", "PADV2"):
+        return False
+    source, sides, *value = indices(operator.inputs)
+    output, shape, known = int(operator.outputs[0]), editor.shape(source), editor.value(sides)
+    missing = _MOST_RANK - len(shape)
+    if known is None or missing < 2:
+        return False
+    wide = editor.reshape(source, (*(1,) * missing, *shape))
+    bounds = editor.constant(np.concatenate([np.zeros((missing, 2), "int32"), known.astype("int32")]), "sides")
+    inputs, result = (wide, bounds, *value), (editor.type(source), (*(1,) * missing, *editor.shape(output)))
+    padded = editor.emit(editor.graph.kind(operator), inputs, result, operator.builtinOptions, like=output)
+    editor.reshape(padded, editor.shape(output), output)
+    return True
+
+
 def with_wide_choices(editor: Editor, operator: Any) -> bool:
     """A choice between tensors that are broadcast, as one between tensors of the shape of the result."""
     if editor.graph.kind(operator) not in ("SELECT", "SELECT_V2"):
@@ -177,7 +194,7 @@ def _of_rank(editor: Editor, index: int, rank: int) -> int:
     if not editor.graph.is_constant(index) or not 0 < len(shape) < rank:
         return index
     tensor = editor.graph.tensors[index]
-    name = (tensor.name or b"").decode()
+    name = editor.name(index)
     wide = (*(1,) * (rank - len(shape)), *shape)
     return editor.graph.add_tensor(f"{name}/rank_{rank}", editor.type(index), wide, tensor.buffer)
 
@@ -204,7 +221,7 @@ def with_own_outputs(editor: Editor) -> int:
         if index not in made:
             options = schema().ReshapeOptionsT()
             options.newShape = np.array(editor.shape(index), "int32")
-            name = (graph.tensors[index].name or b"").decode()
+            name = editor.name(index)
             renamed[index] = graph.add_tensor(f"{name}/copy", editor.type(index), editor.shape(index))
             shape = editor.constant(np.array(editor.shape(index), "int32"), "shape")
             copy = graph.operator("RESHAPE", (index, shape), (renamed[index],), options)

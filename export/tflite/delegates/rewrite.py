@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, layouts, scatters
+from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, largest, layouts, scatters
 from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
 from keras_transformer.export.tflite.graph import graphs, signature_of
 from keras_transformer.export.tflite.tree import schema
@@ -15,6 +15,7 @@ _RULES = (
     scatters.without_scatters,
     scatters.with_inner_sums,
     scatters.without_boolean_choices,
+    largest.with_full_lanes,
     angles.with_tables,
     angles.with_polynomials,
     layouts.without_boolean_slices,
@@ -22,6 +23,7 @@ _RULES = (
     layouts.without_batches_of_lookups,
     layouts.with_flat_indices,
     layouts.without_broadcasts,
+    layouts.with_wide_padding,
     layouts.with_wide_choices,
     layouts.with_ranks_of_constants,
     layouts.without_equal_operands,
