@@ -117,19 +117,24 @@ def without_broadcasts(editor: Editor, operator: Any) -> bool:
 
 
 def with_wide_padding(editor: Editor, operator: Any) -> bool:
-    """A padded vector or matrix, as a padded tensor of rank 4."""
+    """A padded vector or matrix as a padded tensor of rank 4, and padded integers as floats."""
     if editor.graph.kind(operator) not in ("PAD", "PADV2"):
         return False
     source, sides, *value = indices(operator.inputs)
-    output, shape, known = int(operator.outputs[0]), editor.shape(source), editor.value(sides)
-    missing = _MOST_RANK - len(shape)
-    if known is None or missing < 2:
+    output, kind, known = int(operator.outputs[0]), editor.type(source), editor.value(sides)
+    missing = max(_MOST_RANK - len(editor.shape(source)), 0)
+    if known is None or kind not in ("FLOAT32", "INT32") or (kind == "FLOAT32" and missing < 2):
         return False
-    wide = editor.reshape(source, (*(1,) * missing, *shape))
+    if kind == "INT32":
+        source, value = editor.cast(source, "FLOAT32"), [editor.cast(each, "FLOAT32") for each in value]
+    wide = editor.reshape(source, (*(1,) * missing, *editor.shape(source)))
     bounds = editor.constant(np.concatenate([np.zeros((missing, 2), "int32"), known.astype("int32")]), "sides")
-    inputs, result = (wide, bounds, *value), (editor.type(source), (*(1,) * missing, *editor.shape(output)))
+    inputs, result = (wide, bounds, *value), ("FLOAT32", (*(1,) * missing, *editor.shape(output)))
     padded = editor.emit(editor.graph.kind(operator), inputs, result, operator.builtinOptions, like=output)
-    editor.reshape(padded, editor.shape(output), output)
+    if kind == "INT32":
+        editor.cast(editor.reshape(padded, editor.shape(output)), kind, output)
+    else:
+        editor.reshape(padded, editor.shape(output), output)
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, largest, layouts, scatters
+from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, largest, layouts, products, scatters
 from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
 from keras_transformer.export.tflite.graph import graphs, signature_of
 from keras_transformer.export.tflite.tree import schema
@@ -15,6 +15,7 @@ _RULES = (
     scatters.without_scatters,
     scatters.with_inner_sums,
     scatters.without_boolean_choices,
+    products.with_equal_batches,
     largest.with_full_lanes,
     angles.with_tables,
     angles.with_polynomials,
