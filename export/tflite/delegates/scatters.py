@@ -28,7 +28,13 @@ def without_scatters(editor: Editor, operator: Any) -> bool:
     count, size = int(np.prod(editor.shape(places)[:-1])), int(np.prod(shape[:depth]))
     if kind not in _NUMBERS or editor.type(places) != "INT32" or count * size > _MOST:
         return False
-    place = _linear(editor, editor.reshape(places, (count, depth)), shape[:depth], output)
+    known = [editor.value(each) for each in (places, rows)]
+    if all(each is not None for each in known):
+        total = np.zeros(shape, kind.lower())
+        np.add.at(total, tuple(np.moveaxis(known[0], -1, 0)), known[1])
+        editor.reshape(editor.constant(total, "scattered"), shape, output)
+        return True
+    place = _linear(editor, places, (count, depth), shape[:depth], output)
     slots = editor.constant(np.arange(size, dtype="int32").reshape(1, size, 1), "slots")
     chosen = _equal(editor, editor.reshape(place, (1, 1, count)), slots, (1, size, count), output)
     values = editor.reshape(_as_float(editor, rows), (1, count, int(np.prod(shape[depth:]))))
@@ -82,14 +88,18 @@ def without_boolean_choices(editor: Editor, operator: Any) -> bool:
     return True
 
 
-def _linear(editor: Editor, places: int, sizes: tuple[int, ...], like: int) -> int:
-    """The numbers `(N, 1)` of the places `(N, depth)` in a flattened tensor of these sizes."""
-    count, depth = editor.shape(places)
-    if depth == 1:
-        return places
+def _linear(editor: Editor, places: int, shape: tuple[int, int], sizes: tuple[int, ...], like: int) -> int:
+    """The numbers `(N, 1)` in a flattened tensor of these sizes of places, which are of shape `(N, depth)`."""
+    count, depth = shape
     strides = np.array([np.prod(sizes[axis + 1 :]) for axis in range(depth)], "int32").reshape(1, depth)
+    known = editor.value(places)
+    if known is not None:
+        return editor.constant((known.reshape(count, depth) * strides).sum(1, keepdims=True, dtype="int32"), "places")
+    rows = editor.reshape(places, shape)
+    if depth == 1:
+        return rows
     steps = editor.constant(strides, "strides")
-    scaled = editor.emit("MUL", (places, steps), ("INT32", (count, depth)), schema().MulOptionsT(), like=like)
+    scaled = editor.emit("MUL", (rows, steps), ("INT32", (count, depth)), schema().MulOptionsT(), like=like)
     options = schema().ReducerOptionsT()
     options.keepDims = True
     last = editor.constant(np.array([1], "int32"), "axis")

@@ -12,8 +12,8 @@ from keras_transformer.export.targets.tflite_rules import gpu_problems
 
 
 def sound():
-    built = Built(x=("FLOAT32", (1, 4, 8)))
-    return built.finish(y=built.add("ADD", ("x", "x"), "FLOAT32", (1, 4, 8), "Add"))
+    built = Built(x=("FLOAT32", (1, 4, 8)), z=("FLOAT32", (1, 4, 8)))
+    return built.finish(y=built.add("ADD", ("x", "z"), "FLOAT32", (1, 4, 8), "Add"))
 
 
 def rank_5():
@@ -61,9 +61,56 @@ def integer_sum():
     return built.finish(y=built.add("CUMSUM", ("x", axis), "INT32", (4,), "Cumsum"))
 
 
+def outer_sum():
+    built = Built(x=("FLOAT32", (4, 2)))
+    return built.finish(y=built.add("CUMSUM", ("x", built.constant(np.int32(-2))), "FLOAT32", (4, 2), "Cumsum"))
+
+
+def twice():
+    built = Built(x=("FLOAT32", (4,)))
+    return built.finish(y=built.add("MAXIMUM", ("x", "x"), "FLOAT32", (4,)))
+
+
+def constant():
+    built = Built()
+    return built.finish(y=built.add("NEG", (built.constant(np.ones(3, "float32")),), "FLOAT32", (3,)))
+
+
+def largest(length, kind="FLOAT32"):
+    built = Built(x=(kind, (1, length)))
+    found = built.add("TOPK_V2", ("x", built.constant(np.int32(1))), kind, (1, 1), "TopKV2")
+    return built.finish(y=found)
+
+
+def padded(kind, *shape):
+    built = Built(x=(kind, shape))
+    sides = built.constant(np.array([[0, 1]] * len(shape), "int32"))
+    return built.finish(y=built.add("PAD", ("x", sides), kind, [each + 1 for each in shape], "Pad"))
+
+
+def one_hot():
+    built = Built(x=("INT32", (2,)))
+    rest = [built.constant(each) for each in (np.int32(3), np.array(True), np.array(False))]
+    return built.finish(y=built.add("ONE_HOT", ("x", *rest), "BOOL", (2, 3), "OneHot"))
+
+
+def broadcast_product():
+    built = Built(x=("FLOAT32", (1, 2, 3, 4)), z=("FLOAT32", (1, 4, 5)))
+    return built.finish(y=built.add("BATCH_MATMUL", ("x", "z"), "FLOAT32", (1, 2, 3, 5), "BatchMatMul"))
+
+
 @pytest.mark.parametrize(
     ("make", "op", "reason"),
     [
+        (outer_sum, "CUMSUM", "cumulative sums along the first axis are wrong"),
+        (twice, "MAXIMUM", "reads a tensor twice"),
+        (constant, "NEG", "all its inputs are constant"),
+        (lambda: largest(6), "TOPK_V2", "the largest of rows whose length is no multiple of 4 are wrong"),
+        (lambda: largest(4, "INT32"), "TOPK_V2", "the largest of other than floats"),
+        (lambda: padded("FLOAT32", 2, 3), "PAD", "padding of vectors and matrices"),
+        (lambda: padded("INT32", 1, 2, 3), "PAD", "padding of type int32"),
+        (one_hot, "ONE_HOT", "one-hot rows of booleans"),
+        (broadcast_product, "BATCH_MATMUL", "products of batches that are broadcast are wrong"),
         (rank_5, "ADD", "tensors of rank 5"),
         (dynamic, "ADD", "dynamic shapes"),
         (long_integers, "ADD", "type int64"),
@@ -83,6 +130,8 @@ def test_the_gpu_delegate_refuses(make, op, reason):
 
 def test_the_gpu_delegate_takes_a_sound_graph():
     assert list(gpu_problems(sound().graph)) == []
+    assert list(gpu_problems(largest(8).graph)) == []
+    assert list(gpu_problems(padded("FLOAT32", 1, 2, 3).graph)) == []
 
 
 def test_the_gpu_delegate_has_no_scatter_and_no_broadcast():
