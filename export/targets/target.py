@@ -104,13 +104,14 @@ class Target:
         """
         raise NotImplementedError
 
-    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
-        """Writes a file that the accelerator's compiler made of a signature, which it takes whole.
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path, precision: str | None) -> bool:
+        """Writes a file, or a folder, that the accelerator's compiler made of a signature, which it takes whole.
 
         Args:
             path: path of the file.
             signature: name of the signature.
-            compiled: path of the file to write; its name ends in `compiled_suffix`.
+            compiled: path to write; its name ends in `compiled_suffix`.
+            precision: mode of quantization of the file, or None.
 
         Returns:
             bool. False where the accelerator has no such files.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, largest, layouts, products, scatters
+from keras_transformer.export.tflite.delegates import (
+    angles,
+    cache_updates,
+    integers,
+    largest,
+    layouts,
+    products,
+    scatters,
+)
 from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
 from keras_transformer.export.tflite.graph import graphs, signature_of
 from keras_transformer.export.tflite.tree import schema

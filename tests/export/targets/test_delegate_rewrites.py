@@ -212,7 +212,8 @@ def test_a_scatter_is_a_product(kind, depth):
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis", "kind"), [((5,), 0, "FLOAT32"), ((3, 4), 0, "INT32"), ((2, 3, 4), 1, "INT32"), ((3, 2), -2, "FLOAT32")]
+    ("shape", "axis", "kind"),
+    [((5,), 0, "FLOAT32"), ((3, 4), 0, "INT32"), ((2, 3, 4), 1, "INT32"), ((3, 2), -2, "FLOAT32")],
 )
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_running_sums_are_of_floats_along_an_inner_axis(shape, axis, kind, exclusive):
@@ -263,7 +264,8 @@ def test_padding_is_of_floats_of_rank_4(kind, value):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "turned"), [((2, 3, 4, 5), (1, 5, 6), 0), ((2, 3, 4, 5), (2, 1, 6, 5), 1), ((4, 5), (3, 5, 2), 0)]
+    ("first", "second", "turned"),
+    [((2, 3, 4, 5), (1, 5, 6), 0), ((2, 3, 4, 5), (2, 1, 6, 5), 1), ((4, 5), (3, 5, 2), 0)],
 )
 def test_products_of_broadcast_batches(first, second, turned):
     x, z = floats(*first), floats(*second)
