@@ -26,7 +26,7 @@ import tempfile
 from measure import Table, versions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "tests"
-NAMES = ("litert-gpu", "xnnpack", "qnn", "openvino")
+NAMES = ("litert-gpu", "xnnpack", "qnn", "openvino", "coreml", "webgpu")
 LENGTH, BUCKET, SLOTS = 16, 8, 24
 VOCABULARY = 100
 
@@ -206,7 +206,7 @@ def main():
     options = parse()
     if options.one:
         return measure_one(options.one, options.targets, options.quantize)
-    packages = ("tensorflow", "ai-edge-litert", "onnxruntime", "onnxruntime-qnn", "openvino")
+    packages = ("tensorflow", "ai-edge-litert", "onnxruntime", "onnxruntime-qnn", "openvino", "coremltools")
     table = Table("Accelerators: nodes taken, and the difference from the CPU", versions(*packages))
     for row in _rows(_chosen(options), options):
         table.add(**row)

@@ -117,17 +117,28 @@ class Products:
         return self._weights.store("int8/zero", np.array(128, "uint8"))
 
     def _calibrated(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
-        least, most = self._ranges[x]
-        least, most = min(least, 0.0), max(most, 1e-6)
+        x = self._rounded(make, x, self._ranges[x], "")
+        factor = make("DequantizeLinear", weight, scale, self._weights.zeros(scale), axis=1)
+        bounds = self._ranges.get(f"{result}/result")
+        if bounds is None:
+            return make.into(result, "MatMul", x, factor)
+        return self._rounded(make, make("MatMul", x, factor), bounds, "result_", result)
+
+    def _rounded(
+        self, make: NodeMaker, x: str, bounds: tuple[float, float], label: str, result: str | None = None
+    ) -> str:
+        """A tensor as integers of a range that was measured, and back."""
+        least, most = min(bounds[0], 0.0), max(bounds[1], 1e-6)
         bits = self._quantization.activation_bits
         step = np.float32((most - least) / ((1 << bits) - 1))
-        zero = round(-least / step)
-        position = [make.constant(step, "step"), make.constant(np.array(zero, f"uint{bits}"), "zero")]
+        zero = np.array(round(-least / step), f"uint{bits}")
+        position = [make.constant(step, f"{label}step"), make.constant(zero, f"{label}zero")]
         # Until opset 21 only contrib operators have 16 bits.
         domain = {"domain": CONTRIB} if bits == 16 else {}
-        x = make("DequantizeLinear", make("QuantizeLinear", x, *position, **domain), *position, **domain)
-        zeros = self._weights.zeros(scale)
-        return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, zeros, axis=1))
+        codes = make("QuantizeLinear", x, *position, **domain)
+        if result is None:
+            return make("DequantizeLinear", codes, *position, **domain)
+        return make.into(result, "DequantizeLinear", codes, *position, **domain)
 
     def _by_blocks(self, make: NodeMaker, x: str, blocks: Blocks, result: str) -> str:
         (count, width), number = blocks.shape, self._weights.arrays[blocks.codes].shape[1]

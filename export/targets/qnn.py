@@ -50,6 +50,7 @@ class QNN(Target):
     precisions = (None, "int8_static")
     tolerance = {None: 2e-2, "int8_static": 0.2}
     compiled_suffix = ".qnn.onnx"
+    quantizes_results = True
     setup = f"{install_command('qnn')} (Qualcomm's license)"
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:

@@ -6,6 +6,8 @@ import pytest
 from onnx import TensorProto, helper
 from tflite_graphs import Built, cache_update
 
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.targets.browser import placements
 from keras_transformer.export.targets.onnx_rules import onnx_problems
 from keras_transformer.export.targets.qnn import OPERATORS, unquantized_results
 from keras_transformer.export.targets.tflite_rules import gpu_problems
@@ -176,3 +178,45 @@ def test_weights_of_many_scales_need_a_quantized_result(channels, quantized, cou
     ]
     graph = helper.make_graph(nodes, "graph", [], [], initializer=[scale, step])
     assert [each.name for each in unquantized_results(graph)] == ["dense/weights"] * count
+
+
+def test_the_gpu_of_a_browser_has_no_long_integers_and_no_attention(tmp_path):
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["long"], name="block_0/cast", to=TensorProto.INT64),
+        helper.make_node("Add", ["long", "one"], ["next"], name="block_0/add"),
+        helper.make_node("Gather", ["table", "next"], ["rows"], name="block_0/gather"),
+        helper.make_node("Reshape", ["rows", "shape"], ["x"], name="block_0/reshape"),
+        helper.make_node("Attention", ["x", "x", "x"], ["y"], name="block_0/attention", q_num_heads=1, kv_num_heads=1),
+        helper.make_node("Softmax", ["y"], ["z"], name="block_0/softmax"),
+    ]
+    constants = [
+        helper.make_tensor("one", TensorProto.INT64, (), [1]),
+        helper.make_tensor("shape", TensorProto.INT64, (3,), [1, 2, 4]),
+        helper.make_tensor("table", TensorProto.FLOAT, (3, 4), [0.5] * 12),
+    ]
+    inputs, outputs = [value("ids", TensorProto.INT32, (2,))], [value("z", TensorProto.FLOAT, (1, 2, 4))]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]), tmp_path / "model.onnx")
+    found = {each.name: each.reason for each in get_target("webgpu").check(tmp_path / "model.onnx", "serve")}
+    assert found == {
+        "block_0/cast": "type int64",
+        "block_0/add": "type int64",
+        "block_0/gather": "type int64",
+        "block_0/attention": "operation not supported",
+    }
+
+
+def test_the_provider_of_each_node_is_read_from_the_log():
+    head = "[V:onnxruntime:,session_state.cc:1263 VerifyEachNodeIsAssignedToAnEp] "
+    said = [
+        f"{head} Node(s) placed on [WebGpuExecutionProvider]. Number of nodes: 2",
+        f"{head}   MatMul (block_0/query/MatMul:0)",
+        f"{head}   Softmax (softmax)",
+        f"{head} Node(s) placed on [CPUExecutionProvider]. Number of nodes: 2\n{head}   Cast ()",
+        "[I:onnxruntime:] Session successfully initialized.",
+    ]
+    assert placements(said) == {"WebGpuExecutionProvider": ["MatMul", "Softmax"], "CPUExecutionProvider": ["Cast", "?"]}
+    assert placements([f"{head} All nodes placed on [WebGpuExecutionProvider]. Number of nodes: 3"]) == {
+        "WebGpuExecutionProvider": ["?"] * 3
+    }
