@@ -33,6 +33,7 @@ _REMEDIES = {
     "GATHER_ND": "gather along one axis",
     "DYNAMIC_UPDATE_SLICE": "use keras.ops.scatter_update",
 }
+_LISTS = ("CONCATENATION", "PACK")  # They may read a tensor twice.
 _BOUNDED = {"RESHAPE": 1, "SLICE": 2, "STRIDED_SLICE": 2, "TILE": 1, "TRANSPOSE": 1, "PAD": 1, "PADV2": 1}
 
 
@@ -75,7 +76,7 @@ def _problem(editor: Editor, operator: Any) -> tuple[str, str] | None:
     position = _BOUNDED.get(kind)
     if position is not None and len(inputs) > position and not editor.graph.is_constant(inputs[position]):
         return "its sizes are computed", "give the size of every axis in static"
-    if len(set(inputs)) < len(inputs):
+    if len(set(inputs)) < len(inputs) and kind not in _LISTS:
         return "reads a tensor twice", "copy it"
     if inputs and all(editor.graph.is_constant(each) for each in inputs):
         return "all its inputs are constant", "compute it before"
