@@ -7,12 +7,13 @@ is not seen.
 
 from __future__ import annotations
 
-import importlib
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+
+from keras_transformer.export.coreml.library import coremltools
 
 
 def run_program(package: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -37,9 +38,9 @@ class Program:
     """
 
     def __init__(self, package: pathlib.Path) -> None:
-        tools = importlib.import_module("coremltools")
-        load = importlib.import_module("coremltools.converters.mil.frontend.milproto.load").load
-        self._types = importlib.import_module("coremltools.converters.mil.mil").types
+        tools = coremltools()
+        load = coremltools("converters.mil.frontend.milproto.load").load
+        self._types = coremltools("converters.mil.mil").types
         model = tools.models.MLModel(str(package), skip_model_load=True)
         spec = model.get_spec()
         program = load(spec, specification_version=spec.specificationVersion, file_weights_dir=model.weights_dir)
@@ -106,13 +107,31 @@ def _conv(operator: Any) -> np.ndarray:
     return found if bias is None else found + bias.val.astype("float32").reshape(-1, *(1,) * rank)
 
 
-_REDUCTIONS = {"reduce_mean": np.mean, "reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min}
+def _log_sum_exp(x: np.ndarray, **options: Any) -> np.ndarray:
+    return np.log(np.sum(np.exp(x), **options))
+
+
+_REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "reduce_log_sum_exp": _log_sum_exp,
+    "reduce_max": np.max,
+    "reduce_mean": np.mean,
+    "reduce_min": np.min,
+    "reduce_prod": np.prod,
+    "reduce_sum": np.sum,
+}
 
 
 def _reduced(operator: Any) -> np.ndarray:
     x, axes = operator.x.val, tuple(int(each) for each in operator.axes.val)
     wide = x.astype("float32") if x.dtype.kind == "f" else x
     return _REDUCTIONS[operator.op_type](wide, axis=axes, keepdims=bool(operator.keep_dims.val))
+
+
+def _cumsum(operator: Any) -> np.ndarray:
+    x, axis = operator.x.val.astype("float32"), int(operator.axis.val)
+    x = np.flip(x, axis) if operator.reverse.val else x
+    total = np.cumsum(x, axis, dtype="float32") - (x if operator.exclusive.val else 0)
+    return np.flip(total, axis) if operator.reverse.val else total
 
 
 def _silu(operator: Any) -> np.ndarray:
@@ -160,9 +179,10 @@ def _gather_nd(operator: Any) -> np.ndarray:
     return np.reshape(found, operator.outputs[0].shape)
 
 
-# Those that coremltools does not compute, or computes in 16 bits where hardware adds in 32.
+# Those that coremltools does not compute, computes wrong, or computes in 16 bits where hardware adds in 32.
 _OWN = {
     "conv": _conv,
+    "cumsum": _cumsum,
     "gather_nd": _gather_nd,
     "layer_norm": _layer_norm,
     "linear": _linear,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import pathlib
 from typing import Any
 
 from keras_transformer.export.coreml.builder import Builder
+from keras_transformer.export.coreml.library import coremltools
 from keras_transformer.export.coreml.operators import OPERATORS
 
 # A pass of coremltools turns indices into 16 bits without a sign, and negative ones into other indices.
@@ -30,7 +30,7 @@ def write_program(path: pathlib.Path, package: pathlib.Path, half: bool) -> None
     """
     import onnx
 
-    tools = importlib.import_module("coremltools")
+    tools = coremltools()
     graph = onnx.load(str(path)).graph
     opset = tools.target.iOS17
     program = _program(graph, opset, half)
@@ -49,8 +49,8 @@ def write_program(path: pathlib.Path, package: pathlib.Path, half: bool) -> None
 
 
 def _program(graph: Any, opset: Any, half: bool) -> Any:
-    mil = importlib.import_module("coremltools.converters.mil")
-    core = importlib.import_module("coremltools.converters.mil.mil")
+    mil = coremltools("converters.mil")
+    core = coremltools("converters.mil.mil")
     kinds = {"fp32": core.types.fp32, "int32": core.types.int32, "bool": core.types.int32}
     given = {
         each.name: mil.Builder.placeholder(shape=_shape(each), dtype=kinds[_kind(each)], name=each.name)

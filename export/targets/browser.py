@@ -56,6 +56,7 @@ try {
     const ort = await import("/ort/MODULE");
     ort.env.wasm.wasmPaths = "/ort/";
     ort.env.wasm.numThreads = 1;
+    ort.env.logLevel = "verbose";
     const externalData = job.weights ? [{ path: job.weights, data: "/" + job.weights }] : [];
     const session = await ort.InferenceSession.create("/model.onnx", {
       executionProviders: ["webgpu"], logSeverityLevel: 0, externalData });

@@ -30,7 +30,7 @@ CONSTANTS = {
     "two": np.array([2]),
     "axis": np.array(1),
     "shape": np.array([0, -1]),
-    "wide": np.array([2, 3, 3, 4]),
+    "wide": np.array([2, 3, 2, 4]),
     "one": np.array([1]),
     "three": np.array([3]),
     "sizes": np.array([1, 3]),
@@ -39,7 +39,8 @@ CONSTANTS = {
     "rows": RNG.standard_normal((1, 2, 4)).astype("float32"),
     "last_rows": np.array([[-1], [0]]),
     "floor": np.array(-0.5, "float32"),
-    "five": np.array(5, "int32"),
+    "divisor": np.array(2, "int32"),
+    "pairs": np.array([[1, 0], [0, 2]]),
     "low": np.array(-(2**62)),
 }
 
@@ -50,7 +51,7 @@ def case(op, *inputs, outputs=1, **options):
 
 CASES = {
     "arithmetic": case("Div", "x", "z"),
-    "integers": case("Div", "five", "ids"),
+    "integers": case("Div", "ids", "divisor"),
     "gelu": case("Gelu", "x"),
     "gelu_tanh": case("Gelu", "x", approximate="tanh"),
     "softmax": case("Softmax", "x", axis=1),
@@ -73,7 +74,7 @@ CASES = {
     "pad": case("Pad", "x", "sides", "floor"),
     "gather": case("Gather", "x", "last_rows", axis=1),
     "gather_ids": case("Gather", "x", "ids", axis=2),
-    "gather_nd": case("GatherND", "x", "ids"),
+    "gather_nd": case("GatherND", "x", "pairs"),
     "scatter_nd": case("ScatterND", "x", "places", "rows"),
     "cumsum": case("CumSum", "x", "axis", exclusive=1),
     "topk": case("TopK", "x", "two", outputs=2, axis=2),
