@@ -11,20 +11,23 @@ from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph,
 from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
 
 _MOST_RANK = 6
+# Found by handing it graphs of one operator each (onnxruntime-web 1.30, opset 20).
 _OPERATORS_TEXT = """
-Abs Acos Acosh Add ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat Conv
+Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip Concat Conv
 ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Div Einsum Elu Equal Erf Exp Expand Flatten Floor Gather
 GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GridSample HardSigmoid HardSwish
-Identity InstanceNormalization LayerNormalization LeakyRelu Less LessOrEqual Log MatMul MaxPool Mul Neg Not Pad Pow
-Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize ScatterND Sigmoid
-Sin Sinh Slice Softmax Split Sqrt Squeeze Sub Tan Tanh Tile Transpose Unsqueeze Where
+Identity InstanceNormalization LayerNormalization LeakyRelu Less LessOrEqual Log MatMul Max MaxPool Min Mul Neg Not Pad
+Pow Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize ScatterElements
+ScatterND Sigmoid Sin Sinh Slice Softmax Softplus Split Sqrt Squeeze Sub Tan Tanh Tile TopK Transpose Trilu Unsqueeze Where
 """
 OPERATORS = frozenset(_OPERATORS_TEXT.split())
-_LONG = 7  # TensorProto.INT64
-# They read sizes and places in 64 bits, which ONNX prescribes.
-_READS_LONG = frozenset(
-    {"Expand", "GatherND", "Pad", "Reshape", "ScatterND", "Slice", "Split", "Squeeze", "Tile", "Unsqueeze"}
-)
+_LONG, _BOOL = 7, 9  # TensorProto.INT64 and BOOL
+# Their first input is what they compute with; others are sizes and places, which ONNX has in 64 bits.
+_READS_LONG_TEXT = """
+Expand Gather GatherElements GatherND Pad Reshape ScatterElements ScatterND Slice Split Squeeze Tile TopK Trilu Unsqueeze
+"""
+_READS_LONG = frozenset(_READS_LONG_TEXT.split())
+_NOT_OF_BOOL = frozenset({"Concat", "Slice", "Tile", "Transpose"})
 
 
 class WebGPU(Target):
@@ -47,7 +50,7 @@ class WebGPU(Target):
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
         graph = load_graph(path)
-        found = [*onnx_problems(graph, OPERATORS, _MOST_RANK), *long_integers(graph)]
+        found = [*onnx_problems(graph, OPERATORS, _MOST_RANK), *unfit_types(graph)]
         return list({each.name or id(each): each for each in reversed(found)}.values())[::-1]
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
@@ -71,8 +74,8 @@ class WebGPU(Target):
         return versions()
 
 
-def long_integers(graph: Any) -> Iterator[Node]:
-    """The nodes that compute integers of 64 bits, which shaders have not.
+def unfit_types(graph: Any) -> Iterator[Node]:
+    """The nodes that compute integers of 64 bits, which shaders have not, or move booleans.
 
     Args:
         graph: `GraphProto` with types.
@@ -80,6 +83,9 @@ def long_integers(graph: Any) -> Iterator[Node]:
     kinds = {each.name: each.type.tensor_type.elem_type for each in (*graph.input, *graph.value_info, *graph.output)}
     constants = {each.name for each in graph.initializer}
     for node in graph.node:
-        read = [] if node.op_type in _READS_LONG else [each for each in node.input if each not in constants]
-        if node.op_type != "Constant" and any(kinds.get(each) == _LONG for each in (*read, *node.output)):
+        data = node.input[:1] if node.op_type in _READS_LONG else node.input
+        found = {kinds.get(each) for each in data if each not in constants}
+        if _LONG in found and node.op_type != "Cast":
             yield Node(node.op_type, node.name, "type int64", "use int32 for inputs and indices")
+        elif _BOOL in found and node.op_type in _NOT_OF_BOOL:
+            yield Node(node.op_type, node.name, "type bool", "use int32, and compare afterwards")
