@@ -18,7 +18,8 @@ def coremltools(module: str = "") -> Any:
         module: name of the module in the package.
     """
     absent = [each for each in _FRAMEWORKS if each not in sys.modules]
-    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
+    blocked: dict[str, Any] = dict.fromkeys(absent)
+    sys.modules.update(blocked)
     try:
         importlib.import_module("coremltools")
         return importlib.import_module(f"coremltools.{module}" if module else "coremltools")

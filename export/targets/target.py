@@ -62,7 +62,6 @@ class Target:
         tolerance: the largest difference from the CPU, as a share of the scale of an output, by mode.
         compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
         setup: what to do where a library is missing, in one sentence.
-        onnx: the `OnnxOptions` of its files where the export names none, or None.
         quantizes_results: whether it multiplies integers only where the product becomes integers too.
     """
 
@@ -73,8 +72,12 @@ class Target:
     tolerance: Mapping[str | None, float] = {None: 1e-4}
     compiled_suffix: str = ""
     setup: str = ""
-    onnx: Any = None
     quantizes_results: bool = False
+
+    @property
+    def onnx(self) -> Any:
+        """The `OnnxOptions` of its files where the export names none, or None."""
+        return None
 
     def rewrite(self, model: Any) -> None:
         """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
