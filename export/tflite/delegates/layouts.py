@@ -165,7 +165,7 @@ def _is_narrow(editor: Editor, index: int, shape: tuple[int, ...]) -> bool:
 def without_equal_operands(editor: Editor, operator: Any) -> bool:
     """An operator of a tensor and itself, as one of the tensor alone: an operator may not read a tensor twice."""
     inputs, kind, output = indices(operator.inputs), editor.graph.kind(operator), int(operator.outputs[0])
-    if len(inputs) != 2 or inputs[0] != inputs[1] or getattr(operator.builtinOptions, "fusedActivationFunction", 0):
+    if len(inputs) != 2 or inputs[0] != inputs[1] or getattr(operator.builtinOptions, "fusedActivationFunction", False):
         return False
     if kind in ("LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM"):
         editor.reshape(inputs[0], editor.shape(output), output)

@@ -28,10 +28,10 @@ def without_scatters(editor: Editor, operator: Any) -> bool:
     count, size = int(np.prod(editor.shape(places)[:-1])), int(np.prod(shape[:depth]))
     if kind not in _NUMBERS or editor.type(places) != "INT32" or count * size > _MOST:
         return False
-    known = [editor.value(each) for each in (places, rows)]
-    if all(each is not None for each in known):
+    known_places, known_rows = editor.value(places), editor.value(rows)
+    if known_places is not None and known_rows is not None:
         total = np.zeros(shape, kind.lower())
-        np.add.at(total, tuple(np.moveaxis(known[0], -1, 0)), known[1])
+        np.add.at(total, tuple(np.moveaxis(known_places, -1, 0)), known_rows)
         editor.reshape(editor.constant(total, "scattered"), shape, output)
         return True
     place = _linear(editor, places, (count, depth), shape[:depth], output)
@@ -78,9 +78,9 @@ def without_boolean_choices(editor: Editor, operator: Any) -> bool:
     if editor.graph.kind(operator) != "ONE_HOT" or editor.type(output) != "BOOL":
         return False
     source, _, on, off = indices(operator.inputs)
-    values, shape = [editor.value(each) for each in (on, off)], editor.shape(output)
+    chosen, others, shape = editor.value(on), editor.value(off), editor.shape(output)
     axis = operator.builtinOptions.axis % len(shape)
-    if any(each is None for each in values) or not values[0].all() or values[1].any():
+    if chosen is None or others is None or not chosen.all() or others.any():
         return False
     order = np.arange(shape[axis], dtype="int32").reshape([-1 if each == axis else 1 for each in range(len(shape))])
     number = editor.reshape(source, (*shape[:axis], 1, *shape[axis + 1 :]))
