@@ -3,11 +3,13 @@
     python benchmarks/accelerators.py
     python benchmarks/accelerators.py --only vit llama --targets litert-gpu
     python benchmarks/accelerators.py --checkpoints --targets litert-gpu qnn
+    python benchmarks/accelerators.py --checkpoints all --lines found.jsonl --markdown table.md
 
 Each cell is an `export(..., target=NAME)` of a small model: the nodes of all signatures that the accelerator ran, of
 all, and the largest difference from Keras on the CPU, as a share of the scale. `reason` names what falls back, or why
 nothing ran. A language model is exported with its cache: `prefill_8` and `decode_1`. Where the library of a target is not
-installed, its cells say so.
+installed, its cells say so. Each cell is measured in a separate process. `--lines` writes it to a file at once, and skips
+what the file has already, so that a run can be stopped and continued.
 """
 
 import os
@@ -24,7 +26,7 @@ import tempfile
 from measure import Table, versions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "tests"
-NAMES = ("litert-gpu", "xnnpack", "qnn", "openvino")
+NAMES = ("litert-gpu", "xnnpack", "qnn", "openvino", "coreml", "webgpu")
 LENGTH, BUCKET, SLOTS = 16, 8, 24
 VOCABULARY = 100
 
@@ -114,14 +116,52 @@ def _figures(result):
     return {"nodes": nodes, "taken": taken, "difference": result.difference, "reason": "; ".join(reasons)}
 
 
-def _in_a_process(name, targets, quantize):
-    """Measures one model in a separate process, because converters crash and leak."""
-    words = [sys.executable, __file__, "--one", name, "--targets", *targets]
+def _in_a_process(name, target, quantize, seconds):
+    """Measures one cell in a separate process, because converters crash and leak."""
+    words = [sys.executable, __file__, "--one", name, "--targets", target]
     words += ["--quantize", quantize] if quantize else []
-    done = subprocess.run(words, capture_output=True, text=True)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"error": f"did not end within {seconds:g} s"}
     if done.returncode:
-        return {each: {"error": (done.stderr.strip().splitlines() or ["failed"])[-1][:300]} for each in targets}
-    return json.loads(done.stdout.splitlines()[-1])
+        return {"error": (done.stderr.strip().splitlines() or ["failed"])[-1][:300]}
+    return json.loads(done.stdout.splitlines()[-1])[target]
+
+
+def _rows(names, options):
+    """A row for each model and target: those of the file of `--lines`, and the others, which are measured."""
+    path = options.lines and pathlib.Path(options.lines)
+    lines = path.read_text().splitlines() if path and path.is_file() else []
+    known = {(row["model"], row["target"]): row for row in map(json.loads, lines)}
+    for name in names:
+        for target in options.targets:
+            row = known.get((name, target))
+            if row is None:
+                row = {"model": name, "target": target}
+                row |= _in_a_process(name, target, options.quantize, options.seconds)
+                if isinstance(row.get("difference"), float):
+                    row["difference"] = float(f"{row['difference']:.1e}")
+                if path:
+                    with path.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+            yield row
+
+
+def _markdown(rows, targets):
+    """The table in Markdown: a row for each model, a column for each target, and the reasons of what is not full."""
+    cells = {(row["model"], row["target"]): _cell(row) for row in rows}
+    lines = ["| model | " + " | ".join(f"`{each}`" for each in targets) + " |", "|---" * (len(targets) + 1) + "|"]
+    for name in dict.fromkeys(row["model"] for row in rows):
+        lines.append(f"| {name} | " + " | ".join(cells[name, each] for each in targets) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row):
+    if "taken" not in row:
+        return row.get("error") or row["reason"]
+    text = f"{row['taken']} of {row['nodes']}, {row['difference']:.0e}".replace("e-0", "e-")
+    return text if row["taken"] == row["nodes"] else f"{text}: {row['reason']}"
 
 
 def parse():
@@ -133,9 +173,16 @@ def parse():
     )
     parser.add_argument("--targets", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument(
-        "--checkpoints", action="store_true", help="a checkpoint of each architecture, instead of our models"
+        "--checkpoints",
+        nargs="?",
+        const="kinds",
+        choices=("kinds", "all"),
+        help="a checkpoint of each architecture, instead of our models; or all of tests/data/checkpoints",
     )
     parser.add_argument("--quantize", choices=("fp16",), help="for litert-gpu and xnnpack")
+    parser.add_argument("--lines", metavar="FILE", help="JSON lines: cells are added at once, and not measured again")
+    parser.add_argument("--seconds", type=float, default=600, help="limit for each cell")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the table in Markdown")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -152,20 +199,19 @@ def _chosen(options):
 
     from checkpoint_cases import FOLDERS
 
-    return [folder.name for folder in one_of_each(FOLDERS)]
+    return [folder.name for folder in (FOLDERS if options.checkpoints == "all" else one_of_each(FOLDERS))]
 
 
 def main():
     options = parse()
     if options.one:
         return measure_one(options.one, options.targets, options.quantize)
-    packages = ("tensorflow", "ai-edge-litert", "onnxruntime", "onnxruntime-qnn", "openvino")
+    packages = ("tensorflow", "ai-edge-litert", "onnxruntime", "onnxruntime-qnn", "openvino", "coremltools")
     table = Table("Accelerators: nodes taken, and the difference from the CPU", versions(*packages))
-    for name in _chosen(options):
-        for target, figures in _in_a_process(name, options.targets, options.quantize).items():
-            if isinstance(figures.get("difference"), float):
-                figures["difference"] = float(f"{figures['difference']:.1e}")
-            table.add(model=name, target=target, **figures)
+    for row in _rows(_chosen(options), options):
+        table.add(**row)
+    if options.markdown:
+        pathlib.Path(options.markdown).write_text(_markdown(table.rows, options.targets))
     table.finish(options.json)
     return int(any("error" in row for row in table.rows))
 

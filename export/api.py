@@ -140,10 +140,10 @@ def export(
             several, with "float32" for the float files, writes a bundle for each from one conversion, in folders of
             `directory` that are named after them: `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
-        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"` or `"openvino"`: one file in the accelerator's
-            format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that it has. Where the
-            accelerator's library is installed the file is run on it, or on its simulator, and compared with the CPU;
-            `report.target` says what was taken, what falls back, and what was not run.
+        target: a key of `TARGETS`, `"litert-gpu"`, `"xnnpack"`, `"qnn"`, `"openvino"`, `"coreml"` or `"webgpu"`: one file
+            in the accelerator's format, of the fixed shapes of `static` (batch 1 unless given) and of the operators that
+            it has. Where the accelerator's library is installed the file is run on it, or on its simulator, and compared
+            with the CPU; `report.target` says what was taken, what falls back, and what was not run.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
 
@@ -176,6 +176,7 @@ def export(
     """
     require_keras("export")
     chosen = None if target is None else get_target(target)
+    onnx = onnx or (chosen and chosen.onnx)
     names = target_formats(chosen, formats) if chosen else check_formats(formats)
     several: list[Quantization | None] | None = None
     if isinstance(quantize, (list, tuple)):

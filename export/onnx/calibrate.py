@@ -12,7 +12,11 @@ from keras_transformer.export.quantization.ranges import RangeObserver
 
 
 def ranges_of(
-    directory: pathlib.Path, files: dict[str, str], calibration: Iterable[Mapping[str, Any]], method: str = "mse"
+    directory: pathlib.Path,
+    files: dict[str, str],
+    calibration: Iterable[Mapping[str, Any]],
+    method: str = "mse",
+    of_results: bool = False,
 ) -> dict[str, tuple[float, float]]:
     """Returns the range of every tensor that is multiplied by a weight, over a calibration data set.
 
@@ -21,6 +25,7 @@ def ranges_of(
         files: dict of signature name to the file's path in it; there must be one.
         calibration: iterable of dicts of arrays by input name.
         method: a key of `quantization.ranges.RANGES`.
+        of_results: bool. Whether the products, without a bias, have ranges too, named `TENSOR/result`.
 
     Returns:
         dict of tensor name to `(least, largest)`.
@@ -31,27 +36,48 @@ def ranges_of(
     if len(set(files.values())) > 1:
         raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
     path = directory / next(iter(files.values()))
-    names = _inputs_of_products(onnx.load(str(path), load_external_data=False).graph)
+    graph = onnx.load(str(path), load_external_data=False).graph
+    offsets = _results_of_products(graph) if of_results else {}
+    names = list(dict.fromkeys([*_inputs_of_products(graph), *(name for name, _ in offsets.values())]))
+    tensors = {**{name: (name, None) for name in _inputs_of_products(graph)}, **offsets}
     session = _session_with_outputs(path, names)
-    observers = {name: RangeObserver() for name in names}
+    observers = {name: RangeObserver() for name in tensors}
     is_empty = True
     for batch in calibration:
         try:
             results = session.run(names, {key: np.asarray(array) for key, array in batch.items()})
         except Exception as error:
             raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
-        for name, array in zip(names, results, strict=True):
-            observers[name].add(np.asarray(array))
+        found = dict(zip(names, results, strict=True))
+        for name, (tensor, bias) in tensors.items():
+            array = np.asarray(found[tensor])
+            observers[name].add(array if bias is None else array - bias)
         is_empty = False
     if is_empty:
         raise QuantizationError("int8_static needs calibration data: none came")
     return {name: observer.range(method) for name, observer in observers.items()}
 
 
+def _products(graph: Any) -> list[Any]:
+    return [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+
+
 def _inputs_of_products(graph: Any) -> list[str]:
     weights = {tensor.name for tensor in graph.initializer}
-    products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
-    return list(dict.fromkeys(node.input[0] for node in products if node.input[0] not in weights))
+    return list(dict.fromkeys(node.input[0] for node in _products(graph) if node.input[0] not in weights))
+
+
+def _results_of_products(graph: Any) -> dict[str, tuple[str, np.ndarray | None]]:
+    """Dict of `TENSOR/result` of products to the tensor, and the bias that it has besides."""
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    found: dict[str, tuple[str, np.ndarray | None]] = {}
+    for node in _products(graph):
+        result = node.output[0]
+        if len(node.input) < 3:
+            found[f"{result}/result"] = (result, None)
+        elif node.input[2] in weights:
+            found[f"{result}/product/result"] = (result, onnx.numpy_helper.to_array(weights[node.input[2]]))
+    return found
 
 
 def _session_with_outputs(path: pathlib.Path, names: list[str]) -> Any:

@@ -87,8 +87,7 @@ class Products:
             return self._calibrated(make, x, *self._weights.by_channel(*weight), result)
         largest = self._weights.input_range(*weight)
         if largest is not None:
-            position = [make.constant(np.float32(largest) / np.float32(127), "step"), self._zero()]
-            return self._by_positions(make, x, position, {}, self._weights.by_channel(*weight), result)
+            return self._with_range(make, x, np.float32(largest), self._weights.by_channel(*weight), result)
         if self._layout is Layout.CHANNELS or not self._contrib_ops:
             return self._by_rows(make, x, *self._weights.around_128(*weight), result)
         if self._layout is Layout.BLOCKS:
@@ -121,22 +120,38 @@ class Products:
         return self._weights.store("int8/zero", np.array(128, "uint8"))
 
     def _calibrated(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
-        least, most = self._ranges[x]
-        least, most = min(least, 0.0), max(most, 1e-6)
+        x = self._rounded(make, x, self._ranges[x], "")
+        factor = self._factor(make, weight, scale)
+        bounds = self._ranges.get(f"{result}/result")
+        if bounds is None:
+            return make.into(result, "MatMul", x, factor)
+        return self._rounded(make, make("MatMul", x, factor), bounds, "result_", result)
+
+    def _with_range(self, make: NodeMaker, x: str, largest: np.float32, weight: tuple[str, str], result: str) -> str:
+        """A product whose activations have a range that training has fixed: 127 steps on each side of 0."""
+        position = [make.constant(largest / np.float32(127), "step"), self._zero()]
+        x = make("DequantizeLinear", make("QuantizeLinear", x, *position), *position)
+        return make.into(result, "MatMul", x, self._factor(make, *weight))
+
+    def _factor(self, make: NodeMaker, weight: str, scale: str) -> str:
+        """The weight as floats, which kernels and NPUs read with the product as one operator."""
+        return make("DequantizeLinear", weight, scale, self._weights.zeros(scale), axis=1)
+
+    def _rounded(
+        self, make: NodeMaker, x: str, bounds: tuple[float, float], label: str, result: str | None = None
+    ) -> str:
+        """A tensor as integers of a range that was measured, and back."""
+        least, most = min(bounds[0], 0.0), max(bounds[1], 1e-6)
         bits = self._quantization.activation_bits
         step = np.float32((most - least) / ((1 << bits) - 1))
-        zero = round(-least / step)
-        position = [make.constant(step, "step"), make.constant(np.array(zero, f"uint{bits}"), "zero")]
+        zero = np.array(round(-least / step), f"uint{bits}")
+        position = [make.constant(step, f"{label}step"), make.constant(zero, f"{label}zero")]
         # Until opset 21 only contrib operators have 16 bits.
         domain = {"domain": CONTRIB} if bits == 16 else {}
-        return self._by_positions(make, x, position, domain, (weight, scale), result)
-
-    def _by_positions(self, make, x: str, position: list[str], domain: dict[str, str], weight, result: str) -> str:
-        """A product of activations with a fixed scale and zero point: operators that kernels, and NPUs, read as one."""
-        codes, scale = weight
-        x = make("DequantizeLinear", make("QuantizeLinear", x, *position, **domain), *position, **domain)
-        zeros = self._weights.zeros(scale)
-        return make.into(result, "MatMul", x, make("DequantizeLinear", codes, scale, zeros, axis=1))
+        codes = make("QuantizeLinear", x, *position, **domain)
+        if result is None:
+            return make("DequantizeLinear", codes, *position, **domain)
+        return make.into(result, "DequantizeLinear", codes, *position, **domain)
 
     def _by_blocks(self, make: NodeMaker, x: str, blocks: Blocks, result: str) -> str:
         (count, width), number = blocks.shape, self._weights.arrays[blocks.codes].shape[1]

@@ -55,7 +55,9 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     if spec.quantization.mode == "int8_static":
         from keras_transformer.export.onnx.calibrate import ranges_of
 
-        ranges = ranges_of(directory, files, spec.quantization.calibration or (), spec.quantization.ranges)
+        of_results = spec.target is not None and spec.target.quantizes_results
+        calibration = spec.quantization.calibration or ()
+        ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
     if spec.quantization.activation_bits == 16 and not contrib_ops:
         raise QuantizationError("onnx: activations of 16 bits need contrib_ops")

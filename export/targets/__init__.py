@@ -1,13 +1,15 @@
 """Accelerators that bundles are written for, by name: what each takes, checked by rules and on its own simulator."""
 
 from keras_transformer.export.errors import UnknownTargetError
+from keras_transformer.export.targets.coreml import CoreML
 from keras_transformer.export.targets.litert_gpu import LiteRTGPU
 from keras_transformer.export.targets.openvino import OpenVINO
 from keras_transformer.export.targets.qnn import QNN
 from keras_transformer.export.targets.target import Target
+from keras_transformer.export.targets.webgpu import WebGPU
 from keras_transformer.export.targets.xnnpack import XNNPACK
 
-TARGETS: dict[str, type[Target]] = {each.name: each for each in (LiteRTGPU, XNNPACK, QNN, OpenVINO)}
+TARGETS: dict[str, type[Target]] = {each.name: each for each in (LiteRTGPU, XNNPACK, QNN, OpenVINO, CoreML, WebGPU)}
 
 
 def get_target(name: str) -> Target:

@@ -50,6 +50,7 @@ class QNN(Target):
     precisions = (None, "int8_static")
     tolerance = {None: 2e-2, "int8_static": 0.2}
     compiled_suffix = ".qnn.onnx"
+    quantizes_results = True
     setup = f"{install_command('qnn')} (Qualcomm's license)"
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
@@ -74,7 +75,7 @@ class QNN(Target):
         outputs = [_call(session, each) for each in cases]
         return Measured(nodes, taken, outputs, dict.fromkeys(refused.values(), "refused by the HTP backend"))
 
-    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path, precision: str | None) -> bool:
         """Writes an ONNX file with one `EPContext` node, which starts at once on the processor that it was made for."""
         entries = {"session.disable_cpu_ep_fallback": "1", "ep.context_enable": "1", "ep.context_embed_mode": "1"}
         with captured_stderr():

@@ -62,6 +62,7 @@ class Target:
         tolerance: the largest difference from the CPU, as a share of the scale of an output, by mode.
         compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
         setup: what to do where a library is missing, in one sentence.
+        quantizes_results: whether it multiplies integers only where the product becomes integers too.
     """
 
     name: str
@@ -71,6 +72,12 @@ class Target:
     tolerance: Mapping[str | None, float] = {None: 1e-4}
     compiled_suffix: str = ""
     setup: str = ""
+    quantizes_results: bool = False
+
+    @property
+    def onnx(self) -> Any:
+        """The `OnnxOptions` of its files where the export names none, or None."""
+        return None
 
     def rewrite(self, model: Any) -> None:
         """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
@@ -104,13 +111,14 @@ class Target:
         """
         raise NotImplementedError
 
-    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path) -> bool:
-        """Writes a file that the accelerator's compiler made of a signature, which it takes whole.
+    def compile(self, path: pathlib.Path, signature: str, compiled: pathlib.Path, precision: str | None) -> bool:
+        """Writes a file, or a folder, that the accelerator's compiler made of a signature, which it takes whole.
 
         Args:
             path: path of the file.
             signature: name of the signature.
-            compiled: path of the file to write; its name ends in `compiled_suffix`.
+            compiled: path to write; its name ends in `compiled_suffix`.
+            precision: mode of quantization of the file, or None.
 
         Returns:
             bool. False where the accelerator has no such files.

@@ -33,6 +33,7 @@ _REMEDIES = {
     "GATHER_ND": "gather along one axis",
     "DYNAMIC_UPDATE_SLICE": "use keras.ops.scatter_update",
 }
+_LISTS = ("CONCATENATION", "PACK")  # They may read a tensor twice.
 _BOUNDED = {"RESHAPE": 1, "SLICE": 2, "STRIDED_SLICE": 2, "TILE": 1, "TRANSPOSE": 1, "PAD": 1, "PADV2": 1}
 
 
@@ -75,21 +76,77 @@ def _problem(editor: Editor, operator: Any) -> tuple[str, str] | None:
     position = _BOUNDED.get(kind)
     if position is not None and len(inputs) > position and not editor.graph.is_constant(inputs[position]):
         return "its sizes are computed", "give the size of every axis in static"
-    return _problem_of_kind(editor, operator, kind, types)
+    if len(set(inputs)) < len(inputs) and kind not in _LISTS:
+        return "reads a tensor twice", "copy it"
+    if inputs and all(editor.graph.is_constant(each) for each in inputs):
+        return "all its inputs are constant", "compute it before"
+    check = _CHECKS.get(kind)
+    return check(editor, operator, types) if check else None
 
 
-def _problem_of_kind(editor: Editor, operator: Any, kind: str, types: set[str]) -> tuple[str, str] | None:
+Problem = tuple[str, str] | None
+
+
+def _slice(editor: Editor, operator: Any, types: set[str]) -> Problem:
     options = operator.builtinOptions
-    if kind == "STRIDED_SLICE":
-        if options.shrinkAxisMask or options.newAxisMask or options.ellipsisMask:
-            return "slices that add or remove axes", "slice a range, then reshape"
-        strides = editor.value(int(operator.inputs[3]))
-        if strides is not None and (strides < 0).any():
-            return "slices from the end", "use keras.ops.flip"
-    if kind == "GATHER" and (len(editor.shape(int(operator.inputs[1]))) != 1 or options.batchDims):
-        return "lookups by other than a list of indices", "use keras.ops.take with a vector of indices"
-    if kind == "CUMSUM" and "INT32" in types:
-        return "cumulative sums of integers", "sum floats"
-    if kind in ("PAD", "PADV2") and "BOOL" in types:
-        return "padding of booleans", "pad integers or floats"
+    if options.shrinkAxisMask or options.newAxisMask or options.ellipsisMask:
+        return "slices that add or remove axes", "slice a range, then reshape"
+    strides = editor.value(int(operator.inputs[3]))
+    if strides is not None and (strides < 0).any():
+        return "slices from the end", "use keras.ops.flip"
     return None
+
+
+def _lookup(editor: Editor, operator: Any, types: set[str]) -> Problem:
+    if len(editor.shape(int(operator.inputs[1]))) != 1 or operator.builtinOptions.batchDims:
+        return "lookups by other than a list of indices", "use keras.ops.take with a vector of indices"
+    return None
+
+
+def _running_sum(editor: Editor, operator: Any, types: set[str]) -> Problem:
+    if "INT32" in types:
+        return "cumulative sums of integers", "sum floats"
+    axis = editor.value(int(operator.inputs[1]))
+    if axis is None or int(axis) % len(editor.shape(int(operator.outputs[0]))) == 0:
+        return "cumulative sums along the first axis are wrong", "sum along another axis"
+    return None
+
+
+def _largest(editor: Editor, operator: Any, types: set[str]) -> Problem:
+    source = int(operator.inputs[0])
+    if editor.type(source) != "FLOAT32":
+        return "the largest of other than floats", "use floats"
+    if editor.shape(source)[-1] % 4:
+        return "the largest of rows whose length is no multiple of 4 are wrong", "pad the rows"
+    return None
+
+
+def _padding(editor: Editor, operator: Any, types: set[str]) -> Problem:
+    if types - {"FLOAT32"}:
+        return f"padding of type {min(types - {'FLOAT32'}).lower()}", "pad floats"
+    if len(editor.shape(int(operator.inputs[0]))) < 3:
+        return "padding of vectors and matrices", "pad tensors of rank 3 or 4"
+    return None
+
+
+def _one_hot(editor: Editor, operator: Any, types: set[str]) -> Problem:
+    return ("one-hot rows of booleans", "compare with a range") if "BOOL" in types else None
+
+
+def _product(editor: Editor, operator: Any, types: set[str]) -> Problem:
+    batches = {editor.shape(each)[:-2] for each in indices(operator.inputs)}
+    if len(batches) > 1:
+        return "products of batches that are broadcast are wrong", "repeat the smaller one"
+    return None
+
+
+_CHECKS = {
+    "STRIDED_SLICE": _slice,
+    "GATHER": _lookup,
+    "CUMSUM": _running_sum,
+    "TOPK_V2": _largest,
+    "PAD": _padding,
+    "PADV2": _padding,
+    "ONE_HOT": _one_hot,
+    "BATCH_MATMUL": _product,
+}

@@ -32,7 +32,8 @@ def main(job: str) -> int:
                 measured = target.run(pathlib.Path(path), name, cases, task["precision"])
                 found[name] = {"nodes": measured.nodes, "taken": measured.taken, "refused": measured.refused}
                 if measured.taken == measured.nodes and target.compiled_suffix:
-                    found[name]["compiled"] = _compiled(target, pathlib.Path(path), name, cases, measured, folder)
+                    given = (pathlib.Path(path), name, cases, task["precision"])
+                    found[name]["compiled"] = _compiled(target, given, measured, folder)
                 for number, each in enumerate(measured.outputs):
                     outputs |= {f"{name}/{number}/{key}": value for key, value in each.items()}
         result: dict[str, Any] = {"signatures": found}
@@ -45,14 +46,13 @@ def main(job: str) -> int:
     return 0
 
 
-def _compiled(
-    target: Target, path: pathlib.Path, signature: str, cases: list[Any], measured: Measured, folder: pathlib.Path
-) -> str | None:
+def _compiled(target: Target, given: tuple[Any, ...], measured: Measured, folder: pathlib.Path) -> str | None:
     """Name of the compiled file in the folder, or None where there is none, or it computes something else."""
+    path, signature, cases, precision = given
     compiled = folder / f"{path.stem}{target.compiled_suffix}"
-    if not target.compile(path, signature, compiled):
+    if not target.compile(path, signature, compiled, precision):
         return None
-    again = target.run(compiled, signature, cases, None).outputs
+    again = target.run(compiled, signature, cases, precision).outputs
     equal = [
         np.array_equal(one[key], other[key]) for one, other in zip(measured.outputs, again, strict=True) for key in one
     ]

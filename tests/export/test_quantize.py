@@ -266,6 +266,22 @@ def test_static_ranges_are_those_of_the_calibration_data(tmp_path):
         ranges_of(tmp_path, FILES, [{"words": IDS}])
 
 
+def test_static_results_are_integers_where_an_accelerator_needs_them(tmp_path):
+    write(tmp_path)
+    calibration = [{"ids": IDS}]
+    plain, ranges = ranges_of(tmp_path, FILES, calibration), ranges_of(tmp_path, FILES, calibration, of_results=True)
+    results = {name: bounds for name, bounds in ranges.items() if name.endswith("/result")}
+    assert {name: ranges[name] for name in plain} == plain
+    logits = run(tmp_path, IDS)[2]
+    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
+    products = [node.output[0] for node in nodes if node.op_type == "MatMul"]
+    assert len(products) == 2  # The table, which is tied, is multiplied by blocks.
+    assert set(products) <= {node.input[0] for node in nodes if node.op_type == "QuantizeLinear"}
+    assert len(results) == 3
+    assert 0 < np.abs(run(tmp_path, IDS)[2] - logits).max() < 0.05 * np.abs(logits).max()
+
+
 def test_static_activations_of_16_bits_leave_the_rounding_of_the_weights(tmp_path):
     write(tmp_path)
     calibration, kept = [{"ids": IDS}], ("table", "positions")

@@ -41,7 +41,8 @@ class Editor:
             rule: called with the editor and an operator; returns whether it has emitted operators, of which the last one
                 writes the outputs of the old one.
         """
-        self.uses, count, kept = Uses(self.graph), 0, []
+        self.refresh()
+        count, kept = 0, []
         for operator in self.graph.subgraph.operators:
             self._new = []
             if rule(self, operator):
@@ -51,6 +52,10 @@ class Editor:
                 kept.append(operator)
         self.graph.subgraph.operators[:] = kept
         return count
+
+    def refresh(self) -> None:
+        """Finds the uses of the graph as it is now."""
+        self.uses = Uses(self.graph)
 
     def kind(self, index: int) -> str | None:
         """Name of the operator that produces a tensor; None for inputs and constants."""
@@ -64,6 +69,10 @@ class Editor:
     def type(self, index: int) -> str:
         """Name of the type of a tensor, such as `"FLOAT32"`."""
         return type_name(self.graph.tensors[index].type)
+
+    def name(self, index: int) -> str:
+        """Name of a tensor."""
+        return (self.graph.tensors[index].name or b"").decode()
 
     def value(self, index: int) -> np.ndarray | None:
         """Value of a constant that is no large weight, or None."""
@@ -103,7 +112,7 @@ class Editor:
             Index of the output.
         """
         if isinstance(output, tuple):
-            prefix = "" if like is None else (self.graph.tensors[like].name or b"").decode()
+            prefix = "" if like is None else self.name(like)
             name = f"{prefix}/{kind.lower()}_{len(self.graph.tensors)}"
             output = self.graph.add_tensor(name, output[0], tuple(output[1]))
         self._new.append(self.graph.operator(kind, inputs, (output,), options))

@@ -12,6 +12,7 @@ from keras_transformer.export.tflite.uses import indices
 
 _MOST_RANK = 4
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
+_FACTORS = {"SUB": 0.0, "ADD": 2.0}  # Of a tensor and itself.
 _MASKS = ("beginMask", "endMask", "ellipsisMask", "newAxisMask", "shrinkAxisMask")
 
 
@@ -115,6 +116,28 @@ def without_broadcasts(editor: Editor, operator: Any) -> bool:
     return True
 
 
+def with_wide_padding(editor: Editor, operator: Any) -> bool:
+    """A padded vector or matrix as a padded tensor of rank 4, and padded integers as floats."""
+    if editor.graph.kind(operator) not in ("PAD", "PADV2"):
+        return False
+    source, sides, *value = indices(operator.inputs)
+    output, kind, known = int(operator.outputs[0]), editor.type(source), editor.value(sides)
+    missing = max(_MOST_RANK - len(editor.shape(source)), 0)
+    if known is None or kind not in ("FLOAT32", "INT32") or (kind == "FLOAT32" and missing < 2):
+        return False
+    if kind == "INT32":
+        source, value = editor.cast(source, "FLOAT32"), [editor.cast(each, "FLOAT32") for each in value]
+    wide = editor.reshape(source, (*(1,) * missing, *editor.shape(source)))
+    bounds = editor.constant(np.concatenate([np.zeros((missing, 2), "int32"), known.astype("int32")]), "sides")
+    inputs, result = (wide, bounds, *value), ("FLOAT32", (*(1,) * missing, *editor.shape(output)))
+    padded = editor.emit(editor.graph.kind(operator), inputs, result, operator.builtinOptions, like=output)
+    if kind == "INT32":
+        editor.cast(editor.reshape(padded, editor.shape(output)), kind, output)
+    else:
+        editor.reshape(padded, editor.shape(output), output)
+    return True
+
+
 def with_wide_choices(editor: Editor, operator: Any) -> bool:
     """A choice between tensors that are broadcast, as one between tensors of the shape of the result."""
     if editor.graph.kind(operator) not in ("SELECT", "SELECT_V2"):
@@ -139,13 +162,20 @@ def _is_narrow(editor: Editor, index: int, shape: tuple[int, ...]) -> bool:
     return editor.shape(index) not in (shape, ()) or (editor.shape(index) == () and not editor.graph.is_constant(index))
 
 
-def without_differences_of_one(editor: Editor, operator: Any) -> bool:
-    """`x - x`, which some gates come to, as a product with zero: an operator may not read a tensor twice."""
-    inputs = indices(operator.inputs)
-    if editor.graph.kind(operator) != "SUB" or inputs[0] != inputs[1] or editor.type(inputs[0]) != "FLOAT32":
+def without_equal_operands(editor: Editor, operator: Any) -> bool:
+    """An operator of a tensor and itself, as one of the tensor alone: an operator may not read a tensor twice."""
+    inputs, kind, output = indices(operator.inputs), editor.graph.kind(operator), int(operator.outputs[0])
+    if len(inputs) != 2 or inputs[0] != inputs[1] or getattr(operator.builtinOptions, "fusedActivationFunction", False):
         return False
-    zero = editor.constant(np.zeros((), "float32"), "zero")
-    editor.emit("MUL", (inputs[0], zero), int(operator.outputs[0]), schema().MulOptionsT())
+    if kind in ("LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM"):
+        editor.reshape(inputs[0], editor.shape(output), output)
+    elif kind in _FACTORS and editor.type(output) == "FLOAT32":
+        factor = editor.constant(np.array(_FACTORS[kind], "float32"), "factor")
+        editor.emit("MUL", (inputs[0], factor), output, schema().MulOptionsT())
+    elif kind == "MUL" and editor.type(output) == "FLOAT32":
+        editor.emit("SQUARE", inputs[:1], output, schema().SquareOptionsT())
+    else:
+        return False
     return True
 
 
@@ -169,7 +199,7 @@ def _of_rank(editor: Editor, index: int, rank: int) -> int:
     if not editor.graph.is_constant(index) or not 0 < len(shape) < rank:
         return index
     tensor = editor.graph.tensors[index]
-    name = (tensor.name or b"").decode()
+    name = editor.name(index)
     wide = (*(1,) * (rank - len(shape)), *shape)
     return editor.graph.add_tensor(f"{name}/rank_{rank}", editor.type(index), wide, tensor.buffer)
 
@@ -196,7 +226,7 @@ def with_own_outputs(editor: Editor) -> int:
         if index not in made:
             options = schema().ReshapeOptionsT()
             options.newShape = np.array(editor.shape(index), "int32")
-            name = (graph.tensors[index].name or b"").decode()
+            name = editor.name(index)
             renamed[index] = graph.add_tensor(f"{name}/copy", editor.type(index), editor.shape(index))
             shape = editor.constant(np.array(editor.shape(index), "int32"), "shape")
             copy = graph.operator("RESHAPE", (index, shape), (renamed[index],), options)

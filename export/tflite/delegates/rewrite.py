@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.export.tflite.delegates import angles, cache_updates, integers, layouts
+from keras_transformer.export.tflite.delegates import (
+    angles,
+    cache_updates,
+    integers,
+    largest,
+    layouts,
+    products,
+    scatters,
+)
 from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
 from keras_transformer.export.tflite.graph import graphs, signature_of
 from keras_transformer.export.tflite.tree import schema
@@ -12,6 +20,11 @@ from keras_transformer.export.tflite.tree import schema
 _RULES = (
     integers.without_equal_casts,
     cache_updates.without_cache_scatters,
+    scatters.without_scatters,
+    scatters.with_inner_sums,
+    scatters.without_boolean_choices,
+    products.with_equal_batches,
+    largest.with_full_lanes,
     angles.with_tables,
     angles.with_polynomials,
     layouts.without_boolean_slices,
@@ -19,9 +32,10 @@ _RULES = (
     layouts.without_batches_of_lookups,
     layouts.with_flat_indices,
     layouts.without_broadcasts,
+    layouts.with_wide_padding,
     layouts.with_wide_choices,
     layouts.with_ranks_of_constants,
-    layouts.without_differences_of_one,
+    layouts.without_equal_operands,
 )
 # The newest versions of operators that the delegate takes; later ones add types that are not here any more.
 _VERSIONS = {"STRIDED_SLICE": 2}
@@ -38,13 +52,19 @@ def rewrite_for_gpu(model: Any) -> None:
             continue
         integers.without_long_integers(graph)
         editor = Editor(graph)
-        while integers.fold_constants(editor):
-            pass
+        _fold(editor)
         for rule in _RULES:
             editor.apply(rule)
             drop_unread(graph)
+        _fold(editor)
         layouts.with_own_outputs(editor)
     _lower_versions(model)
+
+
+def _fold(editor: Editor) -> None:
+    editor.refresh()
+    while integers.fold_constants(editor):
+        pass
 
 
 def _lower_versions(model: Any) -> None:

@@ -46,17 +46,16 @@ def test_tokens_at_known_slots_are_joined_with_the_rest_of_the_cache(start, coun
     assert "MUL" not in built.kinds()
 
 
-def test_a_scatter_to_other_places_stays():
+def test_a_scatter_to_other_places_is_a_product():
     """Slots of the second head one further: no cache is written so."""
     built = cache_update(start=0)
     places = next(each for each in built.graph.subgraph.operators if built.graph.kind(each) == "SCATTER_ND").inputs[0]
     buffer = built.graph.model.buffers[built.graph.tensors[int(places)].buffer]
     buffer.data = np.frombuffer(np.array([[0, 0, 0], [0, 1, 1]], "int32").tobytes(), "uint8")
     arrays = {"cache": floats(1, 2, 5, 3), "new": floats(2, 3)}
-    before = built.run(**arrays)
-    rewrite_for_gpu(built.model)
-    assert "SCATTER_ND" in built.kinds()
-    np.testing.assert_array_equal(built.run(**arrays)["next"], before["next"])
+    before, after = rewritten(built, **arrays)
+    assert "CONCATENATION" not in built.kinds()
+    np.testing.assert_array_equal(after["next"], before["next"])
 
 
 def test_sines_of_the_slot_become_a_table():
@@ -196,3 +195,99 @@ def test_indices_as_linear_functions_of_a_number():
     np.testing.assert_array_equal(found.slope, [[2, 0], [2, 0]])
     assert found.source == built.tensors["index"]
     assert affine(editor, row).source == square  # The square itself is the number.
+
+
+@pytest.mark.parametrize(("kind", "depth"), [("FLOAT32", 2), ("INT32", 1), ("INT32", 3)])
+def test_a_scatter_is_a_product(kind, depth):
+    shape = (4, 3, 2)
+    built = Built(places=("INT32", (2, 2, depth)), rows=(kind, (2, 2, *shape[depth:])))
+    sizes = built.constant(np.array(shape, "int32"))
+    found = built.add("SCATTER_ND", ("places", "rows", sizes), kind, shape, "ScatterNd")
+    places = np.array([[[3, 2, 1], [0, 1, 0]], [[3, 2, 1], [1, 0, 1]]], "int32")[..., :depth]
+    rows = (RNG.standard_normal((2, 2, *shape[depth:])) * 100).astype(kind.lower())
+    _, after = rewritten(built.finish(y=found), places=places, rows=rows)
+    expected = np.zeros(shape, kind.lower())
+    np.add.at(expected, tuple(np.moveaxis(places, -1, 0)), rows)
+    np.testing.assert_array_equal(after["y"], expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "kind"),
+    [((5,), 0, "FLOAT32"), ((3, 4), 0, "INT32"), ((2, 3, 4), 1, "INT32"), ((3, 2), -2, "FLOAT32")],
+)
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_running_sums_are_of_floats_along_an_inner_axis(shape, axis, kind, exclusive):
+    built = Built(x=(kind, shape))
+    inputs = ("x", built.constant(np.array(axis, "int32")))
+    found = built.add("CUMSUM", inputs, kind, shape, "Cumsum", exclusive=exclusive)
+    x = (RNG.standard_normal(shape) * 9).astype(kind.lower())
+    _, after = rewritten(built.finish(y=found), x=x)
+    expected = np.cumsum(x, axis)
+    np.testing.assert_allclose(after["y"], expected - x if exclusive else expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(-1, (3, 5)), (0, (5, 3))])
+def test_rows_with_one_true_value_are_a_comparison(axis, shape):
+    built = Built(x=("INT32", (3,)))
+    rest = [built.constant(each) for each in (np.int32(5), np.array(True), np.array(False))]
+    found = built.add("ONE_HOT", ("x", *rest), "BOOL", shape, "OneHot", axis=axis)
+    x = np.array([4, 0, 7], "int32")
+    _, after = rewritten(built.finish(y=found), x=x)
+    expected = x[:, None] == np.arange(5)
+    np.testing.assert_array_equal(after["y"], expected if axis else expected.T)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("FLOAT32", 6), ("FLOAT32", 1), ("INT32", 8), ("INT32", 3)])
+def test_the_largest_of_rows_of_any_length(kind, length):
+    count = min(3, length)
+    built = Built(x=(kind, (2, length)))
+    values = built.add("TOPK_V2", ("x", built.constant(np.int32(count))), kind, (2, count), "TopKV2")
+    places = built.graph.add_tensor("places", "INT32", (2, count))
+    built.graph.subgraph.operators[-1].outputs = [values, places]
+    x = -RNG.permutation(2 * length).reshape(2, length).astype(kind.lower())
+    _, after = rewritten(built.finish(values=values, places=places), x=x)
+    order = np.argsort(-x, axis=1)[:, :count]
+    np.testing.assert_array_equal(after["places"], order)
+    np.testing.assert_array_equal(after["values"], np.take_along_axis(x, order, 1))
+
+
+@pytest.mark.parametrize(("kind", "value"), [("FLOAT32", None), ("INT32", None), ("INT32", 7)])
+def test_padding_is_of_floats_of_rank_4(kind, value):
+    built = Built(x=(kind, (2, 3)))
+    inputs = ["x", built.constant(np.array([[0, 0], [1, 2]], "int32"))]
+    inputs += [] if value is None else [built.constant(np.array(value, kind.lower()))]
+    op = "PAD" if value is None else "PADV2"
+    found = built.add(op, inputs, kind, (2, 6), "Pad" if value is None else "PadV2")
+    x = (RNG.standard_normal((2, 3)) * 9).astype(kind.lower())
+    _, after = rewritten(built.finish(y=found), x=x)
+    np.testing.assert_array_equal(after["y"], np.pad(x, [(0, 0), (1, 2)], constant_values=value or 0))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "turned"),
+    [((2, 3, 4, 5), (1, 5, 6), 0), ((2, 3, 4, 5), (2, 1, 6, 5), 1), ((4, 5), (3, 5, 2), 0)],
+)
+def test_products_of_broadcast_batches(first, second, turned):
+    x, z = floats(*first), floats(*second)
+    expected = x @ (z.swapaxes(-1, -2) if turned else z)
+    built = Built(x=("FLOAT32", first), z=("FLOAT32", second))
+    found = built.add("BATCH_MATMUL", ("x", "z"), "FLOAT32", expected.shape, "BatchMatMul", adjY=bool(turned))
+    _, after = rewritten(built.finish(y=found), x=x, z=z)
+    np.testing.assert_allclose(after["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("MAXIMUM", None, lambda x: x),
+        ("SUB", "Sub", np.zeros_like),
+        ("ADD", "Add", lambda x: 2 * x),
+        ("MUL", "Mul", np.square),
+    ],
+)
+def test_no_operator_reads_a_tensor_twice(kind, options, expected):
+    built = Built(x=("FLOAT32", (2, 3)))
+    found = built.add(kind, ("x", "x"), "FLOAT32", (2, 3), options)
+    x = floats(2, 3)
+    _, after = rewritten(built.finish(y=found), x=x)
+    np.testing.assert_allclose(after["y"], expected(x), rtol=1e-6)

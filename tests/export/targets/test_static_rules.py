@@ -6,14 +6,16 @@ import pytest
 from onnx import TensorProto, helper
 from tflite_graphs import Built, cache_update
 
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.targets.browser import placements
 from keras_transformer.export.targets.onnx_rules import onnx_problems
 from keras_transformer.export.targets.qnn import OPERATORS, unquantized_results
 from keras_transformer.export.targets.tflite_rules import gpu_problems
 
 
 def sound():
-    built = Built(x=("FLOAT32", (1, 4, 8)))
-    return built.finish(y=built.add("ADD", ("x", "x"), "FLOAT32", (1, 4, 8), "Add"))
+    built = Built(x=("FLOAT32", (1, 4, 8)), z=("FLOAT32", (1, 4, 8)))
+    return built.finish(y=built.add("ADD", ("x", "z"), "FLOAT32", (1, 4, 8), "Add"))
 
 
 def rank_5():
@@ -61,9 +63,56 @@ def integer_sum():
     return built.finish(y=built.add("CUMSUM", ("x", axis), "INT32", (4,), "Cumsum"))
 
 
+def outer_sum():
+    built = Built(x=("FLOAT32", (4, 2)))
+    return built.finish(y=built.add("CUMSUM", ("x", built.constant(np.int32(-2))), "FLOAT32", (4, 2), "Cumsum"))
+
+
+def twice():
+    built = Built(x=("FLOAT32", (4,)))
+    return built.finish(y=built.add("MAXIMUM", ("x", "x"), "FLOAT32", (4,)))
+
+
+def constant():
+    built = Built()
+    return built.finish(y=built.add("NEG", (built.constant(np.ones(3, "float32")),), "FLOAT32", (3,)))
+
+
+def largest(length, kind="FLOAT32"):
+    built = Built(x=(kind, (1, length)))
+    found = built.add("TOPK_V2", ("x", built.constant(np.int32(1))), kind, (1, 1), "TopKV2")
+    return built.finish(y=found)
+
+
+def padded(kind, *shape):
+    built = Built(x=(kind, shape))
+    sides = built.constant(np.array([[0, 1]] * len(shape), "int32"))
+    return built.finish(y=built.add("PAD", ("x", sides), kind, [each + 1 for each in shape], "Pad"))
+
+
+def one_hot():
+    built = Built(x=("INT32", (2,)))
+    rest = [built.constant(each) for each in (np.int32(3), np.array(True), np.array(False))]
+    return built.finish(y=built.add("ONE_HOT", ("x", *rest), "BOOL", (2, 3), "OneHot"))
+
+
+def broadcast_product():
+    built = Built(x=("FLOAT32", (1, 2, 3, 4)), z=("FLOAT32", (1, 4, 5)))
+    return built.finish(y=built.add("BATCH_MATMUL", ("x", "z"), "FLOAT32", (1, 2, 3, 5), "BatchMatMul"))
+
+
 @pytest.mark.parametrize(
     ("make", "op", "reason"),
     [
+        (outer_sum, "CUMSUM", "cumulative sums along the first axis are wrong"),
+        (twice, "MAXIMUM", "reads a tensor twice"),
+        (constant, "NEG", "all its inputs are constant"),
+        (lambda: largest(6), "TOPK_V2", "the largest of rows whose length is no multiple of 4 are wrong"),
+        (lambda: largest(4, "INT32"), "TOPK_V2", "the largest of other than floats"),
+        (lambda: padded("FLOAT32", 2, 3), "PAD", "padding of vectors and matrices"),
+        (lambda: padded("INT32", 1, 2, 3), "PAD", "padding of type int32"),
+        (one_hot, "ONE_HOT", "one-hot rows of booleans"),
+        (broadcast_product, "BATCH_MATMUL", "products of batches that are broadcast are wrong"),
         (rank_5, "ADD", "tensors of rank 5"),
         (dynamic, "ADD", "dynamic shapes"),
         (long_integers, "ADD", "type int64"),
@@ -83,6 +132,8 @@ def test_the_gpu_delegate_refuses(make, op, reason):
 
 def test_the_gpu_delegate_takes_a_sound_graph():
     assert list(gpu_problems(sound().graph)) == []
+    assert list(gpu_problems(largest(8).graph)) == []
+    assert list(gpu_problems(padded("FLOAT32", 1, 2, 3).graph)) == []
 
 
 def test_the_gpu_delegate_has_no_scatter_and_no_broadcast():
@@ -127,3 +178,46 @@ def test_weights_of_many_scales_need_a_quantized_result(channels, quantized, cou
     ]
     graph = helper.make_graph(nodes, "graph", [], [], initializer=[scale, step])
     assert [each.name for each in unquantized_results(graph)] == ["dense/weights"] * count
+
+
+def test_the_gpu_of_a_browser_has_no_long_integers_and_no_attention(tmp_path):
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["long"], name="block_0/cast", to=TensorProto.INT64),
+        helper.make_node("Add", ["long", "one"], ["next"], name="block_0/add"),
+        helper.make_node("Gather", ["table", "next"], ["rows"], name="block_0/gather"),
+        helper.make_node("Greater", ["rows", "rows"], ["more"], name="block_0/greater"),
+        helper.make_node("Transpose", ["more"], ["mask"], name="block_0/mask"),
+        helper.make_node("Reshape", ["rows", "shape"], ["x"], name="block_0/reshape"),
+        helper.make_node("Attention", ["x", "x", "x"], ["y"], name="block_0/attention", q_num_heads=1, kv_num_heads=1),
+        helper.make_node("Softmax", ["y"], ["z"], name="block_0/softmax"),
+    ]
+    constants = [
+        helper.make_tensor("one", TensorProto.INT64, (), [1]),
+        helper.make_tensor("shape", TensorProto.INT64, (3,), [1, 2, 4]),
+        helper.make_tensor("table", TensorProto.FLOAT, (3, 4), [0.5] * 12),
+    ]
+    inputs, outputs = [value("ids", TensorProto.INT32, (2,))], [value("z", TensorProto.FLOAT, (1, 2, 4))]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]), tmp_path / "model.onnx")
+    found = {each.name: each.reason for each in get_target("webgpu").check(tmp_path / "model.onnx", "serve")}
+    assert found == {
+        "block_0/add": "type int64",
+        "block_0/mask": "type bool",
+        "block_0/attention": "operation not supported",
+    }
+
+
+def test_the_provider_of_each_node_is_read_from_the_log():
+    head = "[V:onnxruntime:,session_state.cc:1263 VerifyEachNodeIsAssignedToAnEp] "
+    said = [
+        f"{head} Node(s) placed on [WebGpuExecutionProvider]. Number of nodes: 2",
+        f"{head}   MatMul (block_0/query/MatMul:0)",
+        f"{head}   Softmax (softmax)",
+        f"{head} Node(s) placed on [CPUExecutionProvider]. Number of nodes: 2\n{head}   Cast ()",
+        "[I:onnxruntime:] Session successfully initialized.",
+    ]
+    assert placements(said) == {"WebGpuExecutionProvider": ["MatMul", "Softmax"], "CPUExecutionProvider": ["Cast", "?"]}
+    assert placements([f"{head} All nodes placed on [WebGpuExecutionProvider]. Number of nodes: 3"]) == {
+        "WebGpuExecutionProvider": ["?"] * 3
+    }

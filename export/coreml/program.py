@@ -1,0 +1,112 @@
+"""Core ML programs (`.mlpackage`) of ONNX files of fixed shapes."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from keras_transformer.export.coreml.builder import Builder
+from keras_transformer.export.coreml.library import coremltools
+from keras_transformer.export.coreml.operators import OPERATORS
+
+# A pass of coremltools turns indices into 16 bits without a sign, and negative ones into other indices.
+_SHORT_INDICES = "common::add_int16_cast"
+# Core ML takes numbers only: booleans are integers at the ends of a program.
+_TYPES = {1: "fp32", 10: "fp32", 11: "fp32", 6: "int32", 7: "int32", 9: "bool"}
+
+
+def write_program(path: pathlib.Path, package: pathlib.Path, half: bool) -> None:
+    """Writes an ONNX file as a Core ML program, for iOS 17 and macOS 14 and later.
+
+    Inputs and outputs have the names of the file's, and float32 or int32 values.
+
+    Args:
+        path: path of the ONNX file.
+        package: path of the package to write, a folder that ends in `.mlpackage`.
+        half: bool. Whether it computes in 16 bits, as the Neural Engine does.
+
+    Raises:
+        NotImplementedError: Core ML has no counterpart of an operator; names it.
+    """
+    import onnx
+
+    tools = coremltools()
+    graph = onnx.load(str(path)).graph
+    opset = tools.target.iOS17
+    program = _program(graph, opset, half)
+    precision = tools.precision.FLOAT16 if half else tools.precision.FLOAT32
+    passes = tools.PassPipeline.DEFAULT
+    passes.remove_passes({_SHORT_INDICES})
+    model = tools.convert(
+        program,
+        pass_pipeline=passes,
+        convert_to="mlprogram",
+        minimum_deployment_target=opset,
+        compute_precision=precision,
+        skip_model_load=True,
+    )
+    model.save(str(package))
+
+
+def _program(graph: Any, opset: Any, half: bool) -> Any:
+    mil = coremltools("converters.mil")
+    core = coremltools("converters.mil.mil")
+    kinds = {"fp32": core.types.fp32, "int32": core.types.int32, "bool": core.types.int32}
+    given = {
+        each.name: mil.Builder.placeholder(shape=_shape(each), dtype=kinds[_kind(each)], name=each.name)
+        for each in _inputs(graph)
+    }
+    with core.Function(given, opset_version=opset) as function:
+        build = Builder(mil.Builder, half)
+        known = _known(build, graph)
+        for each in _inputs(graph):
+            known[each.name] = build.cast(function.inputs[each.name], _kind(each))
+        for node in graph.node:
+            _emit(build, node, known)
+        function.set_outputs([_output(build, known[each.name], each) for each in graph.output])
+    program = core.Program()
+    program.add_function("main", function)
+    return program
+
+
+def _inputs(graph: Any) -> list[Any]:
+    constants = {each.name for each in graph.initializer}
+    return [each for each in graph.input if each.name not in constants]
+
+
+def _kind(value: Any) -> str:
+    return _TYPES[value.type.tensor_type.elem_type]
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(each.dim_value for each in value.type.tensor_type.shape.dim)
+
+
+def _known(build: Builder, graph: Any) -> dict[str, Any]:
+    """The constants of a graph, which become those of the program where they are read."""
+    from onnx import numpy_helper
+
+    return {each.name: build.constant(numpy_helper.to_array(each)) for each in graph.initializer}
+
+
+def _emit(build: Builder, node: Any, known: dict[str, Any]) -> None:
+    import onnx
+
+    options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    if node.op_type == "Constant":
+        known[node.output[0]] = build.constant(onnx.numpy_helper.to_array(options["value"]))
+        return
+    if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
+        raise NotImplementedError(f"{node.op_type}: Core ML has no such operator")
+    inputs = [known[name] if name else None for name in node.input]
+    try:
+        found = OPERATORS[node.op_type](build, inputs, options)
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{node.op_type} '{node.name}': {error}") from error
+    for name, each in zip(node.output, found if isinstance(found, list) else [found], strict=False):
+        known[name] = each
+
+
+def _output(build: Builder, result: Any, value: Any) -> Any:
+    number = build.cast(result, "int32") if _kind(value) == "bool" else result
+    return build.identity(x=build.reshape(number, _shape(value)), name=value.name)
