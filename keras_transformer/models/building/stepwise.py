@@ -15,7 +15,7 @@ from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.token_probe import check_per_token
-from keras_transformer.utils.types import Cache, DType, Tensor
+from keras_transformer.utils.types import Cache, DType, Shape, Tensor
 
 SOURCE_MASK = "source_padding_mask"
 # Cache entries of `memory_cache` of a decoder block; other layers list theirs in `memory_names`.
@@ -96,9 +96,34 @@ class Stepwise:
             cross-attention.
         """
         given = dict(zip(self.source_names, source, strict=True))
-        values = {id(self._inputs[name]): tensor for name, tensor in given.items()}
+        mask = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
+        return mask | self._memory(self._source_values(source))
+
+    @property
+    def encoder_shape(self) -> Shape:
+        """Shape of `encoder_output`: `(None, S, D)`.
+
+        Raises:
+            ValueError: the decoder reads several outputs of the encoder.
+        """
+        return tuple(self._encoder_symbol().shape)
+
+    def encoder_output(self, *source: Tensor) -> Tensor:
+        """Returns the output of the encoder, of which `memory` makes the rest of what `encode` returns."""
+        return self._source_values(source)[id(self._encoder_symbol())]
+
+    def memory(self, encoder_output: Tensor) -> Cache:
+        """Returns the keys and values of cross-attention for an output of the encoder, `(B, S, D)`."""
+        return self._memory({id(self._encoder_symbol()): encoder_output})
+
+    def _source_values(self, source):
+        """The tensors that depend only on the source, from symbolic tensor (by id) to tensor."""
+        values = {id(self._inputs[name]): tensor for name, tensor in zip(self.source_names, source, strict=True)}
         walk(self._source_nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
-        memory = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
+        return values
+
+    def _memory(self, values):
+        memory = {}
         for node in self._target_nodes:
             prefix, layer, _ = self._caches.get(id(node), (None, None, None))
             encoder_output = prefix and _argument(node, "encoder_output", values)
@@ -106,6 +131,17 @@ class Stepwise:
                 parts = layer.memory_cache(encoder_output)
                 memory |= {f"{prefix}_{name}": tensor for name, tensor in parts.items()}
         return memory
+
+    def _encoder_symbol(self):
+        """The one symbolic tensor that layers with a cache read as `encoder_output`."""
+        nodes = [node for node in self._target_nodes if id(node) in self._caches]
+        symbols = [_argument(node, "encoder_output", {id(each): each for each in node.input_tensors}) for node in nodes]
+        found = {id(each): each for each in symbols if each is not None}
+        if len(found) != 1:
+            raise ValueError(
+                f"the decoder of {self.backbone.name!r} reads {len(found)} outputs of an encoder, not one."
+            )
+        return next(iter(found.values()))
 
     @property
     def target_layers(self) -> list[keras.layers.Layer]:

@@ -1,0 +1,108 @@
+"""Writes the folders of test_transformers_js_language.py, and what Keras generates: `... OUT_DIRECTORY`."""
+
+import json
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+from keras_transformer import models, tasks
+from keras_transformer.audio import LogMel
+from keras_transformer.export import write_transformers_js
+from keras_transformer.text import BytePair, Bytes, HuggingFaceTokenizer, WordPiece
+
+TEXTS = ["Hello world", "a"]
+NEW = 7
+CORPUS = ["hello world, a small world of words and of worlds"] * 3
+SIZE = models.Size(2, 16, 2, 24)
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "a", "##s", "of", "word", ","]
+WHISPER = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
+# One second; the model takes 100 frames of 20 bands.
+LOG_MEL = LogMel.whisper(20, num_samples=16_000)
+
+
+def randomize(model):
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        is_matrix = len(weight.shape) > 1
+        weight.assign(random.normal(0, 0.5, weight.shape) if is_matrix else weight + random.normal(0, 0.1, weight.shape))
+    return model
+
+
+def decoder():
+    """Learned positions, a start token, and an end token."""
+    tokenizer = BytePair.train(CORPUS, 280)
+    backbone = models.Decoder(SIZE, tokenizer.vocabulary_size, max_sequence_length=40)
+    return tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=tokenizer.start_id, end_id=tokenizer.end_id)
+
+
+def llama():
+    """Rotary positions, fewer key/value heads, no end token."""
+    backbone = models.Llama(models.Size(1, 16, 4, 24), 260, num_key_value_heads=2)
+    return tasks.LanguageModel(backbone, tie_embeddings=False, tokenizer=Bytes(), end_id=[])
+
+
+def translator():
+    """An encoder-decoder whose texts end with `</s>`."""
+    tokenizer = BytePair.train(CORPUS, 280)
+    backbone = models.Transformer(SIZE, tokenizer.vocabulary_size, max_sequence_length=40)
+    return tasks.LanguageModel(backbone, tokenizer=tokenizer)
+
+
+def t5():
+    """Relative positions, and texts between [CLS] and [SEP]."""
+    size = models.T5Size(2, 16, 2, 24, head_dim=4)
+    return tasks.LanguageModel(models.T5(size, len(WORDS)), tokenizer=WordPiece(WORDS), start_id=0, end_id=3)
+
+
+def whisper():
+    """Begins with the tokens of a language and a task."""
+    tokenizer = BytePair.train(CORPUS, 275, special_tokens={"end": WHISPER[0], "additional": list(WHISPER[1:])})
+    tokenizer = HuggingFaceTokenizer(tokenizer._files()["tokenizer.json"].decode())
+    backbone = models.Whisper(SIZE, tokenizer.vocabulary_size, num_mel_bins=20, num_frames=100, max_sequence_length=20)
+    start, end = map(tokenizer.token_to_id, (WHISPER[1], WHISPER[0]))
+    return tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=start, end_id=end)
+
+
+CASES = {
+    "decoder": (decoder, "text-generation", {}),
+    "llama": (llama, "text-generation", {}),
+    "decoder_q8": (decoder, "text-generation", {"quantize": "int8"}),
+    "decoder_q4": (decoder, "text-generation", {"quantize": "weight_int4"}),
+    "translator": (translator, "translation", {}),
+    "translator_q8": (translator, "translation", {"quantize": "int8"}),
+    "t5": (t5, "text2text-generation", {}),
+    "whisper": (whisper, "automatic-speech-recognition", {"processor": LOG_MEL}),
+}
+
+
+def samples():
+    """A sweep of one second."""
+    time = np.arange(16_000) / 16_000
+    return (0.5 * np.sin(2 * np.pi * 300 * time * (1 + 2 * time))).astype("float32")
+
+
+def main(out, names):
+    node_modules, answers = os.environ.get("NODE_MODULES"), {}
+    for name in names:
+        make, task, options = CASES[name]
+        keras.utils.set_random_seed(0)
+        model = randomize(make())
+        report = write_transformers_js(model, out / name, task, node_modules=node_modules, **options)
+        answers[name] = {"ratio": report["onnx"].ratio}
+        if name == "whisper":
+            features = np.asarray(LOG_MEL(samples()[None]))
+            prefix = [model.tokenizer.token_to_id(each) for each in WHISPER[1:]]
+            tokens = model.generate({"features": features, "token_ids": [prefix]}, max_new_tokens=NEW, return_scores=False)
+            answers[name]["texts"] = tokens
+            continue
+        answers[name]["texts"] = model.generate(TEXTS, max_new_tokens=NEW)
+    (out / "answers.json").write_text(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]), sys.argv[2:] or list(CASES))
