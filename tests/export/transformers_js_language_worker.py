@@ -9,16 +9,20 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+import tokenizers
 
 from keras_transformer import models, tasks
 from keras_transformer.audio import LogMel
 from keras_transformer.export import write_transformers_js
+from keras_transformer.generation.prompts import frame_of
 from keras_transformer.text import BytePair, Bytes, HuggingFaceTokenizer, WordPiece
 
 TEXTS = ["Hello world", "a"]
 NEW = 7
 CORPUS = ["hello world, a small world of words and of worlds"] * 3
 SIZE = models.Size(2, 16, 2, 24)
+# Its matrices are large enough to be quantized.
+LARGER = models.Size(1, 64, 2, 64)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "a", "##s", "of", "word", ","]
 WHISPER = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
 # One second; the model takes 100 frames of 20 bands.
@@ -29,14 +33,16 @@ def randomize(model):
     random = np.random.default_rng(0)
     for weight in model.weights:
         is_matrix = len(weight.shape) > 1
-        weight.assign(random.normal(0, 0.5, weight.shape) if is_matrix else weight + random.normal(0, 0.1, weight.shape))
+        weight.assign(
+            random.normal(0, 0.5, weight.shape) if is_matrix else weight + random.normal(0, 0.1, weight.shape)
+        )
     return model
 
 
-def decoder():
+def decoder(size=SIZE):
     """Learned positions, a start token, and an end token."""
     tokenizer = BytePair.train(CORPUS, 280)
-    backbone = models.Decoder(SIZE, tokenizer.vocabulary_size, max_sequence_length=40)
+    backbone = models.Decoder(size, tokenizer.vocabulary_size, max_sequence_length=40)
     return tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=tokenizer.start_id, end_id=tokenizer.end_id)
 
 
@@ -46,10 +52,10 @@ def llama():
     return tasks.LanguageModel(backbone, tie_embeddings=False, tokenizer=Bytes(), end_id=[])
 
 
-def translator():
+def translator(size=SIZE):
     """An encoder-decoder whose texts end with `</s>`."""
     tokenizer = BytePair.train(CORPUS, 280)
-    backbone = models.Transformer(SIZE, tokenizer.vocabulary_size, max_sequence_length=40)
+    backbone = models.Transformer(size, tokenizer.vocabulary_size, max_sequence_length=40)
     return tasks.LanguageModel(backbone, tokenizer=tokenizer)
 
 
@@ -60,9 +66,11 @@ def t5():
 
 
 def whisper():
-    """Begins with the tokens of a language and a task."""
-    tokenizer = BytePair.train(CORPUS, 275, special_tokens={"end": WHISPER[0], "additional": list(WHISPER[1:])})
-    tokenizer = HuggingFaceTokenizer(tokenizer._files()["tokenizer.json"].decode())
+    """Begins with the tokens of a language and a task. They are behind all others, as the library expects."""
+    content = BytePair.train(CORPUS, 270, special_tokens={"end": WHISPER[0]})._files()["tokenizer.json"].decode()
+    extended = tokenizers.Tokenizer.from_str(content)
+    extended.add_special_tokens(list(WHISPER[1:]))
+    tokenizer = HuggingFaceTokenizer(extended.to_str())
     backbone = models.Whisper(SIZE, tokenizer.vocabulary_size, num_mel_bins=20, num_frames=100, max_sequence_length=20)
     start, end = map(tokenizer.token_to_id, (WHISPER[1], WHISPER[0]))
     return tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=start, end_id=end)
@@ -71,10 +79,10 @@ def whisper():
 CASES = {
     "decoder": (decoder, "text-generation", {}),
     "llama": (llama, "text-generation", {}),
-    "decoder_q8": (decoder, "text-generation", {"quantize": "int8"}),
-    "decoder_q4": (decoder, "text-generation", {"quantize": "weight_int4"}),
+    "decoder_q8": (lambda: decoder(LARGER), "text-generation", {"quantize": "int8"}),
+    "decoder_q4": (lambda: decoder(LARGER), "text-generation", {"quantize": "weight_int4"}),
     "translator": (translator, "translation", {}),
-    "translator_q8": (translator, "translation", {"quantize": "int8"}),
+    "translator_q8": (lambda: translator(LARGER), "translation", {"quantize": "int8"}),
     "t5": (t5, "text2text-generation", {}),
     "whisper": (whisper, "automatic-speech-recognition", {"processor": LOG_MEL}),
 }
@@ -97,10 +105,14 @@ def main(out, names):
         if name == "whisper":
             features = np.asarray(LOG_MEL(samples()[None]))
             prefix = [model.tokenizer.token_to_id(each) for each in WHISPER[1:]]
-            tokens = model.generate({"features": features, "token_ids": [prefix]}, max_new_tokens=NEW, return_scores=False)
-            answers[name]["texts"] = tokens
-            continue
-        answers[name]["texts"] = model.generate(TEXTS, max_new_tokens=NEW)
+            tokens = model.generate({"features": features, "token_ids": [prefix]}, max_new_tokens=NEW)
+        else:
+            frame = frame_of(model.tokenizer, model.start_id, model.is_encoder_decoder)
+            before = [] if model.is_encoder_decoder or model.start_id is None else [model.start_id]
+            prompts = [[*before, *model.tokenizer.encode(text, **frame)] for text in TEXTS]
+            tokens = model.generate(prompts, max_new_tokens=NEW)
+        texts = [model.tokenizer.decode(each) for each in tokens]
+        answers[name] |= {"tokens": tokens, "texts": texts}
     (out / "answers.json").write_text(json.dumps(answers))
 
 

@@ -111,7 +111,8 @@ def ask(
         command = ["node", "--input-type=module", "-e", _PROGRAM]
         done = subprocess.run(command, input=request, cwd=cwd, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
-        raise ConversionError(NAME, (done.stderr.strip().splitlines() or ["it ends"])[-1], done.stderr)
+        lines = done.stderr.strip().splitlines() or ["it ends"]
+        raise ConversionError(NAME, next((line for line in lines if "Error" in line), lines[-1]), done.stderr)
     results = json.loads(done.stdout.strip().splitlines()[-1])
     if task != "feature-extraction":
         return results
