@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
 import keras
 from keras import ops
@@ -13,6 +11,7 @@ from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.cache.quantized import SCALE
 from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
+from keras_transformer.models.building.graph_walk import argument, takes, walk
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.token_probe import check_per_token
 from keras_transformer.utils.types import Cache, DType, Shape, Tensor
@@ -126,7 +125,7 @@ class Stepwise:
         memory = {}
         for node in self._target_nodes:
             prefix, layer, _ = self._caches.get(id(node), (None, None, None))
-            encoder_output = prefix and _argument(node, "encoder_output", values)
+            encoder_output = prefix and argument(node, "encoder_output", values)
             if encoder_output is not None:
                 parts = layer.memory_cache(encoder_output)
                 memory |= {f"{prefix}_{name}": tensor for name, tensor in parts.items()}
@@ -135,7 +134,7 @@ class Stepwise:
     def _encoder_symbol(self):
         """The one symbolic tensor that layers with a cache read as `encoder_output`."""
         nodes = [node for node in self._target_nodes if id(node) in self._caches]
-        symbols = [_argument(node, "encoder_output", {id(each): each for each in node.input_tensors}) for node in nodes]
+        symbols = [argument(node, "encoder_output", {id(each): each for each in node.input_tensors}) for node in nodes]
         found = {id(each): each for each in symbols if each is not None}
         if len(found) != 1:
             raise ValueError(
@@ -180,7 +179,7 @@ class Stepwise:
                 return output
             if last_only and isinstance(layer, PrefillExit):
                 return layer.last(*args, lengths=lengths)
-            if _takes(layer, "positions"):
+            if takes(layer, "positions"):
                 kwargs["positions"] = last_slot if last_only and id(node) in self._behind_exit else slots
             return layer(*args, **kwargs)
 
@@ -214,7 +213,7 @@ class Stepwise:
             constants,
             keras.tree.flatten(self.backbone.output)[0],
             has_cache=lambda node: hasattr(node.operation, "init_cache"),
-            takes_positions=lambda node: _takes(node.operation, "positions"),
+            takes_positions=lambda node: takes(node.operation, "positions"),
         )
 
     def _name_caches(self):
@@ -256,28 +255,3 @@ def source_names(names: Collection[str]) -> tuple[str, ...]:
     return tuple(
         sorted((name for name in names if not name.startswith("target_")), key=lambda name: name == SOURCE_MASK)
     )
-
-
-def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., Any]) -> None:
-    """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
-
-    Missing inputs (masks, positions, segments) are None; a node whose inputs are all None has None as its outputs.
-    """
-    for node in nodes:
-        given = [values.setdefault(id(tensor), None) for tensor in node.input_tensors]
-        if all(value is None for value in given):
-            values.update((id(tensor), None) for tensor in node.outputs)
-            continue
-        args, kwargs = node.arguments.fill_in(values)
-        outputs = call(node, node.operation, args, dict(kwargs))
-        values.update(zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=True))
-
-
-def _argument(node, name, values):
-    """The argument `name` of the call of a node, or None."""
-    args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
-    return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)
-
-
-def _takes(layer, name):
-    return isinstance(layer, keras.layers.Layer) and name in inspect.signature(layer.call).parameters
