@@ -21,7 +21,6 @@ TEXTS = ["Hello world", "a"]
 NEW = 7
 CORPUS = ["hello world, a small world of words and of worlds"] * 3
 SIZE = models.Size(2, 16, 2, 24)
-# Its matrices are large enough to be quantized.
 LARGER = models.Size(1, 64, 2, 64)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", "a", "##s", "of", "word", ","]
 WHISPER = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
@@ -39,28 +38,29 @@ def randomize(model):
     return model
 
 
-def decoder(size=SIZE):
-    """Learned positions, a start token, and an end token."""
+def decoder():
+    """Rotary positions, fewer key/value heads, a start token and an end token."""
     tokenizer = BytePair.train(CORPUS, 280)
-    backbone = models.Decoder(size, tokenizer.vocabulary_size, max_sequence_length=40)
-    return tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=tokenizer.start_id, end_id=tokenizer.end_id)
+    backbone = models.Llama(models.Size(1, 16, 4, 24), tokenizer.vocabulary_size, num_key_value_heads=2)
+    start, end = tokenizer.start_id, tokenizer.end_id
+    return tasks.LanguageModel(backbone, tie_embeddings=False, tokenizer=tokenizer, start_id=start, end_id=end)
 
 
-def llama():
-    """Rotary positions, fewer key/value heads, no end token."""
-    backbone = models.Llama(models.Size(1, 16, 4, 24), 260, num_key_value_heads=2)
-    return tasks.LanguageModel(backbone, tie_embeddings=False, tokenizer=Bytes(), end_id=[])
+def bytes_decoder():
+    """Learned positions, neither a start nor an end token; its matrices are large enough to be quantized."""
+    backbone = models.Decoder(LARGER, 260, max_sequence_length=40)
+    return tasks.LanguageModel(backbone, tokenizer=Bytes(), end_id=[])
 
 
-def translator(size=SIZE):
-    """An encoder-decoder whose texts end with `</s>`."""
+def translator():
+    """An encoder-decoder whose texts end with `</s>`; its matrices are large enough to be quantized."""
     tokenizer = BytePair.train(CORPUS, 280)
-    backbone = models.Transformer(size, tokenizer.vocabulary_size, max_sequence_length=40)
+    backbone = models.Transformer(LARGER, tokenizer.vocabulary_size, max_sequence_length=40)
     return tasks.LanguageModel(backbone, tokenizer=tokenizer)
 
 
 def t5():
-    """Relative positions, and texts between [CLS] and [SEP]."""
+    """Relative positions, and texts that end with [SEP]."""
     size = models.T5Size(2, 16, 2, 24, head_dim=4)
     return tasks.LanguageModel(models.T5(size, len(WORDS)), tokenizer=WordPiece(WORDS), start_id=0, end_id=3)
 
@@ -78,12 +78,9 @@ def whisper():
 
 CASES = {
     "decoder": (decoder, "text-generation", {}),
-    "llama": (llama, "text-generation", {}),
-    "decoder_q8": (lambda: decoder(LARGER), "text-generation", {"quantize": "int8"}),
-    "decoder_q4": (lambda: decoder(LARGER), "text-generation", {"quantize": "weight_int4"}),
-    "translator": (translator, "translation", {}),
-    "translator_q8": (lambda: translator(LARGER), "translation", {"quantize": "int8"}),
+    "decoder_q4": (bytes_decoder, "text-generation", {"quantize": "weight_int4"}),
     "t5": (t5, "text2text-generation", {}),
+    "translator_q8": (translator, "translation", {"quantize": "int8"}),
     "whisper": (whisper, "automatic-speech-recognition", {"processor": LOG_MEL}),
 }
 
