@@ -36,6 +36,7 @@ const RUNTIMES = {
     };
     return {
       format: "onnx",
+      language: "decoder",
       opener,
       classify: (bundle, open, pixels) => onnx.classify(bundle, open, ort.Tensor, pixels),
       decoder: (bundle, open) => onnx.OnnxDecoder.open(bundle, open, ort.Tensor),
