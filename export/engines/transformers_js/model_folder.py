@@ -44,8 +44,8 @@ def write_transformers_js(
     """Writes a model for transformers.js: `onnx/model.onnx`, `config.json`, and the files of the tokenizer or processor.
 
     The directory is also a bundle for `verify_bundle`. Its graphs are verified on probes; those of a language model also by
-    greedy decoding. With `node_modules` the pipeline is run in Node and compared: with the model, or, of a language model or
-    in another precision, with the same files in Python.
+    greedy decoding. With `node_modules` the pipeline is run in Node, and its answer or its tokens are compared with those of
+    the same files in Python.
 
     Args:
         model: Functional model: a backbone for "feature-extraction", `tasks.SequenceClassifier`, `tasks.ImageClassifier`,
