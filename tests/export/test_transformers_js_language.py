@@ -135,8 +135,7 @@ def test_the_tokenizer_adds_what_generate_adds(written):
     assert decoder[0] == config(written, "decoder")["bos_token_id"]
     assert decoder[-1] != config(written, "decoder")["eos_token_id"]
     assert translator == [*decoder[1:], config(written, "translator_q8")["eos_token_id"]]
-    assert t5[-1] == 3
-    assert t5[:2] == [5, 6]
+    assert t5 == [5, 6]
     assert len(plain) == len("hello world")
     added = [config(written, name, "tokenizer_config.json")["add_bos_token"] for name in ("decoder", "decoder_q4")]
     assert added == [True, False]

@@ -60,7 +60,7 @@ def translator():
 
 
 def t5():
-    """Relative positions, and texts that end with [SEP]."""
+    """Relative positions, and texts of words without special tokens around them."""
     size = models.T5Size(2, 16, 2, 24, head_dim=4)
     return tasks.LanguageModel(models.T5(size, len(WORDS)), tokenizer=WordPiece(WORDS), start_id=0, end_id=3)
 
