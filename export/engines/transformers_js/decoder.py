@@ -142,7 +142,8 @@ def decoder_steps(path: Path, cache: PastPresent, prompts: Sequence[Sequence[int
     names = [output.name for output in session.get_outputs()]
     given = arrays(prompts, cache.empty(len(prompts)))
     for _ in range(max_new_tokens):
-        found = dict(zip(names, session.run(None, given), strict=True))
+        results: Any = session.run(None, given)
+        found = dict(zip(names, results, strict=True))
         chosen = np.asarray((yield found["logits"][:, -1]), "int64")[:, None]
         mask = np.concatenate([given["attention_mask"], np.ones_like(chosen)], axis=1)
         given = {"input_ids": chosen, "attention_mask": mask, **cache.next_past(found)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -165,9 +165,9 @@ def _first(model: Any, caches: Caches, batch: int, count: int) -> dict[str, np.n
 
 
 def encoder_decoder_steps(
-    paths: dict[str, pathlib.Path],
+    paths: Mapping[str, pathlib.Path],
     caches: Caches,
-    source: dict[str, np.ndarray],
+    source: Mapping[str, np.ndarray],
     prefix: Sequence[int],
     max_new_tokens: int,
 ) -> Steps:
@@ -180,7 +180,8 @@ def encoder_decoder_steps(
         prefix: the first tokens of the decoder.
         max_new_tokens: int.
     """
-    (states,) = onnx_session(str(paths[ENCODE]), 1).run(None, source)
+    encoded: Any = onnx_session(str(paths[ENCODE]), 1).run(None, dict(source))
+    states = encoded[0]
     session = onnx_session(str(paths[DECODE]), 1)
     names = [output.name for output in session.get_outputs()]
     mask = {SOURCE_MASK: source["attention_mask"]} if "attention_mask" in source else {}
@@ -189,6 +190,7 @@ def encoder_decoder_steps(
     token_ids = np.array([list(prefix)] * batch, "int64")
     for _ in range(max_new_tokens):
         arrays = {"input_ids": token_ids, STATES: states, **mask, **past}
-        found = dict(zip(names, session.run(None, arrays), strict=True))
+        results: Any = session.run(None, arrays)
+        found = dict(zip(names, results, strict=True))
         token_ids = np.asarray((yield found["logits"][:, -1]), "int64")[:, None]
         past = {**caches.decoder.next_past(found), **caches.encoder.next_past(found)}
