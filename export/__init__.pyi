@@ -79,6 +79,9 @@ from .errors import (
 from .onnx.options import (
     OnnxOptions as OnnxOptions,
 )
+from .onnx.required_operators import (
+    required_operators as required_operators,
+)
 from .quantization.evaluation import (
     Evaluation as Evaluation,
 )

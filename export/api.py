@@ -304,15 +304,14 @@ def _spec(
         if target is not None:
             return fixed_spec(spec, target, static)
         return static_signatures(spec, static) if static else spec
-    from keras_transformer.export.spec.language import GenerationOptions, language_spec
+    from keras_transformer.export.spec.language import GenerationOptions, language_spec, static_length
 
     if probes is not None or dynamic_axes is not None or static is not None:
         raise ExportError("probes, dynamic_axes and static are for a model's forward pass: pass generation=False too")
     options = generation if isinstance(generation, GenerationOptions) else GenerationOptions()
     if target is not None:
-        return fixed_language_spec(
-            language_spec(model, tolerance, dataclasses.replace(options, whole_graph=False)), target
-        )
+        general = language_spec(model, tolerance, dataclasses.replace(options, whole_graph=False))
+        return fixed_language_spec(general, target, static_length(model, options))
     return language_spec(model, tolerance, options)
 
 

@@ -7,10 +7,11 @@ downloaded; training takes a few minutes on two cores. `--out` holds afterwards:
 
     classifier/     a Vision Transformer: 8x8 pixels from 0 to 255 in, probabilities out
     decoder/        a decoder with its cache, and a byte-level byte-pair tokenizer
+    decoder_gpu/    the same decoder in fixed shapes, for the GPU of a phone or of a browser
     digit.pgm       one of the test images, as input of the recipes
 
-Both bundles have a TFLite and an ONNX file. Your own bundles take their place: of any image classifier, and of any decoder
-with a tokenizer `text.BytePair`.
+The first two have a TFLite and an ONNX file, the last a TFLite file. Your own bundles take their place: of any image
+classifier, and of any decoder with a tokenizer `text.BytePair`.
 """
 
 import argparse
@@ -43,6 +44,8 @@ def main() -> None:
     # Without `generate`: the recipes have the loop in their own language.
     options = GenerationOptions(whole_graph=False, prefill_buckets=tuple(arguments.prompts))
     print(export(decoder, arguments.out / "decoder", FORMATS, generation=options))
+    # The same model for a GPU, which takes fixed shapes only.
+    print(export(decoder, arguments.out / "decoder_gpu", target="litert-gpu", generation=options))
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -5,6 +5,7 @@ import pathlib
 from typing import Any
 
 from keras_transformer.export.engines.mediapipe.tasks import TASKS as MEDIAPIPE
+from keras_transformer.export.engines.transformers_js.tasks import IMAGE, TRANSCRIBER
 from keras_transformer.export.engines.transformers_js.tasks import TASKS as PIPELINES
 from keras_transformer.export.errors import ExportError
 
@@ -13,6 +14,7 @@ EXAMPLES = [
     "model.keras --for litertlm --out model.litertlm",
     "model.keras --for mediapipe --task image_classifier --class-names cat,dog --out model.tflite",
     "CHECKPOINT --for transformers_js --task fill-mask --out folder --node-modules node_modules",
+    "model.keras --for transformers_js --task text-generation --out folder --quantize weight_int4",
 ]
 _TASKS: dict[str, tuple[str, ...]] = {"mediapipe": tuple(MEDIAPIPE), "transformers_js": tuple(PIPELINES)}
 _ENGINES = ("genai", "litertlm", *_TASKS)
@@ -70,8 +72,8 @@ def _write_for_app(arguments: argparse.Namespace, path: pathlib.Path, model: Any
         return write_mediapipe(model, arguments.out, **options)
     from keras_transformer.export.engines.transformers_js.model_folder import write_transformers_js
 
-    kept = {name: options[name] for name in ("task", "tokenizer", "metadata")}
-    processor = _processor(path) if PIPELINES[arguments.task].is_image else None
+    kept = {name: options[name] for name in ("task", "tokenizer", "metadata", "quantize")}
+    processor = _processor(path, PIPELINES[arguments.task].kind)
     return write_transformers_js(model, arguments.out, processor=processor, node_modules=arguments.node_modules, **kept)
 
 
@@ -83,11 +85,19 @@ def _tokenizer(path: pathlib.Path) -> Any:
     return from_huggingface(path) if has_tokenizer else None
 
 
-def _processor(path: pathlib.Path) -> Any:
-    """The image processor of a checkpoint, or None."""
-    from keras_transformer.vision import ImageProcessor
+def _processor(path: pathlib.Path, kind: str) -> Any:
+    """The image processor or the feature extractor of a checkpoint, for a task that needs one; or None."""
+    if not (path / "preprocessor_config.json").is_file():
+        return None
+    if kind == IMAGE:
+        from keras_transformer.vision import ImageProcessor
 
-    return ImageProcessor.from_huggingface(path) if (path / "preprocessor_config.json").is_file() else None
+        return ImageProcessor.from_huggingface(path)
+    if kind == TRANSCRIBER:
+        from keras_transformer.audio import LogMel
+
+        return LogMel.from_huggingface(path)
+    return None
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -100,8 +110,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ExportError(f"--for {engine} needs --task: {', '.join(tasks)}")
     if engine != "transformers_js" and arguments.node_modules:
         raise ExportError("--node-modules is for transformers_js")
-    if engine == "transformers_js" and (arguments.quantize or arguments.max_length):
-        raise ExportError("transformers_js takes neither --quantize nor --max-length")
+    if engine == "transformers_js" and arguments.max_length:
+        raise ExportError("transformers_js takes no --max-length")
 
 
 def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:

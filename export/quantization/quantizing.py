@@ -118,7 +118,7 @@ class QuantizedCopies:
         record["parity"] = [vars(each) for each in parity]
         if predictions:
             record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)
-        elif classes and not spec.generation:
+        elif classes and not {"prefill", "decode"} <= spec.signatures.keys():
             record["behavior"] = classes
             check_classes(f"{name}, {quantization.mode}", classes, limits_of(quantization.mode))
         if evaluation and before:

@@ -6,6 +6,9 @@ from keras_transformer.export.bundle.manifest import signature_specs
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.generation import GenerationSpec
 
+# The number of slots of the cache, in the record of a bundle whose signatures all have fixed shapes.
+STATIC_LENGTH = "static_length"
+
 
 def is_language_bundle(manifest: dict[str, Any]) -> bool:
     """Whether the bundle of a manifest generates.
@@ -20,18 +23,42 @@ def is_language_bundle(manifest: dict[str, Any]) -> bool:
         spec = GenerationSpec.from_dict(record)
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidBundleError(f"the manifest's record of generation is not valid: {error}") from None
-    if not {"prefill", "decode"} <= set(manifest["signatures"]):
-        raise InvalidBundleError("the manifest's record of generation is incomplete: no prefill or decode")
-    inputs, outputs = signature_specs(manifest, "decode")
+    step = decoding_signature(manifest)
+    inputs, outputs = signature_specs(manifest, step)
     if not {"token_ids", "cache_index"} <= {each.name for each in inputs}:
-        raise InvalidBundleError("signature 'decode' has no input token_ids or no input cache_index")
+        raise InvalidBundleError(f"signature '{step}' has no input token_ids or no input cache_index")
     missing = set(cache_names(manifest)) - ({each.name for each in inputs} & {each.name for each in outputs})
     if missing:
-        raise InvalidBundleError(f"signature 'decode' does not take and return the cache: {', '.join(sorted(missing))}")
+        raise InvalidBundleError(f"signature '{step}' does not take and return the cache: {', '.join(sorted(missing))}")
     logits = next((each for each in outputs if each.name == "logits"), None)
     if logits is None or logits.shape[-1:] != (spec.vocabulary_size,):
-        raise InvalidBundleError(f"signature 'decode' has no output logits of {spec.vocabulary_size} tokens")
+        raise InvalidBundleError(f"signature '{step}' has no output logits of {spec.vocabulary_size} tokens")
     return True
+
+
+def has_fixed_shapes(manifest: dict[str, Any]) -> bool:
+    """Whether the bundle of a language model has signatures of fixed shapes only, as those for accelerators."""
+    return STATIC_LENGTH in manifest["generation"]
+
+
+def decoding_signature(manifest: dict[str, Any]) -> str:
+    """Name of the signature that reads a token: `decode`, or the first of fixed shapes in a bundle that has no other.
+
+    Raises:
+        InvalidBundleError: there is none, or it has no way to read prompts.
+    """
+    names = manifest["signatures"]
+    if not has_fixed_shapes(manifest):
+        if not {"prefill", "decode"} <= set(names):
+            raise InvalidBundleError("the manifest's record of generation is incomplete: no prefill or decode")
+        return "decode"
+    length = manifest["generation"][STATIC_LENGTH]
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise InvalidBundleError(f"the manifest's record of generation has {STATIC_LENGTH} {length!r}")
+    found = next((name for name in names if name.startswith("decode_1")), None)
+    if found is None:
+        raise InvalidBundleError("the manifest's record of generation is incomplete: no decode_1")
+    return found
 
 
 def cache_names(manifest: dict[str, Any]) -> list[str]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.runtime.fixed_steps import FixedSteps
+from keras_transformer.export.runtime.generation_record import has_fixed_shapes
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.paged_runtime import PagedRuntimeSteps
 from keras_transformer.generation import Generator
@@ -75,7 +77,10 @@ def open_language_model(
     Raises:
         InvalidBundleError: the bundle lacks a file, or its tokenizer is not the one that it was exported with.
     """
-    steps = get_format(backend).open_steps(directory, manifest, num_threads)
+    if has_fixed_shapes(manifest):
+        steps: RuntimeSteps = FixedSteps(directory, manifest, backend, num_threads)
+    else:
+        steps = get_format(backend).open_steps(directory, manifest, num_threads)
     # A large vocabulary takes as long to read as a file to open.
     with ThreadPoolExecutor(max_workers=1) as pool:
         opening = pool.submit(steps.open_first)

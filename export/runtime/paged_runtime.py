@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from keras_transformer.export.runtime.fixed_steps import FixedSteps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import pad
@@ -22,7 +23,8 @@ class PagedRuntimeSteps:
         quantize: bool. Not supported: must be False.
 
     Raises:
-        GenerationError: an encoder-decoder, `quantize`, or a cache neither of all tokens nor of fixed size.
+        GenerationError: an encoder-decoder, a bundle of fixed shapes, `quantize`, or a cache neither of all tokens nor of
+            fixed size.
     """
 
     # The weights of a bundle never change.
@@ -39,6 +41,8 @@ class PagedRuntimeSteps:
     ) -> None:
         if steps.spec.is_encoder_decoder:
             raise GenerationError("The cache of an encoder-decoder depends on its source and cannot be paged.")
+        if isinstance(steps, FixedSteps):
+            raise GenerationError("A bundle of fixed shapes reads one row at a time: its cache cannot be paged.")
         if quantize:
             raise GenerationError("Blocks of int8 are for models of Keras: serve the .keras file.")
         self.runtime = steps

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import TargetError
 from keras_transformer.export.formats import FORMATS, check_formats, formats_with
+from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.static_signatures import static_signatures
 
 if TYPE_CHECKING:
@@ -129,14 +130,18 @@ def fixed_spec(spec: ExportSpec, target: Target, static: Sizes) -> ExportSpec:
     return _only(spec, target, {name if number == 0 else key: each for number, (key, each) in enumerate(fixed)})
 
 
-def fixed_language_spec(spec: ExportSpec, target: Target) -> ExportSpec:
+def fixed_language_spec(spec: ExportSpec, target: Target, slots: int) -> ExportSpec:
     """The spec of a language model for a target: `prefill_32`, `decode_1` and the like.
 
-    The bundle has no general signatures, so that `load` runs its single signatures, but does not generate.
+    Args:
+        spec: `ExportSpec` of a language model.
+        target: `Target`.
+        slots: int: number of slots of the cache.
     """
     fixed = formats_with("takes_fixed_shapes")
     found = {key: each for key, each in spec.signatures.items() if each.formats == fixed}
-    return dataclasses.replace(_only(spec, target, found), generation=None)
+    record = {**(spec.generation or {}), STATIC_LENGTH: slots}
+    return dataclasses.replace(_only(spec, target, found), generation=record)
 
 
 def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Any]) -> ExportSpec:

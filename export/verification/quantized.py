@@ -48,8 +48,8 @@ def verify_quantized_artifact(
     from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
 
     mode = str(manifest["artifacts"][format]["quantization"])
-    limits, is_language = limits_of(mode), manifest.get("generation") is not None
-    is_judged = is_language and {"prefill", "decode"} <= set(probes)
+    limits, is_language = limits_of(mode), {"prefill", "decode"} <= set(manifest["signatures"])
+    is_judged = is_language and manifest.get("generation") is not None and {"prefill", "decode"} <= set(probes)
     limit = change_limit(mode, is_judged_on_text=is_judged)
     parity, classes = verify_quantized(directory, format, probes, limit, manifest)
     if not is_judged:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from deploy_cases import COUNT, FOLDER, PROMPTS, expected_classes, expected_tokens, model
 
+from keras_transformer.export import load
+
 pytestmark = pytest.mark.slow
 MODULES = Path(os.environ.get("KERAS_TRANSFORMER_NODE_MODULES", FOLDER / "web" / "node_modules"))
 
@@ -59,6 +61,15 @@ def wait(page, seconds=120):
         time.sleep(0.05)
 
 
+def continued(page, prompt):
+    """The token ids with which the page continues a text."""
+    page.fill("#text", prompt)
+    page.fill("#count", str(COUNT))
+    page.click("#continue")
+    wait(page)
+    return page.evaluate("page.tokens")
+
+
 @pytest.mark.parametrize(("value", "backend"), [("onnx", "onnx"), ("litert", "tflite")])
 def test_answers_are_those_of_the_python_runtime(page, deploy_bundles, value, backend):
     page.check(f"[value={value}]")
@@ -70,11 +81,7 @@ def test_answers_are_those_of_the_python_runtime(page, deploy_bundles, value, ba
     name, probability = expected[0]
     assert page.inner_text("#classes li").split() == [name, f"{100 * probability:.1f}", "%"]
     for prompt, tokens in zip(PROMPTS, expected_tokens(deploy_bundles, backend), strict=True):
-        page.fill("#text", prompt)
-        page.fill("#count", str(COUNT))
-        page.click("#continue")
-        wait(page)
-        assert page.evaluate("page.tokens") == tokens
+        assert continued(page, prompt) == tokens
         assert page.input_value("#text") == prompt + model(deploy_bundles, backend).tokenizer.decode(tokens)
 
 
@@ -84,16 +91,17 @@ def test_an_image_of_another_kind(page, deploy_bundles, tmp_path):
     image.save(tmp_path / "red.png")
     page.set_input_files("#file", tmp_path / "red.png")
     wait(page)
-    from keras_transformer.export import load
-
     pixels = np.full((1, 8, 8, 1), 0.299 * 255, "float32")
     expected = load(deploy_bundles / "classifier", "onnx")(images=pixels)["probabilities"][0]
     found = dict(page.evaluate("page.classes"))
     np.testing.assert_allclose([found[str(index)] for index in range(10)], expected, atol=1e-3)
 
 
-def test_the_classifier_on_webgpu(page, deploy_bundles):
-    """On Chromium's software GPU: its own browser, since the other one has no GPU."""
+def test_both_models_on_webgpu(page, deploy_bundles):
+    """On Chromium's software GPU: its own browser, since the other one has no GPU.
+
+    The decoder is that of `decoder_gpu`, in fixed shapes; its tokens are those of Keras and of the CPU.
+    """
     flags = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan"]
     driver = page.context.browser.browser_type
     browser = driver.launch(executable_path=script(FOLDER.parent / "web" / "measure.py").CHROMIUM, args=flags)
@@ -108,11 +116,16 @@ def test_the_classifier_on_webgpu(page, deploy_bundles):
         other.check("[value=webgpu]")
         wait(other)
         found = dict(other.evaluate("page.classes"))
+        tokens = [continued(other, prompt) for prompt in PROMPTS]
     finally:
         browser.close()
     expected = dict(expected_classes(deploy_bundles, "tflite"))
     np.testing.assert_allclose([found[name] for name in expected], list(expected.values()), atol=1e-4)
-    assert any("will run on the GPU" in line for line in said)
+    assert tokens == expected_tokens(deploy_bundles, "tflite")
+    assert sum("will run on the GPU" in line for line in said) > 1
+    assert load(deploy_bundles / "decoder_gpu", "tflite").generate(PROMPTS[0], max_new_tokens=COUNT) == model(
+        deploy_bundles, "tflite"
+    ).tokenizer.decode(tokens[0])
 
 
 def test_it_fits_a_phone(page):

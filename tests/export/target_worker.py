@@ -11,10 +11,13 @@ import numpy as np
 from worker_cases import run_cases
 
 from keras_transformer.export import GenerationOptions, export
-from keras_transformer.models import BERT, Llama, Size
+from keras_transformer.models import BERT, Llama, Size, Transformer
 from keras_transformer.tasks import LanguageModel, SequenceClassifier
 
 SIZE, WORDS = Size(1, 16, 2, 32), 50
+# Of one token, of as many as a signature takes, and of more.
+PROMPTS = [[3], [5, 9, 2, 40], [7, 1, 8, 33, 20, 11, 4]]
+SOURCES = [[5, 9, 12], [7, 30, 8, 33]]
 
 
 def _trained_looking(model):
@@ -37,7 +40,16 @@ def classifier(path, target):
 def decoder(path, target):
     model = LanguageModel(Llama(SIZE, WORDS, num_key_value_heads=1))
     options = GenerationOptions(prefill_buckets=(4,), static_length=12)
-    return _exported(_trained_looking(model), path, target, generation=options)
+    found = _exported(_trained_looking(model), path, target, generation=options)
+    return {**found, "tokens": model.generate(PROMPTS, max_new_tokens=5)}
+
+
+def translator(path, target):
+    """Has `encode_4` and `decode_1_4`."""
+    model = LanguageModel(Transformer(SIZE, WORDS), start_id=1, end_id=2)
+    options = GenerationOptions(prefill_buckets=(4,), static_length=12)
+    found = _exported(_trained_looking(model), path, target, generation=options)
+    return {**found, "tokens": model.generate(SOURCES, max_new_tokens=5)}
 
 
 def main(out):
@@ -46,6 +58,7 @@ def main(out):
         "decoder_litert-gpu": lambda: decoder(out / "decoder_litert-gpu", "litert-gpu"),
         "classifier_xnnpack": lambda: classifier(out / "classifier_xnnpack", "xnnpack"),
         "classifier_webgpu": lambda: classifier(out / "classifier_webgpu", "webgpu"),
+        "translator_xnnpack": lambda: translator(out / "translator_xnnpack", "xnnpack"),
         "decoder_qnn": lambda: decoder(out / "decoder_qnn", "qnn"),
     }
     run_cases(out, cases)

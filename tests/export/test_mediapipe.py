@@ -121,7 +121,7 @@ def test_the_tokenizers_that_it_reads():
         (["--for", "mediapipe"], "needs --task"),
         (["--for", "mediapipe", "--task", "fill-mask"], "needs --task: image_classifier"),
         (["--for", "transformers_js", "--task", "text_embedder"], "needs --task: feature-extraction"),
-        (["--for", "transformers_js", "--task", "fill-mask", "--max-length", "3"], "takes neither"),
+        (["--for", "transformers_js", "--task", "fill-mask", "--max-length", "3"], "takes no --max-length"),
         (["--for", "genai", "--node-modules", "x"], "--node-modules is for"),
         (["--for", "genai", "--task", "text_embedder"], "are for mediapipe"),
         (["--for", "mediapipe", "--task", "text_embedder", "--no-tokenizer"], "--no-tokenizer is for genai"),

@@ -11,8 +11,12 @@ from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.generation import GenerationError, PromptTooLongError
 
 TFLITE = ("classifier_litert-gpu", "decoder_litert-gpu", "classifier_xnnpack")
+# Those of target_worker.py: of one token, of as many as a signature takes, and of more.
+PROMPTS = [[3], [5, 9, 2, 40], [7, 1, 8, 33, 20, 11, 4]]
+SOURCES = [[5, 9, 12], [7, 30, 8, 33]]
 
 
 def result(targets, name):
@@ -47,7 +51,29 @@ def test_a_decoder_has_its_cache_as_inputs_and_outputs(targets):
         assert list(manifest["artifacts"][format]["signatures"]) == ["prefill_4", "decode_1"]
         inputs = {each["name"]: each["shape"] for each in manifest["signatures"]["decode_1"]["inputs"]}
         assert inputs["decoder_block_0_key"] == [1, 1, 12, 8]
-        assert "generation" not in manifest
+        assert manifest["generation"]["static_length"] == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "prompts"),
+    [
+        ("decoder_litert-gpu", "tflite", PROMPTS),
+        ("decoder_qnn", "onnx", PROMPTS),
+        ("translator_xnnpack", "tflite", SOURCES),
+    ],
+)
+def test_a_bundle_of_fixed_shapes_generates_what_keras_does(targets, name, backend, prompts):
+    model = load(targets.bundle(name), backend)
+    expected = targets[name]["tokens"]
+    assert model.generate(prompts, max_new_tokens=5) == expected
+    assert [model.generate(prompt, max_new_tokens=5) for prompt in prompts] == expected
+    assert len({tuple(tokens) for tokens in expected}) == len(prompts)
+    if backend == "onnx":
+        assert len(list(model.stream(prompts[0], max_new_tokens=3))) == 3
+        with pytest.raises(PromptTooLongError, match="12"):
+            model.generate(list(range(9)), max_new_tokens=4)
+        with pytest.raises(GenerationError, match="fixed shapes"):
+            model.paged_steps(4, 4, max_batch_size=2)
 
 
 def test_every_shape_of_an_onnx_file_is_fixed(targets):

@@ -15,8 +15,9 @@ import pytest
 import tokenizers
 
 from keras_transformer.export import ExportError, InvalidModelError, MissingLibraryError, verify_bundle
-from keras_transformer.export.engines.transformers_js import check, files
-from keras_transformer.text import Bytes, WordPiece
+from keras_transformer.export.engines.transformers_js import check
+from keras_transformer.export.engines.transformers_js import tokenizer as files
+from keras_transformer.text import Characters, WordPiece
 
 NODE_MODULES = os.environ.get("NODE_MODULES")
 NEEDS_NODE = pytest.mark.skipif(not NODE_MODULES, reason="NODE_MODULES is not set")
@@ -72,6 +73,7 @@ def test_the_graph_has_the_names_of_transformers(written, task):
     config = json.loads((written / task / "config.json").read_text())
     assert config["model_type"] == ("vit" if task == "image-classification" else "bert")
     assert ("id2label" in config) == task.endswith("-classification")
+    assert config["transformers.js_config"] == {"dtype": "fp32"}
 
 
 def test_the_tokenizer_json_of_a_word_piece():
@@ -85,8 +87,8 @@ def test_the_tokenizer_json_of_a_word_piece():
     assert pair.ids == [2, 5, 3, 5, 6, 3]
     assert pair.type_ids == [0, 0, 0, 1, 1, 1]
     assert files.tokenizer_config(tokenizer, 30)["mask_token"] == "[MASK]"
-    with pytest.raises(InvalidModelError, match="not bytes"):
-        files.tokenizer_json(Bytes())
+    with pytest.raises(InvalidModelError, match="not characters"):
+        files.tokenizer_json(Characters.train(["abc"]))
     with pytest.raises(InvalidModelError, match="needs a tokenizer"):
         files.tokenizer_json(None)
 
@@ -100,6 +102,8 @@ def test_what_does_not_fit_is_refused(tmp_path):
     model = keras.Model(inputs, keras.layers.Dense(2, name="probabilities")(keras.layers.Flatten()(inputs)))
     path = tmp_path / "folder"
     with pytest.raises(ExportError, match="task must be one of feature-extraction"):
+        write_transformers_js(model, path, "translate")
+    with pytest.raises(InvalidModelError, match="needs a tokenizer"):
         write_transformers_js(model, path, "translation")
     with pytest.raises(InvalidModelError, match="passes token_ids"):
         write_transformers_js(model, path, "text-classification")

@@ -99,6 +99,23 @@ def test_encoder_decoder_reads_its_source_once():
         np.testing.assert_allclose(result, whole, atol=2e-5 * np.abs(whole).max())
 
 
+def test_the_memory_of_an_encoder_output_is_that_of_its_source():
+    model = randomized(models.Transformer(SIZE, VOCABULARY))
+    source, mask = token_ids(), np.arange(LENGTH) < np.array([[9], [5], [7]])
+    steps = Stepwise(model)
+    expected = steps.encode(source, mask)
+    states = steps.encoder_output(source, mask)
+    assert steps.encoder_shape == (None, None, SIZE.hidden_dim)
+    assert tuple(states.shape) == (3, LENGTH, SIZE.hidden_dim)
+    found = steps.memory(states)
+    assert found.keys() == expected.keys() - {"source_padding_mask"}
+    assert len(found) == 2 * SIZE.num_layers
+    for name, tensor in found.items():
+        np.testing.assert_array_equal(tensor, expected[name])
+    with pytest.raises(ValueError, match="reads 0 outputs of an encoder"):
+        Stepwise(DECODERS["learned"]()).memory(states)
+
+
 def test_a_layer_in_two_places_has_two_pasts():
     cache = Stepwise(shared_block()).init_cache(1, max_length=4)
     assert sorted(cache) == ["shared_again_2_key", "shared_again_2_value", "shared_key", "shared_value"]

@@ -39,6 +39,16 @@ export async function classify(bundle, open, api, pixels) {
   return bundle.classes(await valuesOf(outputs, "probabilities"));
 }
 
+// The slots of the cache in the signatures of fixed shapes, where a bundle has others too.
+function slots(bundle, step) {
+  const { cache } = bundle.signature("prefill");
+  const [length] = cache.flatMap(({ axes }, index) => {
+    const axis = axes.indexOf("cache_length");
+    return axis < 0 ? [] : [step.cache[index].shape[axis]];
+  });
+  return length;
+}
+
 // The signatures of fixed shapes: `prefill_32`, `prefill_128`, ... read prompts, and `decode_1` one token.
 export class LiteRtDecoder {
   static async open(bundle, open, api) {
@@ -48,12 +58,7 @@ export class LiteRtDecoder {
 
   constructor(bundle, step, model, api) {
     Object.assign(this, { bundle, step, model, api, cache: {} });
-    const { cache } = bundle.signature("prefill");
-    const [length] = cache.flatMap(({ axes }, index) => {
-      const axis = axes.indexOf("cache_length");
-      return axis < 0 ? [] : [step.cache[index].shape[axis]];
-    });
-    this.length = length;
+    this.length = bundle.manifest.generation.static_length ?? slots(bundle, step);
     const prompts = Object.keys(bundle.files).filter((name) => /^prefill_\d+$/.test(name));
     this.sizes = prompts.map((name) => Number(name.split("_")[1])).sort((a, b) => a - b);
   }

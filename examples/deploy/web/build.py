@@ -40,7 +40,7 @@ def build(bundles: Path, modules: Path, out: Path) -> None:
     )
     copy(modules / "@litertjs" / "wasm-utils" / "dist", out / "vendor" / "wasm_utils", ["index.js"])
     copy(bundles, out / "bundles", ["digit.pgm"])
-    for name in ("classifier", "decoder"):
+    for name in ("classifier", "decoder", "decoder_gpu"):
         copy_bundle(bundles / name, out / "bundles" / name)
 
 

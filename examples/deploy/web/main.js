@@ -36,20 +36,21 @@ const RUNTIMES = {
     };
     return {
       format: "onnx",
+      language: "decoder",
       opener,
       classify: (bundle, open, pixels) => onnx.classify(bundle, open, ort.Tensor, pixels),
       decoder: (bundle, open) => onnx.OnnxDecoder.open(bundle, open, ort.Tensor),
     };
   },
   litert: () => liteRt({}),
-  // The file of a language model has signatures of dynamic shapes too, which WebGPU does not take.
-  webgpu: () => liteRt({ classifier: "webgpu" }),
+  // A GPU takes files of fixed shapes only: `export(..., target="litert-gpu")`.
+  webgpu: () => liteRt({ classifier: "webgpu", decoder_gpu: "webgpu" }, "decoder_gpu"),
 };
 
 let loading;
 
-// LiteRT.js, with the accelerators of bundles by name; "wasm" where none is given.
-async function liteRt(accelerators) {
+// LiteRT.js, with the accelerators of bundles by name, "wasm" where none is given, and the bundle of the language model.
+async function liteRt(accelerators, language = "decoder") {
   const api = await import("./vendor/litert/index.js");
   // With promises in WebAssembly, the CPU computes what the GPU does not take.
   loading ??= api.loadLiteRt(pathTo("vendor/litert/wasm/"), { jspi: "Suspending" in WebAssembly });
@@ -60,6 +61,7 @@ async function liteRt(accelerators) {
   };
   return {
     format: "tflite",
+    language,
     opener,
     classify: (bundle, open, pixels) => litert.classify(bundle, open, api, pixels),
     decoder: (bundle, open) => litert.LiteRtDecoder.open(bundle, open, api),
@@ -81,7 +83,7 @@ function models() {
   const name = document.querySelector("[name=runtime]:checked").value;
   opened[name] ??= (async () => {
     const runtime = await RUNTIMES[name]();
-    const [classifier, language] = await Promise.all(["classifier", "decoder"].map((each) => openBundle(runtime, each)));
+    const [classifier, language] = await Promise.all(["classifier", runtime.language].map((each) => openBundle(runtime, each)));
     const [tokenizer, decoder] = await Promise.all([
       language.bundle.tokenizer(),
       runtime.decoder(language.bundle, language.open),

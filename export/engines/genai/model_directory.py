@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
-import time
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.engines.files import check_tolerance, reported_tolerance
-from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
-from keras_transformer.export.engines.genai.check import FILE, check_engine, check_greedy, is_installed
-from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, genai_spec, with_dots
-from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
+from keras_transformer.export.engines.genai.check import FILE, check_engine, greedy, is_installed
+from keras_transformer.export.engines.genai.graph import ENGINE, end_ids, genai_spec, vocabulary_size
+from keras_transformer.export.engines.greedy import check_greedy, examples
+from keras_transformer.export.engines.hugging_face_tokenizer import tokenizer_json, write_hugging_face
+from keras_transformer.export.engines.key_value_cache import float32_decoder, key_value_cache
+from keras_transformer.export.engines.onnx_files import write_onnx
+from keras_transformer.export.engines.past_present import KINDS, PAST, PRESENT, PastPresent, with_dots
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
-from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
-from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
-from keras_transformer.export.spec.traced import TracedModule
-from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.rounding import measure_rounding
-from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:
-    from keras_transformer.export.engines.genai.cache import KeyValueCache
+    from keras_transformer.export.engines.key_value_cache import KeyValueCache
     from keras_transformer.utils.types import Path
 
 
 CONFIG = "genai_config.json"
 _UNBOUNDED = 2048
-_PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8
 
 
 def write_genai(
@@ -102,18 +95,20 @@ def write_genai(
     model = float32_decoder(model)
     check_models([quantization], model, ["onnx"])
     check_stepwise(model, tolerance)
+    rename = functools.partial(with_dots, caches=(PastPresent(cache),))
     spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization, metadata=metadata or {})
     with writing.replacing(target) as work:
-        manifest, artifact, spec = _write(spec, work)
-        prompts, max_new_tokens = _decoding(model, length)
-        check_greedy(work / FILE, model, cache, prompts, max_new_tokens, tolerance)
+        manifest, artifact, spec = write_onnx(spec, work, rename=rename)
+        prompts, max_new_tokens = examples(model, length)
+        expected = model.generate(prompts, max_new_tokens=max_new_tokens)
+        check_greedy(greedy(work / FILE, cache, prompts, max_new_tokens), expected, tolerance)
         if quantization is not None:
             artifact = quantize_in_place(artifact, spec, work, manifest)
         if written_tokenizer is not None:
             write_hugging_face(written_tokenizer, work, length, ENGINE)
         _write_json(work / CONFIG, genai_config(model, cache, length))
         if is_installed():
-            check_engine(work, cache, prompts, max_new_tokens, model.end_id)
+            check_engine(work, cache, prompts, max_new_tokens, end_ids(model))
         manifest["files"] = file_records(work)
         writing.write_manifest(work, manifest)
     artifact.path = str(target / FILE)
@@ -134,9 +129,10 @@ def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> di
     tokenizer = model.tokenizer
     start = model.start_id if model.start_id is not None else getattr(tokenizer, "start_id", None)
     pad = getattr(tokenizer, "pad_id", None)
-    ends = as_end_ids(model.end_id)
-    pad = pad if pad is not None or not ends else ends[0]
-    roles = {"bos_token_id": start, "eos_token_id": list(ends) if len(ends) > 1 else model.end_id, "pad_token_id": pad}
+    ends = end_ids(model)
+    if pad is None:  # A token of the vocabulary, since it is looked up.
+        pad = ends[0] if ends[0] < model.vocabulary_size else 0
+    roles = {"bos_token_id": start, "eos_token_id": list(ends) if len(ends) > 1 else ends[0], "pad_token_id": pad}
     decoder = {
         "session_options": {"log_id": ENGINE, "provider_options": []},
         "filename": FILE,
@@ -147,18 +143,15 @@ def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> di
         "num_key_value_heads": cache.num_heads,
         "inputs": {
             **{name: name for name in ("input_ids", "attention_mask", "position_ids")},
-            **{
-                name: past.format("%d") for name, past in zip(("past_key_names", "past_value_names"), PAST, strict=True)
-            },
+            **{f"past_{kind}_names": f"{PAST}%d.{kind}" for kind in KINDS},
         },
         "outputs": {
             "logits": "logits",
-            "present_key_names": PRESENT[0].format("%d"),
-            "present_value_names": PRESENT[1].format("%d"),
+            **{f"present_{kind}_names": f"{PRESENT}%d.{kind}" for kind in KINDS},
         },
     }
     ids = {name: index for name, index in roles.items() if index is not None}
-    described = {"type": "decoder", "vocab_size": model.vocabulary_size, "context_length": max_length, **ids}
+    described = {"type": "decoder", "vocab_size": vocabulary_size(model), "context_length": max_length, **ids}
     search = {"max_length": max_length, "do_sample": False, "num_beams": 1, "past_present_share_buffer": False}
     return {"model": {**described, "decoder": decoder}, "search": search}
 
@@ -172,35 +165,6 @@ def _length(model: Any, max_length: int | None) -> int:
     if most is not None and max_length > most:
         raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
     return max_length
-
-
-def _write(spec: ExportSpec, work: pathlib.Path):
-    """Writes and verifies the float file; returns the manifest, the `Artifact` and the spec under the file's names."""
-    start = time.perf_counter()
-    traced = TracedModule(spec)
-    if spec.tolerance is None:
-        measure_rounding(traced, spec)
-    files = onnx.write(traced, spec, work)
-    spec = with_dots(spec, work / FILE)
-    manifest = writing.new_manifest(spec)
-    record: dict[str, Any] = {"signatures": files, "names": names_record(spec, ONNX)}
-    record["bytes"] = writing.bytes_in(work)
-    manifest["artifacts"][onnx.NAME] = record
-    probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
-    record["parity"] = [vars(each) for each in parity]
-    verify.write_probes(work, probes, writing.PROBE_BYTES)
-    count = sum(map(len, probes.values()))
-    artifact = Artifact(onnx.NAME, FILE, record["bytes"], time.perf_counter() - start, parity, count)
-    return manifest, artifact, spec
-
-
-def _decoding(model: Any, length: int) -> tuple[list[list[int]], int]:
-    """Prompts and a number of new tokens for a text of `length` tokens."""
-    new = min(_NEW_TOKENS, length - 1)
-    random = np.random.default_rng(0)
-    sizes = [max(min(size, length - new), 1) for size in _PROMPT_LENGTHS]
-    return [random.integers(0, model.vocabulary_size, size).tolist() for size in sizes], new
 
 
 def _write_json(path: pathlib.Path, content: Any) -> None:

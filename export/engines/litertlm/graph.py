@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.backend.layer_order import layers_in_order
-from keras_transformer.export.engines.genai.cache import key_value_cache
+from keras_transformer.export.engines.key_value_cache import key_value_cache
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.tflite.format import TFLITE
 
 if TYPE_CHECKING:
-    from keras_transformer.export.engines.genai.cache import KeyValueCache
+    from keras_transformer.export.engines.key_value_cache import KeyValueCache
 
 
 ENGINE = "LiteRT-LM"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.engines.files import check_file_target, check_tolerance, reported_tolerance, write_tflite
-from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
-from keras_transformer.export.engines.genai.tokenizer import KINDS, write_hugging_face
+from keras_transformer.export.engines.hugging_face_tokenizer import KINDS, write_hugging_face
+from keras_transformer.export.engines.key_value_cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.litertlm.check import (
     check_engine,
     check_greedy,

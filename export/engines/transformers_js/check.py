@@ -22,13 +22,37 @@ _SECONDS, _MODEL = 300, "model"
 _PROGRAM = """
 import { pipeline, env, RawImage } from '@huggingface/transformers';
 import { readFileSync } from 'node:fs';
-const { root, name, task, inputs } = JSON.parse(readFileSync(0, 'utf-8'));
+const { root, name, task, inputs, count } = JSON.parse(readFileSync(0, 'utf-8'));
 env.allowRemoteModels = false;
 env.localModelPath = root;
-const run = await pipeline(task, name, { dtype: 'fp32' });
+const run = await pipeline(task, name);
+const options = { max_new_tokens: count, do_sample: false };
+
+// The text of the pipeline, and the tokens behind the first ones of the decoder.
+async function generated(each) {
+  if (task === 'automatic-speech-recognition') {
+    const samples = Float32Array.from(each.samples);
+    const { input_features } = await run.processor(samples);
+    const ids = await run.model.generate({ inputs: input_features, ...options });
+    return { text: (await run(samples, options)).text, tokens: rows(ids)[0] };
+  }
+  const isDecoder = task === 'text-generation';
+  run.tokenizer.padding_side = isDecoder ? 'left' : 'right';
+  const special = isDecoder ? Boolean(run.tokenizer.add_bos_token) : true;
+  const given = run.tokenizer(each, { padding: true, add_special_tokens: special });
+  const ids = rows(await run.model.generate({ ...given, ...options }));
+  const start = isDecoder ? given.input_ids.dims[1] : 1;
+  const answers = await run(each, isDecoder ? { ...options, return_full_text: false } : options);
+  const texts = answers.flat().map((answer) => Object.values(answer)[0]);
+  return texts.map((text, row) => ({ text, tokens: ids[row].slice(start) }));
+}
+
+const rows = (ids) => ids.tolist().map((row) => row.map(Number));
 const results = [];
 for (const each of inputs) {
-  if (task === 'feature-extraction') {
+  if (count) {
+    results.push(await generated(each));
+  } else if (task === 'feature-extraction') {
     const found = await run(each);
     results.push({ dims: found.dims, data: Array.from(found.data) });
   } else {
@@ -55,17 +79,23 @@ def check_node(node_modules: Path) -> pathlib.Path:
     return folder.parent
 
 
-def ask(folder: pathlib.Path, task: str, inputs: Sequence[Any], node_modules: Path) -> list[Any]:
-    """Returns what the pipeline answers, in Node.
+def ask(
+    folder: pathlib.Path, task: str, inputs: Sequence[Any], node_modules: Path, max_new_tokens: int | None = None
+) -> list[Any]:
+    """Returns what the pipeline answers, in Node, in the precision of the folder.
 
     Args:
         folder: the written folder.
         task: name of the pipeline.
-        inputs: texts, or uint8 arrays `(height, width, 3)`.
+        inputs: texts, or uint8 arrays `(height, width, 3)`; of a task that generates, lists of texts, or float arrays of
+            samples.
         node_modules: folder of the npm packages.
+        max_new_tokens: int for a task that generates; None for others.
 
     Returns:
-        List: for "feature-extraction" an array of each text, otherwise a list of dicts.
+        List: for "feature-extraction" an array of each text; of a task that generates, for each list of texts a list of
+        `{"text": ..., "tokens": ...}`, for samples one of them, with the first tokens of the decoder; otherwise a list of
+        dicts.
 
     Raises:
         ConversionError: it fails; has what it printed as `log`.
@@ -75,11 +105,14 @@ def ask(folder: pathlib.Path, task: str, inputs: Sequence[Any], node_modules: Pa
     with tempfile.TemporaryDirectory() as root:
         # The library refuses the names of folders that are being written, which begin with a dot.
         pathlib.Path(root, _MODEL).symlink_to(folder.resolve(), target_is_directory=True)
-        request = json.dumps({"root": f"{root}/", "name": _MODEL, "task": task, "inputs": given})
+        request = json.dumps(
+            {"root": f"{root}/", "name": _MODEL, "task": task, "inputs": given, "count": max_new_tokens}
+        )
         command = ["node", "--input-type=module", "-e", _PROGRAM]
         done = subprocess.run(command, input=request, cwd=cwd, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
-        raise ConversionError(NAME, (done.stderr.strip().splitlines() or ["it ends"])[-1], done.stderr)
+        lines = done.stderr.strip().splitlines() or ["it ends"]
+        raise ConversionError(NAME, next((line for line in lines if "Error" in line), lines[-1]), done.stderr)
     results = json.loads(done.stdout.strip().splitlines()[-1])
     if task != "feature-extraction":
         return results
@@ -103,7 +136,9 @@ def compare(found: np.ndarray, expected: np.ndarray, label: str) -> None:
 
 
 def _as_json(value: Any) -> Any:
-    if isinstance(value, str):
+    if not isinstance(value, np.ndarray):
         return value
+    if value.ndim == 1:
+        return {"samples": value.tolist()}
     height, width, _ = value.shape
     return {"data": np.ravel(value).tolist(), "height": height, "width": width}

@@ -1,110 +1,146 @@
-"""The files beside the graph: `config.json`, the tokenizer's, and `preprocessor_config.json`."""
+"""The files beside the graphs: `config.json`, `generation_config.json`, and `preprocessor_config.json` of recordings."""
 
 from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_transformer.export.engines.transformers_js.tasks import ENGINE, Task
+from keras_transformer.audio.hugging_face import KIND
+from keras_transformer.backend import keras_private
+from keras_transformer.export.engines.key_value_cache import KeyValueCache
+from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGINE, TRANSCRIBER, Task
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.generation.stop import as_end_ids
 
-_ROLES = {"pad": "pad_token", "unknown": "unk_token", "mask": "mask_token"}
-_MATCHING = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+# The library's own part of `config.json`.
+LIBRARY = "transformers.js_config"
+_UNBOUNDED = 2048
+_LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
+_TASKS = ("transcribe", "translate")
+_NO_TIMESTAMPS = "<|notimestamps|>"
+# The filters of transformers.js end here, and its window is that of Hann.
+_MAX_FREQUENCY = 8000.0
 
 
-def config_json(task: Task, class_names: Sequence[str]) -> dict[str, Any]:
-    """Returns the content of `config.json`."""
-    labels = {str(index): name for index, name in enumerate(class_names)}
-    named = {"id2label": labels, "label2id": {name: int(index) for index, name in labels.items()}} if labels else {}
-    return {"model_type": task.model_type, "architectures": [task.architecture], **named}
-
-
-def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
-    """Returns the content of `tokenizer.json`.
+def config_json(task: Task, class_names: Sequence[str], library: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the content of `config.json` of a model of one graph.
 
     Args:
-        tokenizer: a `WordPiece`, or a `HuggingFaceTokenizer`.
+        task: `Task`.
+        class_names: the labels, or none.
+        library: the library's own settings, such as the precision that it loads if it is asked for none.
+    """
+    labels = {str(index): name for index, name in enumerate(class_names)}
+    named = {"id2label": labels, "label2id": {name: int(index) for index, name in labels.items()}} if labels else {}
+    own = {"model_type": task.model_type, "architectures": [task.architecture]}
+    return {**own, LIBRARY: dict(library), **named}
+
+
+def language_config(
+    model: Any, task: Task, cache: KeyValueCache, tokenizer: Any, library: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the content of `config.json` of a language model.
+
+    Args:
+        model: `LanguageModel`.
+        task: `Task`.
+        cache: `KeyValueCache` of its decoder.
+        tokenizer: its tokenizer.
+        library: as in `config_json`.
+    """
+    layers, width = len(cache.paths), int(model.backbone.output.shape[-1])
+    heads = max(getattr(layer, "num_heads", 1) for layer in keras_private.flatten_layers(model))
+    common = {**config_json(task, (), library), "vocab_size": model.vocabulary_size, **token_ids(model, tokenizer)}
+    common |= {"max_position_embeddings": model.max_length or _UNBOUNDED}
+    if task.kind == DECODER:
+        sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
+        return {**common, **sizes, "num_key_value_heads": cache.num_heads, "head_dim": cache.head_dim}
+    sizes = {"d_model": width, "decoder_layers": layers}
+    sizes |= {f"{side}_attention_heads": cache.num_heads for side in ("encoder", "decoder")}
+    if task.kind == TRANSCRIBER:
+        sizes["max_source_positions"] = model.stepwise.encoder_shape[1]
+    return {**common, **sizes, "is_encoder_decoder": True}
+
+
+def generation_config(model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+    """Returns the content of `generation_config.json`: greedy decoding from the model's start to its end tokens."""
+    config = {**token_ids(model, tokenizer), "max_length": model.max_length or _UNBOUNDED, "do_sample": False}
+    return {**config, **_of_languages(tokenizer)} if task.kind == TRANSCRIBER else config
+
+
+def token_ids(model: Any, tokenizer: Any) -> dict[str, Any]:
+    """The special token ids of a language model, under their names in Hugging Face's files."""
+    ends, pad = as_end_ids(model.end_id), getattr(tokenizer, "pad_id", None)
+    start = "decoder_start_token_id" if model.is_encoder_decoder else "bos_token_id"
+    found = {start: model.start_id, "eos_token_id": list(ends) if len(ends) > 1 else next(iter(ends), None)}
+    found["pad_token_id"] = pad if pad is not None else next(iter(ends), None)
+    return {name: index for name, index in found.items() if index is not None}
+
+
+def first_tokens(model: Any, config: dict[str, Any]) -> list[int]:
+    """The tokens that the decoder of an encoder-decoder begins with in the pipeline, if it is given no options.
+
+    Args:
+        model: `LanguageModel`.
+        config: its `generation_config`.
+    """
+    if not config.get("is_multilingual"):
+        return [model.start_id]
+    chosen = [config["lang_to_id"].get("<|en|>"), config["task_to_id"]["transcribe"]]
+    return [each for each in (model.start_id, *chosen, config.get("no_timestamps_token_id")) if each is not None]
+
+
+def _of_languages(tokenizer: Any) -> dict[str, Any]:
+    """The tokens of languages and tasks of a multilingual Whisper, which the pipeline begins with."""
+    names = [each for each in tokenizer.special_tokens.get("additional", ()) if isinstance(each, str)]
+    tasks = {name: tokenizer.token_to_id(f"<|{name}|>") for name in _TASKS if f"<|{name}|>" in names}
+    languages = {name: tokenizer.token_to_id(name) for name in names if _LANGUAGE.fullmatch(name)}
+    if "transcribe" not in tasks or not languages:
+        return {"is_multilingual": False}
+    plain = {"no_timestamps_token_id": tokenizer.token_to_id(_NO_TIMESTAMPS)} if _NO_TIMESTAMPS in names else {}
+    return {"is_multilingual": True, "lang_to_id": languages, "task_to_id": tasks, **plain}
+
+
+def feature_extractor(processor: Any, model: Any) -> dict[str, Any]:
+    """Returns the content of `preprocessor_config.json` for recordings.
+
+    Args:
+        processor: `audio.LogMel`, as `LogMel.whisper` makes it.
+        model: `LanguageModel` that takes its frames.
 
     Raises:
-        InvalidModelError: another tokenizer, or none.
-
-    Example:
-
-    >>> from keras_transformer.text import WordPiece
-    >>> content = tokenizer_json(WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat"]))
-    >>> content["model"]["vocab"]["cat"], content["post_processor"]["special_tokens"]["[CLS]"]["ids"]
-    (4, [2])
+        InvalidModelError: it computes something else than the library can, or other frames than the model takes.
     """
-    if tokenizer is None:
-        raise InvalidModelError(f"{ENGINE} takes text: a text task needs a tokenizer")
-    if tokenizer.kind == "hugging_face":
-        return tokenizer.content
-    if tokenizer.kind != "wordpiece":
+    low, high = processor.frequency_range
+    highest = processor.sample_rate / 2 if high is None else high
+    found = (processor.normalization, processor.window, processor.mel_scale, processor.padding, low, highest)
+    if found != ("whisper", "hann", "slaney", "reflect", 0.0, _MAX_FREQUENCY) or processor.num_samples is None:
         raise InvalidModelError(
-            f"{ENGINE} gets tokenizers of the kinds wordpiece and hugging_face, not {tokenizer.kind}"
+            f"{ENGINE} computes the features of audio.LogMel.whisper(); '{processor.name}' is another"
         )
-    words, special = tokenizer.vocabulary, tokenizer.special_tokens
-    start, end = _frame(tokenizer)
-    marks = {name: words.index(name) for name in (start, end) if name}
-    added = [
-        {"id": words.index(name), "content": name, **_MATCHING, "special": True}
-        for name in special.values()
-        if isinstance(name, str)
-    ]
+    if processor.fft_length != processor.frame_length or processor.num_samples % processor.sample_rate:
+        raise InvalidModelError(f"{ENGINE} takes frames of the length of the transform, of whole seconds")
+    shape = (processor.num_frames(processor.num_samples), processor.num_mel_bins)
+    if shape != model.source_shape:
+        raise InvalidModelError(f"'{model.name}' takes features {model.source_shape}; '{processor.name}' makes {shape}")
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added, key=lambda each: each["id"]),
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": tokenizer.lowercase,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": _template(start, end, marks),
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": special["unknown"],
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": {word: index for index, word in enumerate(words)},
-        },
+        "feature_extractor_type": KIND,
+        "processor_class": "WhisperProcessor",
+        "feature_size": processor.num_mel_bins,
+        "sampling_rate": processor.sample_rate,
+        "hop_length": processor.hop_length,
+        "chunk_length": processor.num_samples // processor.sample_rate,
+        "n_fft": processor.fft_length,
+        "n_samples": processor.num_samples,
+        "nb_max_frames": shape[0],
+        "padding_side": "right",
+        "padding_value": 0.0,
     }
-
-
-def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
-    """Returns the content of `tokenizer_config.json`."""
-    special, (start, end) = tokenizer.special_tokens, _frame(tokenizer)
-    roles = {label: special[role] for role, label in _ROLES.items() if special.get(role)}
-    roles |= {label: name for label, name in (("cls_token", start), ("sep_token", end)) if name}
-    return {"tokenizer_class": "BertTokenizer", "model_max_length": max_length or 512, **roles}
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
     """Writes a JSON file."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _frame(tokenizer: Any) -> tuple[str | None, str | None]:
-    """The tokens in front of a text and behind it."""
-    special = tokenizer.special_tokens
-    return special.get("start") or special.get("classification"), special.get("end") or special.get("separator")
-
-
-def _template(start: str | None, end: str | None, marks: dict[str, int]) -> dict[str, Any]:
-    def mark(name: str | None, kind: int) -> list[dict[str, Any]]:
-        return [{"SpecialToken": {"id": name, "type_id": kind}}] if name else []
-
-    def text(name: str, kind: int) -> list[dict[str, Any]]:
-        return [{"Sequence": {"id": name, "type_id": kind}}]
-
-    single = mark(start, 0) + text("A", 0) + mark(end, 0)
-    special = {name: {"id": name, "ids": [index], "tokens": [name]} for name, index in marks.items()}
-    pair = single + text("B", 1) + mark(end, 1)
-    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 IMAGES = "pixel_values"
-_OF_TEXT = {"token_ids": "input_ids", "padding_mask": "attention_mask", "segment_ids": "token_type_ids"}
+OF_TEXT = {"token_ids": "input_ids", "padding_mask": "attention_mask", "segment_ids": "token_type_ids"}
 _LEAST = 1e-37  # Below it, log would be infinite.
 
 
@@ -58,7 +58,7 @@ def check_inputs(model: Any, task: Task) -> None:
     if task.is_image:
         check_image_inputs(model, f"{ENGINE} passes images")
     else:
-        check_text_inputs(model, ENGINE, _OF_TEXT)
+        check_text_inputs(model, ENGINE, OF_TEXT)
     outputs = keras.tree.flatten(model.output)
     if len(outputs) != 1 or len(outputs[0].shape) != task.rank:
         shapes = ", ".join(str(each.shape) for each in outputs)
@@ -73,7 +73,7 @@ def _image_inputs(model: Any) -> tuple[ArraySpec, ...]:
 
 
 def _text_inputs(model: Any) -> tuple[ArraySpec, ...]:
-    taken = [label for name, label in _OF_TEXT.items() if name in names.input_names(model)]
+    taken = [label for name, label in OF_TEXT.items() if name in names.input_names(model)]
     return tuple(ArraySpec(name, "int64", (None, None), ("batch", "length")) for name in taken)
 
 
@@ -85,7 +85,7 @@ def _function(model: Any, task: Task) -> Callable[[dict[str, Tensor]], dict[str,
         if task.is_image:
             given = [tf.transpose(tensors[IMAGES], [0, 2, 3, 1])]
         else:
-            given = [_as_taken(name, tensors[_OF_TEXT[name]]) for name in order]
+            given = [_as_taken(name, tensors[OF_TEXT[name]]) for name in order]
         (result,) = keras.tree.flatten(model(keras.tree.pack_sequence_as(structure, given), training=False))
         # The pipeline applies softmax.
         return {task.output: tf.math.log(tf.maximum(result, _LEAST)) if is_probabilities else result}

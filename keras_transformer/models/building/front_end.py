@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.models.building.stepwise import walk
+from keras_transformer.models.building.graph_walk import walk
 from keras_transformer.utils.types import Shape
 
 

@@ -9,8 +9,9 @@ from keras import ops
 
 from keras_transformer.attention.masks import segment_mask
 from keras_transformer.backend import keras_private
+from keras_transformer.models.building.graph_walk import walk
 from keras_transformer.models.building.stack import token_input
-from keras_transformer.models.building.stepwise import Stepwise, walk
+from keras_transformer.models.building.stepwise import Stepwise
 
 _INPUTS = {"token_ids", "padding_mask"}
 _PACKED_INPUTS = {*_INPUTS, "segment_ids", "positions"}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
 import keras
 from keras import ops
@@ -13,9 +11,10 @@ from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.cache.quantized import SCALE
 from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
+from keras_transformer.models.building.graph_walk import argument, takes, walk
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.token_probe import check_per_token
-from keras_transformer.utils.types import Cache, DType, Tensor
+from keras_transformer.utils.types import Cache, DType, Shape, Tensor
 
 SOURCE_MASK = "source_padding_mask"
 # Cache entries of `memory_cache` of a decoder block; other layers list theirs in `memory_names`.
@@ -96,16 +95,52 @@ class Stepwise:
             cross-attention.
         """
         given = dict(zip(self.source_names, source, strict=True))
-        values = {id(self._inputs[name]): tensor for name, tensor in given.items()}
+        mask = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
+        return mask | self._memory(self._source_values(source))
+
+    @property
+    def encoder_shape(self) -> Shape:
+        """Shape of `encoder_output`: `(None, S, D)`.
+
+        Raises:
+            ValueError: the decoder reads several outputs of the encoder.
+        """
+        return tuple(self._encoder_symbol().shape)
+
+    def encoder_output(self, *source: Tensor) -> Tensor:
+        """Returns the output of the encoder, of which `memory` makes the rest of what `encode` returns."""
+        return self._source_values(source)[id(self._encoder_symbol())]
+
+    def memory(self, encoder_output: Tensor) -> Cache:
+        """Returns the keys and values of cross-attention for an output of the encoder, `(B, S, D)`."""
+        return self._memory({id(self._encoder_symbol()): encoder_output})
+
+    def _source_values(self, source):
+        """The tensors that depend only on the source, from symbolic tensor (by id) to tensor."""
+        values = {id(self._inputs[name]): tensor for name, tensor in zip(self.source_names, source, strict=True)}
         walk(self._source_nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
-        memory = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
+        return values
+
+    def _memory(self, values):
+        memory = {}
         for node in self._target_nodes:
             prefix, layer, _ = self._caches.get(id(node), (None, None, None))
-            encoder_output = prefix and _argument(node, "encoder_output", values)
+            encoder_output = prefix and argument(node, "encoder_output", values)
             if encoder_output is not None:
                 parts = layer.memory_cache(encoder_output)
                 memory |= {f"{prefix}_{name}": tensor for name, tensor in parts.items()}
         return memory
+
+    def _encoder_symbol(self):
+        """The one symbolic tensor that layers with a cache read as `encoder_output`."""
+        nodes = [node for node in self._target_nodes if id(node) in self._caches]
+        symbols = [argument(node, "encoder_output", {id(each): each for each in node.input_tensors}) for node in nodes]
+        found = {id(each): each for each in symbols if each is not None}
+        if len(found) != 1:
+            raise ValueError(
+                f"the decoder of {self.backbone.name!r} reads {len(found)} outputs of an encoder, not one."
+            )
+        return next(iter(found.values()))
 
     @property
     def target_layers(self) -> list[keras.layers.Layer]:
@@ -144,7 +179,7 @@ class Stepwise:
                 return output
             if last_only and isinstance(layer, PrefillExit):
                 return layer.last(*args, lengths=lengths)
-            if _takes(layer, "positions"):
+            if takes(layer, "positions"):
                 kwargs["positions"] = last_slot if last_only and id(node) in self._behind_exit else slots
             return layer(*args, **kwargs)
 
@@ -178,7 +213,7 @@ class Stepwise:
             constants,
             keras.tree.flatten(self.backbone.output)[0],
             has_cache=lambda node: hasattr(node.operation, "init_cache"),
-            takes_positions=lambda node: _takes(node.operation, "positions"),
+            takes_positions=lambda node: takes(node.operation, "positions"),
         )
 
     def _name_caches(self):
@@ -220,28 +255,3 @@ def source_names(names: Collection[str]) -> tuple[str, ...]:
     return tuple(
         sorted((name for name in names if not name.startswith("target_")), key=lambda name: name == SOURCE_MASK)
     )
-
-
-def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., Any]) -> None:
-    """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
-
-    Missing inputs (masks, positions, segments) are None; a node whose inputs are all None has None as its outputs.
-    """
-    for node in nodes:
-        given = [values.setdefault(id(tensor), None) for tensor in node.input_tensors]
-        if all(value is None for value in given):
-            values.update((id(tensor), None) for tensor in node.outputs)
-            continue
-        args, kwargs = node.arguments.fill_in(values)
-        outputs = call(node, node.operation, args, dict(kwargs))
-        values.update(zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=True))
-
-
-def _argument(node, name, values):
-    """The argument `name` of the call of a node, or None."""
-    args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
-    return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)
-
-
-def _takes(layer, name):
-    return isinstance(layer, keras.layers.Layer) and name in inspect.signature(layer.call).parameters

@@ -44,17 +44,20 @@ def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
 
 def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
     """Returns the content of `tokenizer_config.json`: the special tokens."""
-    roles = {
-        name: tokenizer.special_tokens[role] for role, name in _ROLES.items() if tokenizer.special_tokens.get(role)
-    }
     return {
         "tokenizer_class": "GPT2Tokenizer",
         "add_prefix_space": False,
         "add_bos_token": False,
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_length,
-        **roles,
+        **special_tokens(tokenizer),
     }
+
+
+def special_tokens(tokenizer: Any) -> dict[str, str]:
+    """Returns the special tokens of a tokenizer under their names in `tokenizer_config.json`."""
+    found = tokenizer.special_tokens
+    return {name: found[role] for role, name in _ROLES.items() if found.get(role)}
 
 
 def write_hugging_face(tokenizer: Any, directory: pathlib.Path, max_length: int | None, engine: str) -> None:

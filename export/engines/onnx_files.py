@@ -1,0 +1,61 @@
+"""ONNX files of an engine: written, verified, and described in a manifest."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.file_names import names_record
+from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.reporting.report import Artifact
+from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.rounding import measure_rounding
+
+Rename = Callable[[ExportSpec, dict[str, pathlib.Path]], ExportSpec]
+
+
+def write_onnx(
+    spec: ExportSpec, work: pathlib.Path, folder: str = "", rename: Rename | None = None
+) -> tuple[dict[str, Any], Artifact, ExportSpec]:
+    """Writes the files of a spec in float32 and verifies them.
+
+    Args:
+        spec: `ExportSpec`, with the outputs of its probes.
+        work: folder of the bundle.
+        folder: folder of the files in it; "" for the bundle's own.
+        rename: function that gives the files and the spec other names: of the spec, and of the path of each signature.
+
+    Returns:
+        `(manifest, artifact, spec)`: the manifest, without the record of the files; the `Artifact`; and the spec under the
+        names of the files.
+
+    Raises:
+        ConversionError, ParityError, UnsupportedOpError, WeightError: see `export`.
+    """
+    start = time.perf_counter()
+    traced = TracedModule(spec)
+    if spec.tolerance is None:
+        measure_rounding(traced, spec)
+    (work / folder).mkdir(exist_ok=True)
+    found = onnx.write(traced, spec, work / folder)
+    paths = {name: f"{folder}/{path}" if folder else path for name, path in found.items()}
+    if rename is not None:
+        spec = rename(spec, {name: work / path for name, path in paths.items()})
+    manifest = writing.new_manifest(spec)
+    record: dict[str, Any] = {"signatures": paths, "names": names_record(spec, ONNX)}
+    record["bytes"] = writing.bytes_in(work)
+    manifest["artifacts"][onnx.NAME] = record
+    probes = {name: signature.probes for name, signature in spec.signatures.items()}
+    parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
+    record["parity"] = [vars(each) for each in parity]
+    verify.write_probes(work, probes, writing.PROBE_BYTES)
+    count = sum(map(len, probes.values()))
+    path = next(iter(paths.values()))
+    artifact = Artifact(onnx.NAME, path, record["bytes"], time.perf_counter() - start, parity, count)
+    return manifest, artifact, spec

@@ -1,0 +1,37 @@
+"""Computing the nodes of a Functional graph with other arguments than those that they were built with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+
+from keras_transformer.utils.types import Tensor
+
+
+def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., Any]) -> None:
+    """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
+
+    Missing inputs (masks, positions, segments) are None; a node whose inputs are all None has None as its outputs.
+    """
+    for node in nodes:
+        given = [values.setdefault(id(tensor), None) for tensor in node.input_tensors]
+        if all(value is None for value in given):
+            values.update((id(tensor), None) for tensor in node.outputs)
+            continue
+        args, kwargs = node.arguments.fill_in(values)
+        outputs = call(node, node.operation, args, dict(kwargs))
+        values.update(zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=True))
+
+
+def argument(node: Any, name: str, values: dict[int, Tensor]) -> Any:
+    """The argument `name` of the call of a node, or None."""
+    args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
+    return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)
+
+
+def takes(layer: Any, name: str) -> bool:
+    """Whether the call of a layer has an argument."""
+    return isinstance(layer, keras.layers.Layer) and name in inspect.signature(layer.call).parameters
