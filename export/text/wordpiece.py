@@ -1,0 +1,206 @@
+"""WordPiece in a graph: BERT's normalization by table, then the longest piece at every place at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.text import code_points as unicode
+from keras_transformer.export.text.pair_table import PairTable
+from keras_transformer.export.text.steps import (
+    after,
+    before,
+    code_points,
+    flag,
+    gather,
+    indices,
+    look_up,
+    loop,
+    marked,
+    next_true,
+    repeated,
+)
+from keras_transformer.utils.types import Tensor
+
+_DROPPED = 3
+_FIRST, _LATER = 0, 1  # States of the trie: at the start of a word, and within.
+
+
+class WordPieceSteps:
+    """Ids of texts by WordPiece.
+
+    Args:
+        normalizer: normalizer of the `tokenizers` library that maps each character by itself, such as `BertNormalizer`.
+        cleaner: where the normalizer decomposes characters and so may change the order of marks: the normalizer without
+            that and what follows; or None.
+        pre_tokenizer: pre-tokenizer of the library, such as `BertPreTokenizer`.
+        vocabulary: dict of token to id.
+        unknown: int. Id of words that have no pieces.
+        prefix: str. Prefix of pieces within a word.
+        longest: int. Words of more characters are unknown.
+
+    Call arguments:
+        values: int32 `(N,)`, bytes of texts.
+        rows: int32 `(N,)`, the number of the text of each.
+
+    Returns:
+        Ids and the number of the text of each, int32 `(T,)`.
+    """
+
+    def __init__(
+        self,
+        normalizer: Any,
+        cleaner: Any,
+        pre_tokenizer: Any,
+        vocabulary: Mapping[str, int],
+        unknown: int,
+        prefix: str,
+        longest: int,
+    ) -> None:
+        self._unknown, self._longest, self._reorders = unknown, longest, cleaner is not None
+        symbols = {character: number for number, character in enumerate(sorted(set("".join(vocabulary))), 1)}
+        self._characters(_parts(normalizer, cleaner), unicode.kinds(pre_tokenizer), symbols)
+        self._trie(vocabulary, prefix, symbols)
+
+    def _characters(self, parts: Callable[[int], list], kinds: np.ndarray, symbols: Mapping[str, int]) -> None:
+        """Tables of what each code point becomes: characters, each a symbol, a kind and a combining class."""
+        classes = unicode.combining_classes() if self._reorders else {}
+        sequences: dict[tuple, int] = {}
+        numbers = np.zeros(unicode.LIMIT, "int32")
+        for code in unicode.VALID:
+            items = tuple(
+                (symbols.get(each, 0), int(kinds[ord(each)]), classes.get(ord(each), 0)) if each else (0, _DROPPED, 0)
+                for each in parts(code)
+            )
+            numbers[code] = sequences.setdefault(items, len(sequences))
+        counts = np.array([len(items) for items in sequences], "int32")
+        self._table, self._counts = unicode.PagedTable(numbers), counts
+        self._starts = (np.cumsum(counts) - counts).astype("int32")
+        self._items = np.array([item for items in sequences for item in items], "int32").reshape(-1, 3).T
+
+    def _trie(self, vocabulary: Mapping[str, int], prefix: str, symbols: Mapping[str, int]) -> None:
+        """States and the ids that end at them, of pieces at the start of a word and within."""
+        edges: dict[tuple[int, int], int] = {}
+        ends: dict[int, int] = {}
+        size = 2
+        for token, index in vocabulary.items():
+            # A token that begins with the prefix is also the start of a word, where the text has the prefix.
+            forms = [(_FIRST, token)] + ([(_LATER, token[len(prefix) :])] if token.startswith(prefix) else [])
+            for state, text in forms:
+                for character in text:
+                    edge = (state, symbols[character])
+                    if edge not in edges:
+                        edges[edge], size = size, size + 1
+                    state = edges[edge]
+                if text:
+                    ends[state] = index
+        self._edges = PairTable(edges, size, len(symbols) + 1)
+        self._ends = np.full(size, -1, "int32")
+        self._ends[list(ends)] = list(ends.values())
+
+    def __call__(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        symbols, kinds, rows = self._normalized(values, rows)
+        changes = tf.logical_or(before(kinds, unicode.SPACE) != unicode.WORD, before(rows, -1) != rows)
+        starts = tf.logical_or(kinds == unicode.ISOLATED, tf.logical_and(kinds == unicode.WORD, changes))
+        kept = indices(kinds != unicode.SPACE)
+        symbols, rows, starts = (tf.gather(each, kept) for each in (symbols, rows, starts))
+        ends = next_true(starts)
+        pieces, lengths = self._longest_pieces(symbols, starts, ends)
+        begins, is_unknown = self._chosen(pieces, lengths, starts, ends)
+        chosen = indices(begins)
+        ids = tf.where(tf.gather(is_unknown, chosen), self._unknown, tf.gather(pieces, chosen))
+        return ids, tf.gather(rows, chosen)
+
+    def _normalized(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Symbol, kind and text number of each character after normalization."""
+        codes, places = code_points(values)
+        numbers = look_up(self._table, codes)
+        item, offset = repeated(gather(self._counts, numbers))
+        place = gather(self._starts, tf.gather(numbers, item)) + offset
+        symbols, kinds, classes = (gather(each, place) for each in self._items)
+        rows = tf.gather(tf.gather(rows, places), item)
+        if not self._reorders:
+            return symbols, kinds, rows
+        symbols, kinds, _, _ = loop(
+            lambda *state: tf.reduce_any(_inverted(state[2], rows)),
+            lambda *state: _ordered(*state, rows),
+            [symbols, kinds, classes, tf.constant(0)],
+        )
+        kept = indices(kinds != _DROPPED)
+        return tf.gather(symbols, kept), tf.gather(kinds, kept), tf.gather(rows, kept)
+
+    def _longest_pieces(self, symbols: Tensor, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """Id and length of the longest piece that begins at each place, -1 and 0 without one."""
+        places = tf.range(tf.size(symbols))
+
+        def step(state: Tensor, depth: Tensor, pieces: Tensor, lengths: Tensor) -> list[Tensor]:
+            inside = tf.logical_and(state >= 0, places + depth < ends)
+            at = tf.minimum(places + depth, tf.size(symbols) - 1)
+            owner = tf.maximum(state, 0)
+            slot = gather(self._edges.starts, owner) + tf.gather(symbols, at)
+            known = tf.logical_and(inside, gather(self._edges.owners, slot) == owner)
+            state = tf.where(known, gather(self._edges.values, slot), -1)
+            found = tf.where(known, gather(self._ends, tf.maximum(state, 0)), -1)
+            better = found >= 0
+            return [state, depth + 1, tf.where(better, found, pieces), tf.where(better, depth + 1, lengths)]
+
+        first = tf.where(starts, _FIRST, _LATER)
+        none = tf.zeros_like(symbols)
+        state = loop(lambda state, *_: tf.reduce_any(state >= 0), step, [first, tf.constant(0), none - 1, none])
+        return state[2], state[3]
+
+    def _chosen(self, pieces: Tensor, lengths: Tensor, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """Where tokens begin, and whether they are the unknown token of a word."""
+        size = tf.size(pieces)
+        first = indices(starts)
+
+        def step(place: Tensor, begun: Tensor) -> list[Tensor]:
+            following = place + tf.gather(lengths, place)
+            goes_on = tf.logical_and(following > place, following < tf.gather(ends, place))
+            following = tf.gather(following, indices(goes_on))
+            return [following, begun + marked(following, size)]
+
+        _, begun = loop(lambda place, _: tf.size(place) > 0, step, [first, flag(starts)])
+        word = tf.cumsum(flag(starts)) - 1
+        fails = tf.logical_and(begun > 0, pieces < 0)
+        too_long = tf.gather(ends, first) - first > self._longest
+        failed = marked(tf.gather(word, indices(fails)), tf.size(first)) + flag(too_long)
+        is_unknown = tf.gather(failed, word) > 0
+        return tf.where(is_unknown, starts, begun > 0), is_unknown
+
+
+def _parts(normalizer: Any, cleaner: Any) -> Callable[[int], list]:
+    """A function of a code point to its characters after normalization.
+
+    Where characters are decomposed, the empty text stands for a mark of class 0 that is removed, which keeps marks around
+    it in their order.
+    """
+    if cleaner is None:
+        return lambda code: list(normalizer.normalize_str(chr(code)))
+    classes, decompose = unicode.combining_classes(), unicode.decomposition()
+
+    def parts(code: int) -> list:
+        found: list[str] = []
+        for character in decompose(cleaner.normalize_str(chr(code))):
+            text = normalizer.normalize_str(character)
+            found += text or ([] if ord(character) in classes else [""])
+        return found
+
+    return parts
+
+
+def _inverted(classes: Tensor, rows: Tensor) -> Tensor:
+    """Where a combining mark stands before one of a lower class."""
+    following = tf.where(after(rows, -1) == rows, after(classes, 0), 0)
+    return tf.logical_and(following > 0, classes > following)
+
+
+def _ordered(symbols: Tensor, kinds: Tensor, classes: Tensor, parity: Tensor, rows: Tensor) -> list[Tensor]:
+    """One pass of an odd-even sort of combining marks."""
+    places = tf.range(tf.size(classes))
+    swaps = flag(tf.logical_and(_inverted(classes, rows), places % 2 == parity))
+    order = places + swaps - before(swaps, 0)
+    return [tf.gather(symbols, order), tf.gather(kinds, order), tf.gather(classes, order), 1 - parity]
