@@ -57,7 +57,7 @@ def repeated(counts: Tensor) -> tuple[Tensor, Tensor]:
 
 def marked(places: Tensor, size: Tensor) -> Tensor:
     """An int32 `(size,)` that counts how often each index is among `places`."""
-    return tf.scatter_nd(places[:, None], tf.ones_like(places), size[None])
+    return tf.math.unsorted_segment_sum(tf.ones_like(places), places, size)
 
 
 def next_true(condition: Tensor) -> Tensor:

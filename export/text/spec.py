@@ -1,0 +1,88 @@
+"""The signatures of a tokenizer's bundle, with the texts on which each file is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.export.text.detokenize import DetokenizeGraph
+from keras_transformer.export.text.graph import BYTES, IDS, LENGTHS, MASK, TokenizeGraph
+from keras_transformer.export.text.probe_texts import PROBE_TEXTS
+
+TOKENIZE, DETOKENIZE = "tokenize", "detokenize"
+_ROWS, _SIZES = ArraySpec(BYTES, "uint8", (None, None), ("batch", "bytes")), ArraySpec(LENGTHS, "int32", (None,), ("batch",))
+_TOKENS = ArraySpec(IDS, "int32", (None, None), ("batch", "length"))
+_MASKS = ArraySpec(MASK, "bool", (None, None), ("batch", "length"))
+_BATCH = 32
+
+
+def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
+    """The `ExportSpec` of a tokenizer: `tokenize`, and `detokenize` where the tokenizer decodes token by token.
+
+    Args:
+        tokenizer: a tokenizer of `keras_transformer.text`.
+        options: dict of "start", "end" and "max_length".
+
+    Raises:
+        InvalidModelError: the tokenizer cannot be a graph.
+    """
+    batches = [PROBE_TEXTS[:1], *(PROBE_TEXTS[at : at + _BATCH] for at in range(0, len(PROBE_TEXTS), _BATCH))]
+    rows = [tokenizer.encode(list(texts), **options) for texts in batches]
+    expected = [padded_ids(each, tokenizer) for each in rows]
+    probes = [
+        Probe(text_rows(texts), f"{len(texts)} texts", outputs)
+        for texts, outputs in zip(batches, expected, strict=True)
+    ]
+    signatures = {TOKENIZE: Signature(TokenizeGraph(tokenizer, options), (_ROWS, _SIZES), probes, is_repeatable=True)}
+    try:
+        graph = DetokenizeGraph(tokenizer)
+    except InvalidModelError:
+        return ExportSpec(signatures, tolerance=1e-6)
+    size = tokenizer.vocabulary_size
+    every = [list(range(at, min(at + 64, size))) for at in range(0, size, 64)][:64]
+    random = np.random.default_rng(0)
+    given = [*expected, padded_ids(every, tokenizer), padded_ids(random.integers(0, size, (64, 16)).tolist(), tokenizer)]
+    probes = [Probe(each, f"{len(each[IDS])} rows of ids", text_rows(_decoded(each, tokenizer))) for each in given]
+    signatures[DETOKENIZE] = Signature(graph, (_TOKENS, _MASKS), probes, is_repeatable=True)
+    return ExportSpec(signatures, tolerance=1e-6)
+
+
+def _decoded(arrays: Mapping[str, np.ndarray], tokenizer: Any) -> list[str]:
+    return [tokenizer.decode(row[mask].tolist()) for row, mask in zip(arrays[IDS], arrays[MASK], strict=True)]
+
+
+def text_rows(texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Texts as the inputs of `tokenize`.
+
+    Args:
+        texts: list of str.
+
+    Returns:
+        Dict of "bytes", uint8 `(B, N)`, and "lengths", int32 `(B,)`.
+
+    Example:
+
+    >>> text_rows(["né", "a"])["bytes"].tolist()
+    [[110, 195, 169], [97, 0, 0]]
+    """
+    content = [text.encode("utf-8") for text in texts]
+    lengths = np.array([len(each) for each in content], "int32")
+    rows = np.zeros((len(content), int(lengths.max(initial=0))), "uint8")
+    for row, each in zip(rows, content, strict=True):
+        row[: len(each)] = np.frombuffer(each, "uint8")
+    return {BYTES: rows, LENGTHS: lengths}
+
+
+def padded_ids(rows: Sequence[Sequence[int]], tokenizer: Any) -> dict[str, np.ndarray]:
+    """Rows of ids as arrays, padded on the side of the tokenizer."""
+    width = max(map(len, rows), default=0)
+    ids = np.full((len(rows), width), tokenizer.pad_id or 0, "int32")
+    mask = np.zeros(ids.shape, bool)
+    for number, row in enumerate(rows):
+        place = slice(width - len(row), width) if getattr(tokenizer, "padding_side", "") == "left" else slice(len(row))
+        ids[number, place], mask[number, place] = row, True
+    return {IDS: ids, MASK: mask}
