@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.text.graph import BYTES, IDS, LENGTHS, MASK
-from keras_transformer.export.text.steps import before, flag, gather, indices, repeated
+from keras_transformer.export.text.graph import IDS, MASK
+from keras_transformer.export.text.steps import before, flag, gather, indices, repeated, scattered
 from keras_transformer.export.text.utf8 import repaired
 from keras_transformer.utils.types import Tensor
 
@@ -95,8 +96,8 @@ class DetokenizeGraph:
         tensors: dict of "token_ids", int32 `(B, T)`, ids of the vocabulary; and "padding_mask", bool `(B, T)`.
 
     Returns:
-        Dict of "bytes", uint8 `(B, N)`: the UTF-8 of each text from the start of its row, without special tokens; and
-        "lengths", int32 `(B,)`.
+        Dict of "bytes", uint8 `(B, N)`: the UTF-8 of each text from the start of its row, without special tokens; N
+        is at least 1. And "lengths", int32 `(B,)`.
 
     Raises:
         InvalidModelError: the tokenizer decodes in another way than token by token.
@@ -153,7 +154,6 @@ def _as_rows(values: Tensor, rows: Tensor, batch: Tensor) -> dict[str, Tensor]:
     kept = indices(rows < batch)
     values, rows = tf.gather(values, kept), tf.gather(rows, kept)
     lengths = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, batch)
-    width = tf.reduce_max(lengths)
+    width = tf.maximum(tf.reduce_max(lengths), 1)  # LiteRT returns no empty arrays.
     places = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(lengths) - lengths, rows)
-    table = tf.scatter_nd((rows * width + places)[:, None], values, (batch * width)[None])
-    return {BYTES: tf.cast(tf.reshape(table, tf.stack([batch, width])), tf.uint8), LENGTHS: lengths}
+    return {BYTES: tf.cast(scattered(rows, places, values, batch, width), tf.uint8), LENGTHS: lengths}

@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS
 from keras_transformer.export.text.encoders import encoder_of
-from keras_transformer.export.text.steps import LARGE, flat_bytes, indices
+from keras_transformer.export.text.steps import LARGE, flat_bytes, indices, scattered
 from keras_transformer.utils.types import Tensor
 
-BYTES, LENGTHS = "bytes", "lengths"
 IDS, MASK, SEGMENTS = "token_ids", "padding_mask", "segment_ids"
 
 
@@ -27,7 +27,7 @@ class TokenizeGraph:
             `(B,)`: the numbers of bytes.
 
     Returns:
-        Dict of "token_ids", int32 `(B, T)`, and "padding_mask", bool `(B, T)`.
+        Dict of "token_ids", int32 `(B, T)`, and "padding_mask", bool `(B, T)`; T is at least 1.
 
     Raises:
         InvalidModelError: the tokenizer cannot be a graph; the message names the part of it.
@@ -45,9 +45,13 @@ class TokenizeGraph:
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         lengths = tensors[LENGTHS]
-        ids, rows = self._encoder(*flat_bytes(tensors[BYTES], lengths))
-        kept = indices(rows < tf.size(lengths))
-        return self._framed(tf.gather(ids, kept), tf.gather(rows, kept), tf.size(lengths))
+        return self.encoded(*flat_bytes(tensors[BYTES], lengths), tf.size(lengths))
+
+    def encoded(self, values: Tensor, rows: Tensor, batch: Tensor) -> dict[str, Tensor]:
+        """The outputs for bytes of texts one after another, as `flat_bytes` returns them."""
+        ids, rows = self._encoder(values, rows)
+        kept = indices(rows < batch)
+        return self._framed(tf.gather(ids, kept), tf.gather(rows, kept), batch)
 
     def _framed(self, ids: Tensor, rows: Tensor, batch: Tensor) -> dict[str, Tensor]:
         """Rows of ids, cut, with the tokens of the template, and padded."""
@@ -60,7 +64,7 @@ class TokenizeGraph:
         inside = indices(tf.logical_and(places >= 0, places < room))
         counts = tf.minimum(counts, room)
         totals = counts + frame
-        width = tf.reduce_max(totals)
+        width = tf.maximum(tf.reduce_max(totals), 1)  # LiteRT returns no empty arrays.
         shift = width - totals if self._pads_left else tf.zeros_like(totals)
         rows, places = tf.gather(rows, inside), tf.gather(places, inside) + len(self._before)
         every = tf.range(batch)
@@ -69,8 +73,7 @@ class TokenizeGraph:
         last = counts + len(self._before)
         parts += [(every, last + place, tf.zeros_like(every) + each) for place, each in enumerate(self._after)]
         rows, places, ids = (tf.concat(each, 0) for each in zip(*parts, strict=True))
-        flat = rows * width + places + tf.gather(shift, rows)
-        table = tf.scatter_nd(flat[:, None], ids - self._pad, (batch * width)[None]) + self._pad
+        table = scattered(rows, places + tf.gather(shift, rows), ids - self._pad, batch, width) + self._pad
         column = tf.range(width)[None] - shift[:, None]
         mask = tf.logical_and(column >= 0, column < totals[:, None])
-        return {IDS: tf.reshape(table, tf.stack([batch, width])), MASK: mask}
+        return {IDS: table, MASK: mask}

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS, text_rows
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.text.detokenize import DetokenizeGraph
-from keras_transformer.export.text.graph import BYTES, IDS, LENGTHS, MASK, TokenizeGraph
+from keras_transformer.export.text.graph import IDS, MASK, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 
 TOKENIZE, DETOKENIZE = "tokenize", "detokenize"
@@ -30,7 +31,7 @@ def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
     Raises:
         InvalidModelError: the tokenizer cannot be a graph.
     """
-    batches = [PROBE_TEXTS[:1], *(PROBE_TEXTS[at : at + _BATCH] for at in range(0, len(PROBE_TEXTS), _BATCH))]
+    batches = [PROBE_TEXTS[:1], ("",), *(PROBE_TEXTS[at : at + _BATCH] for at in range(0, len(PROBE_TEXTS), _BATCH))]
     rows = [tokenizer.encode(list(texts), **options) for texts in batches]
     expected = [padded_ids(each, tokenizer) for each in rows]
     probes = [
@@ -55,31 +56,9 @@ def _decoded(arrays: Mapping[str, np.ndarray], tokenizer: Any) -> list[str]:
     return [tokenizer.decode(row[mask].tolist()) for row, mask in zip(arrays[IDS], arrays[MASK], strict=True)]
 
 
-def text_rows(texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Texts as the inputs of `tokenize`.
-
-    Args:
-        texts: list of str.
-
-    Returns:
-        Dict of "bytes", uint8 `(B, N)`, and "lengths", int32 `(B,)`.
-
-    Example:
-
-    >>> text_rows(["né", "a"])["bytes"].tolist()
-    [[110, 195, 169], [97, 0, 0]]
-    """
-    content = [text.encode("utf-8") for text in texts]
-    lengths = np.array([len(each) for each in content], "int32")
-    rows = np.zeros((len(content), int(lengths.max(initial=0))), "uint8")
-    for row, each in zip(rows, content, strict=True):
-        row[: len(each)] = np.frombuffer(each, "uint8")
-    return {BYTES: rows, LENGTHS: lengths}
-
-
 def padded_ids(rows: Sequence[Sequence[int]], tokenizer: Any) -> dict[str, np.ndarray]:
-    """Rows of ids as arrays, padded on the side of the tokenizer."""
-    width = max(map(len, rows), default=0)
+    """Rows of ids as arrays, padded on the side of the tokenizer, of at least one column."""
+    width = max(1, *map(len, rows))
     ids = np.full((len(rows), width), tokenizer.pad_id or 0, "int32")
     mask = np.zeros(ids.shape, bool)
     for number, row in enumerate(rows):

@@ -60,6 +60,12 @@ def marked(places: Tensor, size: Tensor) -> Tensor:
     return tf.math.unsorted_segment_sum(tf.ones_like(places), places, size)
 
 
+def scattered(rows: Tensor, columns: Tensor, values: Tensor, height: Tensor, width: Tensor) -> Tensor:
+    """A matrix of zeros with values at some places, each of them once."""
+    # Not a reshaped vector: ONNX takes a size of 0 for that of the operand.
+    return tf.scatter_nd(tf.stack([rows, columns], 1), values, tf.stack([height, width]))
+
+
 def next_true(condition: Tensor) -> Tensor:
     """For each place the index of the next one after it that is True, `N` without one."""
     known = tf.concat([indices(condition), tf.shape(condition)], 0)
