@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
 from keras_transformer.export.text.byte_pairs import Merges
-from keras_transformer.export.text.code_points import LIMIT, VALID, PagedTable, matches
-from keras_transformer.export.text.steps import before, code_points, flag, gather, indices, look_up, marked, repeated
+from keras_transformer.export.text.code_points import LIMIT, VALID, PagedTable
+from keras_transformer.export.text.steps import before, code_points, gather, look_up, repeated
 from keras_transformer.export.text.wordpiece import WordPieceSteps
 from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
 from keras_transformer.text.hugging_face.formats import library
@@ -42,19 +42,30 @@ def encoder_of(tokenizer: Any) -> Encoder:
     if tokenizer.kind not in ("byte_pair", "hugging_face"):
         raise _unsupported(f"a tokenizer of the kind '{tokenizer.kind}'")
     content = tokenizer._content if tokenizer.kind == "byte_pair" else tokenizer.content
-    for each in content.get("added_tokens") or ():
-        if not each.get("special"):
-            raise _unsupported(f"the added token {each['content']!r}, which texts may contain")
     kind = content["model"].get("type", "BPE")
-    if kind == "WordPiece":
+    added = _added(content)
+    if kind == "WordPiece" and not added:
         return _wordpiece(content)
     if kind == "BPE":
-        return _byte_pairs(content)
+        return _byte_pairs(content, added)
+    if added:
+        raise _unsupported(f"the added token {next(iter(added))!r}, which texts may contain")
     raise _unsupported(f"a model of the type {kind}")
 
 
 def _unsupported(what: str) -> InvalidModelError:
     return InvalidModelError(f"{what} cannot be part of a tokenizer's file; WordPiece, BPE and bytes can")
+
+
+def _added(content: Mapping[str, Any]) -> dict[str, int]:
+    """The added tokens that are found in texts, and their ids."""
+    found = {}
+    for each in content.get("added_tokens") or ():
+        if not each.get("special"):
+            if any(each.get(name) for name in ("single_word", "lstrip", "rstrip", "normalized")):
+                raise _unsupported(f"the added token {each['content']!r}, which depends on the text around it")
+            found[each["content"]] = each["id"]
+    return found
 
 
 def _own_wordpiece(tokenizer: Any) -> Encoder:
@@ -99,17 +110,17 @@ def _type(part: Mapping[str, Any] | None) -> str:
 # Byte-pair encoding.
 
 
-def _byte_pairs(content: Mapping[str, Any]) -> Encoder:
+def _byte_pairs(content: Mapping[str, Any], added: Mapping[str, int]) -> Encoder:
     model = content["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise _unsupported(f"BPE with {name}={model[name]!r}")
-    if model.get("ignore_merges") and _not_merged(content):
-        raise _unsupported(f"BPE with ignore_merges, where the merges do not make {_not_merged(content)!r}")
     merges = Merges(_ranks(model), max(model["vocab"].values()) + 1)
     parts = _parts(content.get("pre_tokenizer"))
     if parts and parts[-1]["type"] == "ByteLevel":
-        return _byte_level(content, parts, merges)
+        return _byte_level(content, parts, merges, added)
+    if added or model.get("ignore_merges"):
+        raise _unsupported("BPE with byte fallback and added tokens that texts may contain, or ignore_merges")
     return _with_fallback(content, parts, merges)
 
 
@@ -122,18 +133,20 @@ def _ranks(model: Mapping[str, Any]) -> dict[tuple[int, int], tuple[int, int]]:
     return found
 
 
-def _not_merged(content: Mapping[str, Any]) -> str | None:
-    """The first token that merges alone do not make, or None."""
+def _not_merged(content: Mapping[str, Any]) -> dict[bytes, int]:
+    """The tokens that merges alone do not make, and their ids."""
     model = {**content["model"], "ignore_merges": False}
     plain = {**content, "model": model, "normalizer": None, "pre_tokenizer": None, "added_tokens": []}
     plain |= {"post_processor": None, "decoder": None, "truncation": None, "padding": None}
-    tokenizer = library().Tokenizer.from_str(json.dumps(plain))
-    special = {each["content"] for each in content.get("added_tokens") or ()}
-    tokens = [token for token in model["vocab"] if token not in special]
-    for token, encoding in zip(tokens, tokenizer.encode_batch_fast(tokens, add_special_tokens=False), strict=True):
-        if len(encoding.ids) != 1:
-            return token
-    return None
+    tokenizer, alphabet = library().Tokenizer.from_str(json.dumps(plain)), byte_alphabet()
+    tokens = [token for token in model["vocab"] if all(character in alphabet for character in token)]
+    encodings = tokenizer.encode_batch_fast(tokens, add_special_tokens=False)
+    made = zip(tokens, encodings, strict=True)
+    return {
+        bytes(alphabet[each] for each in token): model["vocab"][token]
+        for token, encoding in made
+        if encoding.ids != [model["vocab"][token]]
+    }
 
 
 def _parts(part: Mapping[str, Any] | None) -> list[Any]:
@@ -143,33 +156,26 @@ def _parts(part: Mapping[str, Any] | None) -> list[Any]:
     return [part] if nested is None else [each for inner in nested for each in _parts(inner)]
 
 
-def _byte_level(content: Mapping[str, Any], parts: list[Any], merges: Merges) -> Encoder:
-    if content.get("normalizer") is not None and _parts(content["normalizer"]):
+def _byte_level(content: Mapping[str, Any], parts: list[Any], merges: Merges, added: Mapping[str, int]) -> Encoder:
+    if _parts(content.get("normalizer")):
         raise _unsupported(f"byte-level BPE with the normalizer {_type(content['normalizer'])}")
-    vocabulary = content["model"]["vocab"]
-    own = {value: vocabulary.get(character) for character, value in byte_alphabet().items()}
+    model, (*firsts, last) = content["model"], parts
+    own = {value: model["vocab"].get(character) for character, value in byte_alphabet().items()}
     if None in own.values():
         raise _unsupported("byte-level BPE without a token for each byte")
-    ids = np.array([own[value] for value in range(256)], "int32")
-    *firsts, last = parts
-    if last.get("add_prefix_space") and firsts:
+    if last.get("add_prefix_space") and (firsts or added):
         raise _unsupported("a space that is added before every piece")
     splitters = [_splitter(part) for part in firsts]
     if last.get("use_regex", True):
         splitters.append(Splitter(GPT2))
-    prefix = _Prefix(b" ", skips=(b" ",)) if last.get("add_prefix_space") else None
-
-    def encode(values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        values, rows = (values, rows) if prefix is None else prefix(values, rows)
-        codes, places = code_points(values)
-        starts = before(tf.gather(rows, places), -1) != tf.gather(rows, places)
-        for splitter in splitters:
-            starts = splitter(codes, starts)
-        begins = marked(tf.gather(places, indices(starts)), tf.size(values)) > 0
-        found, where = merges(gather(ids, values), begins)
-        return found, tf.gather(rows, where)
-
-    return encode
+    return ByteLevelSteps(
+        [own[value] for value in range(256)],
+        splitters,
+        merges,
+        Prefix(b" ", skips=(b" ",)) if last.get("add_prefix_space") else None,
+        {token.encode(): index for token, index in added.items()},
+        _not_merged(content) if model.get("ignore_merges") else {},
+    )
 
 
 def _splitter(part: Mapping[str, Any]) -> Any:
@@ -179,36 +185,6 @@ def _splitter(part: Mapping[str, Any]) -> Any:
     if part["type"] == "Split" and pattern in PATTERNS and part["behavior"] == "Isolated" and not part.get("invert"):
         return Splitter(pattern)
     raise _unsupported(f"the pre-tokenizer {part['type']}{f' with the pattern {pattern}' if pattern else ''}")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Prefix:
-    """Puts bytes before each text that has any, unless it begins with some bytes.
-
-    Args:
-        content: the bytes.
-        skips: bytes of which a text that begins with them gets no more.
-    """
-
-    content: bytes
-    skips: tuple[bytes, ...] = ()
-
-    def __call__(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        first = before(rows, -1) != rows
-        for skipped in self.skips:
-            first = tf.logical_and(first, tf.logical_not(_follow(values, skipped)))
-        size = len(self.content)
-        item, offset = repeated(1 + size * flag(first))
-        number = offset - tf.gather(size * flag(first), item)
-        own = gather(np.frombuffer(self.content, "uint8"), tf.minimum(offset, size - 1))
-        return tf.where(number < 0, own, tf.gather(values, item)), tf.gather(rows, item)
-
-
-def _follow(values: Tensor, wanted: bytes) -> Tensor:
-    """Whether these bytes follow each place."""
-    padded = tf.concat([values, tf.zeros([len(wanted)], tf.int32)], 0)
-    size = tf.size(values)
-    return tf.reduce_all(tf.stack([padded[number : size + number] == byte for number, byte in enumerate(wanted)]), axis=0)
 
 
 def _with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges) -> Encoder:
@@ -239,12 +215,12 @@ def _with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges)
     return encode
 
 
-def _space_prefix(content: Mapping[str, Any], parts: list[Any]) -> _Prefix | None:
+def _space_prefix(content: Mapping[str, Any], parts: list[Any]) -> Prefix | None:
     """What puts a space before a text, of the normalizers and pre-tokenizers that are known to leave texts whole."""
     prefix, replaces, blank = None, False, SPACE.encode()
     for part in _parts(content.get("normalizer")):
         if part["type"] == "Prepend" and part["prepend"] == SPACE and not replaces:
-            prefix = _Prefix(blank)
+            prefix = Prefix(blank)
         elif part["type"] == "Replace" and part == {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}:
             replaces = True
         else:
@@ -253,7 +229,7 @@ def _space_prefix(content: Mapping[str, Any], parts: list[Any]) -> _Prefix | Non
         if part["type"] == "Metaspace" and part.get("replacement") == SPACE and part.get("split") is False:
             replaces = True
             if part.get("prepend_scheme") != "never":
-                prefix = _Prefix(blank, skips=(b" ", blank))
+                prefix = Prefix(blank, skips=(b" ", blank))
         elif part["type"] != "Split" or part.get("pattern") != {"String": " "} or not replaces:
             raise _unsupported(f"BPE with byte fallback and the pre-tokenizer {part['type']}")
     if not replaces:

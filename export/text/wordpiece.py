@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text import code_points as unicode
-from keras_transformer.export.text.pair_table import PairTable
 from keras_transformer.export.text.steps import (
     after,
     before,
@@ -23,10 +22,11 @@ from keras_transformer.export.text.steps import (
     next_true,
     repeated,
 )
+from keras_transformer.export.text.trie import Trie
 from keras_transformer.utils.types import Tensor
 
 _DROPPED = 3
-_FIRST, _LATER = 0, 1  # States of the trie: at the start of a word, and within.
+_FIRST, _LATER = 0, 1  # Sets of pieces: at the start of a word, and within.
 
 
 class WordPieceSteps:
@@ -63,7 +63,12 @@ class WordPieceSteps:
         self._unknown, self._longest, self._reorders = unknown, longest, cleaner is not None
         symbols = {character: number for number, character in enumerate(sorted(set("".join(vocabulary))), 1)}
         self._characters(_parts(normalizer, cleaner), unicode.kinds(pre_tokenizer), symbols)
-        self._trie(vocabulary, prefix, symbols)
+        spelled = {token: [symbols[character] for character in token] for token in vocabulary}
+        # A token that begins with the prefix is also the start of a word, where the text has the prefix.
+        entries = [(_FIRST, spelled[token], index) for token, index in vocabulary.items()]
+        size = len(prefix)
+        entries += [(_LATER, spelled[each][size:], index) for each, index in vocabulary.items() if each.startswith(prefix)]
+        self._pieces = Trie(entries, 2, len(symbols) + 1)
 
     def _characters(self, parts: Callable[[int], list], kinds: np.ndarray, symbols: Mapping[str, int]) -> None:
         """Tables of what each code point becomes: characters, each a symbol, a kind and a combining class."""
@@ -81,26 +86,6 @@ class WordPieceSteps:
         self._starts = (np.cumsum(counts) - counts).astype("int32")
         self._items = np.array([item for items in sequences for item in items], "int32").reshape(-1, 3).T
 
-    def _trie(self, vocabulary: Mapping[str, int], prefix: str, symbols: Mapping[str, int]) -> None:
-        """States and the ids that end at them, of pieces at the start of a word and within."""
-        edges: dict[tuple[int, int], int] = {}
-        ends: dict[int, int] = {}
-        size = 2
-        for token, index in vocabulary.items():
-            # A token that begins with the prefix is also the start of a word, where the text has the prefix.
-            forms = [(_FIRST, token)] + ([(_LATER, token[len(prefix) :])] if token.startswith(prefix) else [])
-            for state, text in forms:
-                for character in text:
-                    edge = (state, symbols[character])
-                    if edge not in edges:
-                        edges[edge], size = size, size + 1
-                    state = edges[edge]
-                if text:
-                    ends[state] = index
-        self._edges = PairTable(edges, size, len(symbols) + 1)
-        self._ends = np.full(size, -1, "int32")
-        self._ends[list(ends)] = list(ends.values())
-
     def __call__(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         symbols, kinds, rows = self._normalized(values, rows)
         changes = tf.logical_or(before(kinds, unicode.SPACE) != unicode.WORD, before(rows, -1) != rows)
@@ -108,7 +93,7 @@ class WordPieceSteps:
         kept = indices(kinds != unicode.SPACE)
         symbols, rows, starts = (tf.gather(each, kept) for each in (symbols, rows, starts))
         ends = next_true(starts)
-        pieces, lengths = self._longest_pieces(symbols, starts, ends)
+        pieces, lengths = self._pieces(symbols, tf.where(starts, _FIRST, _LATER), ends)
         begins, is_unknown = self._chosen(pieces, lengths, starts, ends)
         chosen = indices(begins)
         ids = tf.where(tf.gather(is_unknown, chosen), self._unknown, tf.gather(pieces, chosen))
@@ -131,26 +116,6 @@ class WordPieceSteps:
         )
         kept = indices(kinds != _DROPPED)
         return tf.gather(symbols, kept), tf.gather(kinds, kept), tf.gather(rows, kept)
-
-    def _longest_pieces(self, symbols: Tensor, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-        """Id and length of the longest piece that begins at each place, -1 and 0 without one."""
-        places = tf.range(tf.size(symbols))
-
-        def step(state: Tensor, depth: Tensor, pieces: Tensor, lengths: Tensor) -> list[Tensor]:
-            inside = tf.logical_and(state >= 0, places + depth < ends)
-            at = tf.minimum(places + depth, tf.size(symbols) - 1)
-            owner = tf.maximum(state, 0)
-            slot = gather(self._edges.starts, owner) + tf.gather(symbols, at)
-            known = tf.logical_and(inside, gather(self._edges.owners, slot) == owner)
-            state = tf.where(known, gather(self._edges.values, slot), -1)
-            found = tf.where(known, gather(self._ends, tf.maximum(state, 0)), -1)
-            better = found >= 0
-            return [state, depth + 1, tf.where(better, found, pieces), tf.where(better, depth + 1, lengths)]
-
-        first = tf.where(starts, _FIRST, _LATER)
-        none = tf.zeros_like(symbols)
-        state = loop(lambda state, *_: tf.reduce_any(state >= 0), step, [first, tf.constant(0), none - 1, none])
-        return state[2], state[3]
 
     def _chosen(self, pieces: Tensor, lengths: Tensor, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
         """Where tokens begin, and whether they are the unknown token of a word."""

@@ -44,7 +44,7 @@ class Splitter:
         for alternative in reversed(self._alternatives):
             found = alternative(text)
             ends = tf.where(found > text.places, found, ends)
-        return _reached(ends, starts)
+        return reached(ends, starts)
 
 
 class DigitSplitter:
@@ -164,7 +164,7 @@ def _spaces(text: _Characters) -> Tensor:
     return text.run(text.space)
 
 
-def _reached(ends: Tensor, first: Tensor) -> Tensor:
+def reached(ends: Tensor, first: Tensor) -> Tensor:
     """Where words begin, if a word that begins at a place ends at `ends`. The steps double."""
     size = tf.shape(ends)
     sink = size[0]
