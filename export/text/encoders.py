@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
 from keras_transformer.export.text.byte_pairs import Merges
 from keras_transformer.export.text.code_points import LIMIT, VALID, PagedTable
+from keras_transformer.export.text.pair_table import PairTable
 from keras_transformer.export.text.steps import before, code_points, gather, look_up, repeated
 from keras_transformer.export.text.wordpiece import WordPieceSteps
 from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
@@ -128,7 +129,7 @@ def _ranks(model: Mapping[str, Any]) -> dict[tuple[int, int], tuple[int, int]]:
     """Two ids to the rank of their merge and the id that it makes."""
     vocabulary, found = model["vocab"], {}
     for rank, merge in enumerate(model["merges"]):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        left, right = _pair(merge)
         found[vocabulary[left], vocabulary[right]] = (rank, vocabulary[left + right])
     return found
 
@@ -199,6 +200,7 @@ def _with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges)
         known[code] = vocabulary.get(chr(code), -1)
     known[_BLANK] = known[ord(SPACE)]
     table, bytes_table = PagedTable(known), np.array(tokens, "int32")
+    neighbors = _neighbors(content["model"])
 
     def encode(values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         values, rows = (values, rows) if prefix is None else prefix(values, rows)
@@ -209,10 +211,30 @@ def _with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges)
         spelled = gather(bytes_table, tf.gather(values, tf.gather(places, item) + offset))
         ids = tf.gather(ids, item)
         rows = tf.gather(rows, tf.gather(places, item))
-        found, where = merges(tf.where(ids >= 0, ids, spelled), before(rows, -1) != rows)
+        ids = tf.where(ids >= 0, ids, spelled)
+        left = before(ids, 0)
+        known = gather(neighbors.owners, gather(neighbors.starts, left) + ids) == left
+        begins = tf.logical_or(before(rows, -1) != rows, tf.logical_not(known))
+        found, where = merges(ids, begins)
         return found, tf.gather(rows, where)
 
     return encode
+
+
+def _neighbors(model: Mapping[str, Any]) -> PairTable:
+    """The pairs of characters that are neighbors in a token. No merge joins others: texts are cut between them."""
+    vocabulary = model["vocab"]
+    found = {}
+    for token in {"".join(_pair(merge)) for merge in model["merges"]}:
+        for left, right in zip(token, token[1:], strict=False):
+            if left in vocabulary and right in vocabulary:
+                found[vocabulary[left], vocabulary[right]] = 1
+    size = max(vocabulary.values()) + 1
+    return PairTable(found, size, size)
+
+
+def _pair(merge: str | Sequence[str]) -> Sequence[str]:
+    return merge.split(" ") if isinstance(merge, str) else merge
 
 
 def _space_prefix(content: Mapping[str, Any], parts: list[Any]) -> Prefix | None:
