@@ -14,8 +14,16 @@ from keras_transformer.text.hugging_face.formats import library
 LIMIT = 0x110000
 PAGE = 256
 WORD, SPACE, ISOLATED = range(3)
-_SURROGATES = range(0xD800, 0xE000)
-VALID = [code for code in range(LIMIT) if code not in _SURROGATES]
+# Code points that are asked for. Planes 4 to 13 have no characters, nor has plane 14 beyond its tags; planes 15 and 16 are
+# of private use but for their last two code points.
+_UNASSIGNED = 0x40000
+_TAGS, _PRIVATE = 0xE0000, (0xF0000, 0x100000)
+VALID = [
+    *range(0xD800),
+    *range(0xE000, _UNASSIGNED + 1),
+    *range(_TAGS, _TAGS + 0x1000),
+    *(code for start in _PRIVATE for code in (start, start + 0xFFFE, start + 0xFFFF)),
+]
 
 
 class PagedTable:
@@ -34,6 +42,15 @@ class PagedTable:
         pages, numbers = np.unique(rows, axis=0, return_inverse=True)
         self.pages = pages.reshape(-1)
         self.page_starts = (numbers.reshape(-1) * PAGE).astype("int32")
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """Fills in the entries of code points that are not in `VALID`, by those like them; changes and returns the array."""
+    values[_UNASSIGNED:_TAGS] = values[_UNASSIGNED]
+    values[_TAGS + 0x1000 : _PRIVATE[0]] = values[_UNASSIGNED]
+    for start in _PRIVATE:
+        values[start : start + 0xFFFE] = values[start]
+    return values
 
 
 @functools.cache
@@ -61,7 +78,21 @@ def matches(pattern: str) -> np.ndarray:
     # Neighbors that do not match are one piece; one alone between matches is told apart by matching it alone.
     alone = [code for code in np.flatnonzero(found) if not _matches_alone(split, chr(code))]
     found[alone] = False
-    return found
+    return spread(found)
+
+
+def same_letters(letter: str) -> list[int]:
+    """The code points that a letter of ASCII matches where case is ignored.
+
+    Example:
+
+    >>> [hex(code) for code in same_letters("s")]
+    ['0x53', '0x73', '0x17f']
+    """
+    tokenizers = library()
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(f"(?i:{letter})"), "isolated", invert=False)
+    # Letters with such an ASCII letter are below U+2200: U+017F and U+212A.
+    return [code for code in range(0x2200) if _matches_alone(split, chr(code))]
 
 
 def _matches_alone(split: Any, character: str) -> bool:
@@ -82,7 +113,7 @@ def kinds(pre_tokenizer: Any) -> np.ndarray:
         # Characters at odd indices are those asked for.
         for index in range(begin | 1, end, 2):
             found[VALID[index // 2]] = WORD if end > begin + 1 else ISOLATED
-    return found
+    return spread(found)
 
 
 @functools.cache
@@ -103,7 +134,7 @@ def combining_classes() -> dict[int, int]:
     for code in VALID:
         mark = chr(code)
         moved = decompose(highest + mark) == mark + highest or decompose(mark + lowest) == lowest + mark
-        if moved and code < 0xF0000:
+        if moved:
             found[code] = 1 + sum(decompose(mark + other) == other + mark for other in references)
     return found
 

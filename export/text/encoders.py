@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
 from keras_transformer.export.text.byte_pairs import Merges
-from keras_transformer.export.text.code_points import LIMIT, VALID, PagedTable
+from keras_transformer.export.text.code_points import LIMIT, PagedTable
 from keras_transformer.export.text.pair_table import PairTable
 from keras_transformer.export.text.steps import before, code_points, gather, look_up, repeated
 from keras_transformer.export.text.wordpiece import WordPieceSteps
@@ -196,8 +196,9 @@ def _with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges)
         raise _unsupported("BPE that is neither of bytes nor has a token for each byte")
     prefix = _space_prefix(content, parts)
     known = np.full(LIMIT, -1, "int32")
-    for code in VALID:
-        known[code] = vocabulary.get(chr(code), -1)
+    for token, index in vocabulary.items():
+        if len(token) == 1:
+            known[ord(token)] = index
     known[_BLANK] = known[ord(SPACE)]
     table, bytes_table = PagedTable(known), np.array(tokens, "int32")
     neighbors = _neighbors(content["model"])

@@ -82,7 +82,7 @@ class WordPieceSteps:
             )
             numbers[code] = sequences.setdefault(items, len(sequences))
         counts = np.array([len(items) for items in sequences], "int32")
-        self._table, self._counts = unicode.PagedTable(numbers), counts
+        self._table, self._counts = unicode.PagedTable(unicode.spread(numbers)), counts
         self._starts = (np.cumsum(counts) - counts).astype("int32")
         self._items = np.array([item for items in sequences for item in items], "int32").reshape(-1, 3).T
 

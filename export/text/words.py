@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.text.code_points import ISOLATED, LIMIT, PagedTable, kinds, matches
+from keras_transformer.export.text.code_points import ISOLATED, LIMIT, PagedTable, kinds, matches, same_letters
 from keras_transformer.export.text.steps import after, before, flag, indices, look_up, loop, marked, next_true
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.utils.types import Tensor
@@ -97,7 +97,7 @@ def _contractions(folds_case: bool) -> Callable[[_Characters], Tensor]:
     letters = {letter for suffix in _CONTRACTIONS for letter in suffix}
 
     def ends(text: _Characters) -> Tensor:
-        codes = {each: np.flatnonzero(matches(f"(?i:{each})" if folds_case else each)) for each in letters}
+        codes = {each: np.array(same_letters(each) if folds_case else [ord(each)], "int32") for each in letters}
         is_letter = {each: tf.reduce_any(text.codes[:, None] == codes[each][None], axis=1) for each in sorted(letters)}
         found = text.places
         for suffix in _CONTRACTIONS:
