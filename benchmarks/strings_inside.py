@@ -4,10 +4,10 @@
     python benchmarks/strings_inside.py --lines 1000000 --tokenizers tokenizers/gpt2 tokenizers/bert --runtimes tflite onnx
     python benchmarks/strings_inside.py --lines 20000 --operators
 
-The lines are random: words and code points of Latin with accents, Cyrillic, Greek, Chinese, Japanese, Korean, Arabic, Hebrew,
-Devanagari, Thai and others, emoji with joiners, combining marks in any order, control characters, spaces of all kinds,
-numbers, punctuation, special tokens, long words, and any code point. Each line is encoded by the tokenizer in Python, and by
-the file in its runtime; the ids of the file are decoded by the file too, and compared with the text of the tokenizer.
+The lines are random: words and code points of Latin with accents, Cyrillic, Greek, Chinese, Japanese, Korean, Arabic,
+Hebrew, Devanagari, Thai and others, emoji with joiners, combining marks in any order, control characters, spaces of all
+kinds, numbers, punctuation, special tokens, long words, and any code point. Each line is encoded by the tokenizer in
+Python, and by the file in its runtime; the ids of the file are decoded by the file too, and compared with the text of the tokenizer.
 
 `tflite` and `onnx` take bytes, `strings` is an ONNX file that takes strings, with onnxruntime-extensions. With `--operators`
 the tokenizers of onnxruntime-extensions itself are compared too, where it has one for the model. The tokenizers are folders
@@ -33,13 +33,23 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "tests" / "data" / "token
 DEFAULT = ("bert", "gpt2", "llama", "gemma")
 RUNTIMES = ("tflite", "onnx", "strings")
 BATCH = 256
-WORDS = (
-    "the quick brown fox jumps over lazy dogs I'll don't we've they're CAN'T O'Neill state-of-the-art e.g. www.example.com "
-    "naïve café Ångström Straße GROẞE coöperate façade señor İstanbul ıĞ Dvořák Łódź ﬁne œuvre Привет МИР ёлка Ελλάδα ΣΊΣΥΦΟΣ ὈΔΥΣΣΕΎΣ "
-    "我们 你好 東京都 ひらがな カタカナ ﾊﾝｶｸ 한국어 각 مرحبا العربية שָׁלוֹם नमस्ते क्षत्रिय हिन्दी সবাই தமிழ் ภาษาไทย ສະບາຍດີ မြန်မာ ខ្មែរ አማርኛ ᏣᎳᎩ "
-    "😀 👩‍💻 👨‍👩‍👧‍👦 🏳️‍🌈 🇩🇪 👍🏽 ❤️ ½ ² Ⅷ ٣٤٥ १२३ 12345 3.14159 1,000,000 2026-11-26 #tag @user <s> [MASK] <|endoftext|> </s> "
-    "... !!! ?? -- — “quoted” «x» （全角） ， 。 $5 €10 <b>x</b> {y} \\n \\\\ ~^` ©®™ ▁ ▁▁a \u00a0 \u3000 \u200b \u2028 \ufeff \u00ad"
-).split(" ")
+WORDS = [
+    word
+    for text in (
+        "the quick brown fox jumps over lazy dogs I'll don't we've",
+        "they're CAN'T O'Neill state-of-the-art e.g. www.example.com",
+        "naïve café Ångström Straße GROẞE coöperate façade señor",
+        "İstanbul ıĞ Dvořák Łódź ﬁne œuvre Привет МИР ёлка Ελλάδα",
+        "ΣΊΣΥΦΟΣ ὈΔΥΣΣΕΎΣ 我们 你好 東京都 ひらがな カタカナ ﾊﾝｶｸ 한국어 각 مرحبا العربية",
+        "שָׁלוֹם नमस्ते क्षत्रिय हिन्दी সবাই தமிழ் ภาษาไทย ສະບາຍດີ",
+        "မြန်မာ ខ្មែរ አማርኛ ᏣᎳᎩ 😀 👩‍💻 👨‍👩‍👧‍👦 🏳️‍🌈 🇩🇪 👍🏽 ❤️ ½ ² Ⅷ ٣٤٥",
+        "१२३ 12345 3.14159 1,000,000 2026-11-26 #tag @user <s> [MASK]",
+        "<|endoftext|> </s> ... !!! ?? -- — “quoted” «x» （全角） ， 。 $5",
+        "€10 <b>x</b> {y} \\n \\\\ ~^` ©®™ ▁ ▁▁a \xa0 \u3000 \u200b",
+        "\u2028 \ufeff \xad",
+    )
+    for word in text.split(" ")
+]
 
 
 def line(generator):
@@ -111,7 +121,9 @@ class Operator:
             words = "\n".join(sorted(vocabulary, key=vocabulary.get))
             options = {"vocab_file": words, "do_lower_case": int(content["normalizer"]["lowercase"])}
             options |= {"strip_accents": int(content["normalizer"]["lowercase"])}
-            node = helper.make_node("BertTokenizer", ["text"], ["ids", "types", "mask"], domain=extensions.DOMAIN, **options)
+            node = helper.make_node(
+                "BertTokenizer", ["text"], ["ids", "types", "mask"], domain=extensions.DOMAIN, **options
+            )
             outputs = [("ids", TensorProto.INT64)]
         else:
             merges = [each if isinstance(each, str) else " ".join(each) for each in model["merges"]]

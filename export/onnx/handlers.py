@@ -56,7 +56,12 @@ def unsorted_segments(graph: Any, node: Any, name: str, arguments: Any) -> None:
     empty = make("Expand", make.constant(first, dtype), shape)
     inputs = [empty, make("Cast", segments, to=TensorProto.INT64), source]
     graph.make_node(
-        "ScatterElements", inputs, attr={"axis": 0, "reduction": reduction}, name=name, outputs=[result], dtypes=dtypes,
+        "ScatterElements",
+        inputs,
+        attr={"axis": 0, "reduction": reduction},
+        name=name,
+        outputs=[result],
+        dtypes=dtypes,
         shapes=shapes,
     )
 

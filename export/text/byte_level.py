@@ -123,4 +123,6 @@ def _follow(values: Tensor, wanted: bytes) -> Tensor:
     """Whether these bytes follow each place."""
     padded = tf.concat([values, tf.zeros([len(wanted)], tf.int32)], 0)
     size = tf.size(values)
-    return tf.reduce_all(tf.stack([padded[number : size + number] == byte for number, byte in enumerate(wanted)]), axis=0)
+    return tf.reduce_all(
+        tf.stack([padded[number : size + number] == byte for number, byte in enumerate(wanted)]), axis=0
+    )

@@ -1,4 +1,4 @@
-"""Properties of all code points, asked of the `tokenizers` library, so that its version of Unicode is the one of the files."""
+"""Properties of all code points, asked of the `tokenizers` library: files have its version of Unicode."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.text.graph import IDS, MASK
 from keras_transformer.export.text.steps import before, flag, gather, indices, repeated, scattered
+from keras_transformer.export.text.tokenizer_parts import parts_of
 from keras_transformer.export.text.utf8 import repaired
 from keras_transformer.utils.types import Tensor
 
@@ -50,7 +51,7 @@ def pieces_of(tokenizer: Any) -> Pieces:
     if decoder.clean_up_spaces or decoder._word_end or decoder._has_timestamps or decoder._prompt_id is not None:
         raise _unsupported("a tokenizer whose texts transformers changes after decoding")
     skipped = {each["id"] for each in tokenizer.content.get("added_tokens") or () if each["special"]}
-    kinds = [each["type"] for each in _parts(tokenizer.content.get("decoder"))]
+    kinds = [each["type"] for each in parts_of(tokenizer.content.get("decoder"))]
     if kinds == ["ByteLevel"]:
         table = [b"" if index in skipped else each for index, each in enumerate(tokenizer.token_bytes())]
         return Pieces(table, table)
@@ -71,15 +72,9 @@ def _unsupported(what: str) -> InvalidModelError:
     return InvalidModelError(f"{what} cannot be part of a detokenizer's file")
 
 
-def _parts(part: Mapping[str, Any] | None) -> list[Any]:
-    if part is None:
-        return []
-    return [each for inner in part["decoders"] for each in _parts(inner)] if "decoders" in part else [part]
-
-
 def _strips(content: Mapping[str, Any]) -> int | None:
     """How many spaces the decoder strips at the start of a text; None if it does something else too."""
-    rest = _parts(content["decoder"])[3:]
+    rest = parts_of(content["decoder"])[3:]
     if not rest:
         return 0
     known = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
@@ -138,7 +133,9 @@ class DetokenizeGraph:
     def _sample(self) -> int:
         """An id that is a text with no space at its start."""
         return next(
-            index for index in range(self._size) if self._counts[index] and self._content[self._starts[index]] not in b" "
+            index
+            for index in range(self._size)
+            if self._counts[index] and self._content[self._starts[index]] not in b" "
         )
 
     def _units(self, ids: Tensor, token: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -34,9 +34,9 @@ class TokenizeGraph:
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any]) -> None:
-        frame: Callable[..., list] = lambda **sides: tokenizer._post_processor(max_length=None, **sides)([])
-        self._before = frame(start=True, end=False) if options.get("start") else []
-        self._after = frame(start=False, end=True) if options.get("end") else []
+        frame = tokenizer._post_processor
+        self._before = frame(True, False, None)([]) if options.get("start") else []
+        self._after = frame(False, True, None)([]) if options.get("end") else []
         self._longest = options.get("max_length")
         self._pad = tokenizer.pad_id or 0
         self._pads_left = getattr(tokenizer, "padding_side", "right") == "left"
@@ -69,7 +69,10 @@ class TokenizeGraph:
         rows, places = tf.gather(rows, inside), tf.gather(places, inside) + len(self._before)
         every = tf.range(batch)
         parts = [(rows, places, tf.gather(ids, inside))]
-        parts += [(every, tf.zeros_like(every) + place, tf.zeros_like(every) + each) for place, each in enumerate(self._before)]
+        parts += [
+            (every, tf.zeros_like(every) + place, tf.zeros_like(every) + each)
+            for place, each in enumerate(self._before)
+        ]
         last = counts + len(self._before)
         parts += [(every, last + place, tf.zeros_like(every) + each) for place, each in enumerate(self._after)]
         rows, places, ids = (tf.concat(each, 0) for each in zip(*parts, strict=True))

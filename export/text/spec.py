@@ -15,7 +15,10 @@ from keras_transformer.export.text.graph import IDS, MASK, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 
 TOKENIZE, DETOKENIZE = "tokenize", "detokenize"
-_ROWS, _SIZES = ArraySpec(BYTES, "uint8", (None, None), ("batch", "bytes")), ArraySpec(LENGTHS, "int32", (None,), ("batch",))
+_ROWS, _SIZES = (
+    ArraySpec(BYTES, "uint8", (None, None), ("batch", "bytes")),
+    ArraySpec(LENGTHS, "int32", (None,), ("batch",)),
+)
 _TOKENS = ArraySpec(IDS, "int32", (None, None), ("batch", "length"))
 _MASKS = ArraySpec(MASK, "bool", (None, None), ("batch", "length"))
 _BATCH = 32
@@ -46,7 +49,11 @@ def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
     size = tokenizer.vocabulary_size
     every = [list(range(at, min(at + 64, size))) for at in range(0, size, 64)][:64]
     random = np.random.default_rng(0)
-    given = [*expected, padded_ids(every, tokenizer), padded_ids(random.integers(0, size, (64, 16)).tolist(), tokenizer)]
+    given = [
+        *expected,
+        padded_ids(every, tokenizer),
+        padded_ids(random.integers(0, size, (64, 16)).tolist(), tokenizer),
+    ]
     probes = [Probe(each, f"{len(each[IDS])} rows of ids", text_rows(_decoded(each, tokenizer))) for each in given]
     signatures[DETOKENIZE] = Signature(graph, (_TOKENS, _MASKS), probes, is_repeatable=True)
     return ExportSpec(signatures, tolerance=1e-6)

@@ -37,7 +37,9 @@ def repaired(values: Tensor, units: Tensor, whole: Tensor | None = None) -> tupl
     counts = tf.where(is_kept, 1, tf.where(in_broken > 0, 0, len(_REPLACEMENT)))
     if whole is not None:
         unit = tf.cumsum(flag(before(units, -1) != units)) - 1
-        errors = tf.math.unsorted_segment_sum(flag(tf.logical_not(is_kept)), unit, tf.reduce_sum(flag(before(units, -1) != units)))
+        errors = tf.math.unsorted_segment_sum(
+            flag(tf.logical_not(is_kept)), unit, tf.reduce_sum(flag(before(units, -1) != units))
+        )
         fails = tf.logical_and(whole, tf.gather(errors, unit) > 0)
         counts, is_kept = tf.where(fails, len(_REPLACEMENT), counts), tf.logical_and(is_kept, tf.logical_not(fails))
     item, offset = repeated(counts)
@@ -58,7 +60,11 @@ def _lengths(values: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
     matched = tf.minimum(needed, 1)
     following, same = values, tf.ones_like(values)
     for length in (2, 3, 4):
-        same = flag(tf.logical_and(after(units, -1) == units, after(same, 0) > 0)) if length > 2 else flag(after(units, -1) == units)
+        same = (
+            flag(tf.logical_and(after(units, -1) == units, after(same, 0) > 0))
+            if length > 2
+            else flag(after(units, -1) == units)
+        )
         following = after(following, 0)
         fits = tf.logical_and(_within(following, low, high), same > 0)
         matched += flag(tf.logical_and(fits, tf.logical_and(needed >= length, matched == length - 1)))

@@ -67,7 +67,9 @@ class WordPieceSteps:
         # A token that begins with the prefix is also the start of a word, where the text has the prefix.
         entries = [(_FIRST, spelled[token], index) for token, index in vocabulary.items()]
         size = len(prefix)
-        entries += [(_LATER, spelled[each][size:], index) for each, index in vocabulary.items() if each.startswith(prefix)]
+        entries += [
+            (_LATER, spelled[each][size:], index) for each, index in vocabulary.items() if each.startswith(prefix)
+        ]
         self._pieces = Trie(entries, 2, len(symbols) + 1)
 
     def _characters(self, parts: Callable[[int], list], kinds: np.ndarray, symbols: Mapping[str, int]) -> None:
