@@ -7,7 +7,8 @@
 The lines are random: words and code points of Latin with accents, Cyrillic, Greek, Chinese, Japanese, Korean, Arabic,
 Hebrew, Devanagari, Thai and others, emoji with joiners, combining marks in any order, control characters, spaces of all
 kinds, numbers, punctuation, special tokens, long words, and any code point. Each line is encoded by the tokenizer in
-Python, and by the file in its runtime; the ids of the file are decoded by the file too, and compared with the text of the tokenizer.
+Python, and by the file in its runtime; the ids of the file are decoded by the file too, and compared with the text of the
+tokenizer.
 
 `tflite` and `onnx` take bytes, `strings` is an ONNX file that takes strings, with onnxruntime-extensions. With `--operators`
 the tokenizers of onnxruntime-extensions itself are compared too, where it has one for the model. The tokenizers are folders
