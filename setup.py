@@ -85,6 +85,7 @@ setup(
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
         "qnn": ["onnxruntime-qnn>=2.7,<3"],
         "openvino": ["openvino>=2026.4"],
+        "strings": ["onnxruntime-extensions>=0.15,<1"],
         "mediapipe": ["mediapipe>=1.2.2,<2"],
         "test": [
             *DEMO,

@@ -80,6 +80,7 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
         raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
     known = manifest["signatures"]
     name = signature or next(each for each in (SERVE, TOKENIZE, next(iter(known))) if each in known)
+    artifact_path(directory, manifest, NAME, name)  # Raises where there is none.
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         work = pathlib.Path(folder)
