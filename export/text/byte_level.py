@@ -9,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text.byte_pairs import Merges
+from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.steps import before, code_points, flag, gather, indices, marked, next_true, repeated
 from keras_transformer.export.text.trie import byte_trie
+from keras_transformer.export.text.utf8 import utf8_of
 from keras_transformer.export.text.words import reached
 from keras_transformer.utils.types import Tensor
 
@@ -27,6 +29,7 @@ class ByteLevelSteps:
         prefix: `Prefix`, or None.
         added: dict of the bytes of added tokens, which are found in texts before anything else, to their ids.
         whole: dict of the bytes of words to their ids, which merges would not make.
+        composition: `Composition` for texts that are normalized (NFC), or None.
 
     Call arguments:
         values: int32 `(N,)`, bytes of texts.
@@ -44,19 +47,24 @@ class ByteLevelSteps:
         prefix: Prefix | None,
         added: Mapping[bytes, int],
         whole: Mapping[bytes, int],
+        composition: Composition | None = None,
     ) -> None:
         self._byte_ids = np.array(byte_ids, "int32")
         self._splitters, self._merges, self._prefix = splitters, merges, prefix
         self._added = byte_trie(added) if added else None
         self._whole = byte_trie(whole) if whole else None
+        self._composition = composition
 
     def __call__(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         if self._prefix is not None:
             values, rows = self._prefix(values, rows)
         first = before(rows, -1) != rows
-        ids = gather(self._byte_ids, values)
+        forced = tf.zeros_like(values) - 1  # Ids of added tokens.
         if self._added is not None:
-            values, rows, ids, first = self._with_added(values, rows, ids, first)
+            values, rows, forced, first = self._with_added(values, rows, first)
+        if self._composition is not None:
+            values, rows, forced, first = self._composed(values, rows, forced, first)
+        ids = tf.where(forced >= 0, forced, gather(self._byte_ids, values))
         codes, places = code_points(values)
         starts = tf.gather(flag(first), places) > 0
         for splitter in self._splitters:
@@ -67,7 +75,7 @@ class ByteLevelSteps:
         found, where = self._merges(ids, begins)
         return found, tf.gather(rows, where)
 
-    def _with_added(self, values: Tensor, rows: Tensor, ids: Tensor, first: Tensor) -> tuple[Tensor, ...]:
+    def _with_added(self, values: Tensor, rows: Tensor, first: Tensor) -> tuple[Tensor, ...]:
         """Makes each added token one byte with its id, and a piece of its own."""
         assert self._added is not None
         found, lengths = self._added(values, tf.zeros_like(values), next_true(first))
@@ -78,10 +86,21 @@ class ByteLevelSteps:
         inside = tf.cumsum(flag(is_token) - flag(ends)) > 0
         first = tf.logical_or(first, tf.logical_or(is_token, ends))
         kept = indices(tf.logical_or(is_token, tf.logical_not(inside)))
-        ids = tf.where(is_token, found, ids)
+        forced = tf.where(is_token, found, -1)
         # Any byte that is a character by itself stands for the token.
         values = tf.where(is_token, ord("a"), values)
-        return tuple(tf.gather(each, kept) for each in (values, rows, ids, first))
+        return tuple(tf.gather(each, kept) for each in (values, rows, forced, first))
+
+    def _composed(self, values: Tensor, rows: Tensor, forced: Tensor, first: Tensor) -> tuple[Tensor, ...]:
+        """Bytes of the normalized text."""
+        assert self._composition is not None
+        codes, places = code_points(values)
+        arrays = [tf.gather(each, places) for each in (rows, forced, flag(first))]
+        codes, rows, forced, first = self._composition(codes, *arrays[:2], arrays[2] > 0)
+        values, item, offset = utf8_of(codes)
+        is_start = offset == 0
+        forced = tf.where(is_start, tf.gather(forced, item), -1)
+        return values, tf.gather(rows, item), forced, tf.logical_and(is_start, tf.gather(flag(first), item) > 0)
 
     def _with_whole(self, values: Tensor, rows: Tensor, ids: Tensor, begins: Tensor) -> tuple[Tensor, ...]:
         """Makes each word that is a token one byte with its id."""

@@ -102,7 +102,9 @@ class DetokenizeGraph:
         pieces = pieces_of(tokenizer)
         self._drops_space, self._is_byte = pieces.drops_space, pieces.is_byte
         self._size = len(pieces.first)
-        table = [*pieces.first, *pieces.later]
+        # Where the entries of the rest of a text begin.
+        self._later = 0 if pieces.first == pieces.later else self._size
+        table = [*pieces.first, *pieces.later] if self._later else pieces.first
         self._counts = np.array([len(each) for each in table], "int32")
         self._starts = (np.cumsum(self._counts) - self._counts).astype("int32")
         self._content = np.frombuffer(b"".join(table), "uint8")
@@ -115,9 +117,10 @@ class DetokenizeGraph:
         ids, rows = tf.gather(ids, kept), kept // tf.maximum(width, 1)
         # A last text that no array may be empty.
         ids, rows = tf.concat([ids, [self._sample()]], 0), tf.concat([rows, batch[None]], 0)
-        places = ids + self._size * flag(before(rows, -1) == rows)
+        places = ids + self._later * flag(before(rows, -1) == rows)
         token, offset = repeated(gather(self._counts, places))
-        values = gather(self._content, tf.gather(gather(self._starts, places), token) + offset)
+        at = tf.gather(gather(self._starts, places), token) + offset
+        values = tf.cast(tf.gather(tf.constant(self._content), at), tf.int32)
         rows_of = tf.gather(rows, token)
         if self._is_byte is None:
             values, item = repaired(values, rows_of)

@@ -9,6 +9,7 @@ from typing import Any
 from keras_transformer.export.text.byte_fallback import with_fallback
 from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
 from keras_transformer.export.text.byte_pairs import Merges
+from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.tokenizer_parts import pair_of, parts_of, type_of, unsupported
 from keras_transformer.export.text.wordpiece import WordPieceSteps
 from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
@@ -137,13 +138,14 @@ def _not_merged(content: Mapping[str, Any]) -> dict[bytes, int]:
 
 
 def _byte_level(content: Mapping[str, Any], parts: list[Any], merges: Merges, added: Mapping[str, int]) -> Encoder:
-    if parts_of(content.get("normalizer")):
-        raise unsupported(f"byte-level BPE with the normalizer {type_of(content['normalizer'])}")
+    normalizers = [each["type"] for each in parts_of(content.get("normalizer"))]
+    if normalizers not in ([], ["NFC"]):
+        raise unsupported(f"byte-level BPE with the normalizers {', '.join(normalizers)}")
     model, (*firsts, last) = content["model"], parts
     own = {value: model["vocab"].get(character) for character, value in byte_alphabet().items()}
     if None in own.values():
         raise unsupported("byte-level BPE without a token for each byte")
-    if last.get("add_prefix_space") and (firsts or added):
+    if last.get("add_prefix_space") and (firsts or added or normalizers):
         raise unsupported("a space that is added before every piece")
     splitters = [_splitter(part) for part in firsts]
     if last.get("use_regex", True):
@@ -155,6 +157,7 @@ def _byte_level(content: Mapping[str, Any], parts: list[Any], merges: Merges, ad
         Prefix(b" ", skips=(b" ",)) if last.get("add_prefix_space") else None,
         {token.encode(): index for token, index in added.items()},
         _not_merged(content) if model.get("ignore_merges") else {},
+        Composition() if normalizers else None,
     )
 
 

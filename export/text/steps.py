@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text.code_points import PAGE, PagedTable
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 # Sorts after every index, rank and id.
 LARGE = 2**31 - 1
@@ -40,7 +40,7 @@ def look_up(table: PagedTable, codes: Tensor) -> Tensor:
     return tf.gather(tf.constant(table.pages), starts + codes % PAGE)
 
 
-def gather(table: np.ndarray, index: Tensor) -> Tensor:
+def gather(table: ArrayLike, index: Tensor) -> Tensor:
     """Entries of an int32 table of the file."""
     return tf.gather(tf.constant(np.asarray(table, "int32")), index)
 

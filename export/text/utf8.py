@@ -47,6 +47,17 @@ def repaired(values: Tensor, units: Tensor, whole: Tensor | None = None) -> tupl
     return tf.where(tf.gather(is_kept, item), tf.gather(values, item), replaced), item
 
 
+def utf8_of(codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Code points as UTF-8: the bytes, and for each of them the index of its code point and its number in that."""
+    sizes = 1 + flag(codes >= 0x80) + flag(codes >= 0x800) + flag(codes >= 0x10000)
+    item, offset = repeated(sizes)
+    code, size = tf.gather(codes, item), tf.gather(sizes, item)
+    shifts = gather([1, 0x40, 0x1000, 0x40000], size - 1 - offset)
+    leading = gather([0, 0, 0xC0, 0xE0, 0xF0], size)
+    rest = code // shifts
+    return tf.where(offset == 0, leading + rest, 0x80 + rest % 0x40), item, offset
+
+
 def _lengths(values: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
     """The length of the character that each byte begins, 0 without one, and how many of its bytes are there."""
     needed = flag(values < 0x80)

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text import code_points as unicode
+from keras_transformer.export.text.marks import mark_order
 from keras_transformer.export.text.steps import (
-    after,
     before,
     code_points,
     flag,
@@ -111,11 +111,8 @@ class WordPieceSteps:
         rows = tf.gather(tf.gather(rows, places), item)
         if not self._reorders:
             return symbols, kinds, rows
-        symbols, kinds, _, _ = loop(
-            lambda *state: tf.reduce_any(_inverted(state[2], rows)),
-            lambda *state: _ordered(*state, rows),
-            [symbols, kinds, classes, tf.constant(0)],
-        )
+        order = mark_order(classes, rows)
+        symbols, kinds = tf.gather(symbols, order), tf.gather(kinds, order)
         kept = indices(kinds != _DROPPED)
         return tf.gather(symbols, kept), tf.gather(kinds, kept), tf.gather(rows, kept)
 
@@ -157,17 +154,3 @@ def _parts(normalizer: Any, cleaner: Any) -> Callable[[int], list]:
         return found
 
     return parts
-
-
-def _inverted(classes: Tensor, rows: Tensor) -> Tensor:
-    """Where a combining mark stands before one of a lower class."""
-    following = tf.where(after(rows, -1) == rows, after(classes, 0), 0)
-    return tf.logical_and(following > 0, classes > following)
-
-
-def _ordered(symbols: Tensor, kinds: Tensor, classes: Tensor, parity: Tensor, rows: Tensor) -> list[Tensor]:
-    """One pass of an odd-even sort of combining marks."""
-    places = tf.range(tf.size(classes))
-    swaps = flag(tf.logical_and(_inverted(classes, rows), places % 2 == parity))
-    order = places + swaps - before(swaps, 0)
-    return [tf.gather(symbols, order), tf.gather(kinds, order), tf.gather(classes, order), 1 - parity]

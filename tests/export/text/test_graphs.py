@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import tokenizers
 
 from keras_transformer.export import InvalidModelError
 from keras_transformer.export.bundle.tokenizers import text_rows
+from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
@@ -44,7 +46,7 @@ PARTS = [
         ".",
     ),
     *("!?", "\u302e\u1715", "\u1715", "\u0345", "\u0301", "\u4f60", "\u3000", "<think>", "</think>", "<th"),
-    *("<|endoftext|>", "\u2581", "\x00", "\U0001f600"),
+    *("<|endoftext|>", "\u2581", "\x00", "\U0001f600", "\u1112", "\u1161", "\u11ab", "\u2126", "\u0cc6", "\u0cc2"),
 ]
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -85,7 +87,8 @@ def thinking():
     added = [{"id": size + 1, "content": "<think>", **plain}, {"id": size + 2, "content": "</think>", **plain}]
     added += [{"id": size + 3, "content": "<think></think>", **plain}]
     words = split(LLAMA3.replace("{1,3}", ""))
-    return changed("gpt2", added_tokens=content["added_tokens"] + added, pre_tokenizer=sequence(words, BYTE_LEVEL))
+    parts = {"normalizer": {"type": "NFC"}, "pre_tokenizer": sequence(words, BYTE_LEVEL)}
+    return changed("gpt2", added_tokens=content["added_tokens"] + added, **parts)
 
 
 def prefixed():
@@ -116,6 +119,7 @@ MAKERS = {
     "roberta": lambda: from_huggingface(DATA / "roberta"),
     "llama": lambda: from_huggingface(DATA / "llama"),
     "gemma": lambda: from_huggingface(DATA / "gemma"),
+    "qwen2": lambda: from_huggingface(DATA / "qwen2"),
     "llama 3": llama3,
     "thinking": thinking,
     "prefixed": prefixed,
@@ -126,12 +130,12 @@ MAKERS = {
 
 @pytest.fixture(scope="module")
 def made():
-    tokenizers = {}
+    known = {}
 
     def make(name):
-        if name not in tokenizers:
-            tokenizers[name] = MAKERS[name]()
-        return tokenizers[name]
+        if name not in known:
+            known[name] = MAKERS[name]()
+        return known[name]
 
     return make
 
@@ -200,6 +204,56 @@ def test_texts_are_those_of_the_tokenizer(made, name):
     assert texts == [tokenizer.decode(row).encode() for row in rows]
 
 
+def test_composition_is_that_of_the_library():
+    """Of marks in any order, Hangul, vowel signs that are no marks, and characters that stay decomposed."""
+    codes = [
+        0x41,
+        0x65,
+        0x301,
+        0x302,
+        0x323,
+        0x327,
+        0x308,
+        0x345,
+        0x344,
+        0x3B1,
+        0x313,
+        0xE9,
+        0x1E69,
+        0x1112,
+        0x1161,
+        0x11AB,
+    ]
+    codes += [
+        0xD55C,
+        0xD558,
+        0xCC6,
+        0xCC2,
+        0xCD5,
+        0x9C7,
+        0x9BE,
+        0x9D7,
+        0x1B35,
+        0x1B05,
+        0x958,
+        0x2126,
+        0xFB1D,
+        0x2ADC,
+        0x1D15E,
+    ]
+    generator = random.Random(5)
+    texts = ["".join(map(chr, generator.choices(codes, k=generator.randrange(1, 9)))) for _ in range(3000)]
+    values = tf.constant([ord(each) for text in texts for each in text])
+    rows = tf.constant(np.repeat(np.arange(len(texts), dtype="int32"), [len(text) for text in texts]))
+    first = tf.concat([[True], rows[1:] != rows[:-1]], 0)
+    found, rows, _, first = Composition()(values, rows, tf.fill(tf.shape(values), -1), first)
+    assert np.asarray(first).sum() == len(texts)
+    parts = np.split(np.asarray(found), np.flatnonzero(np.asarray(first))[1:])
+    normalize = tokenizers.normalizers.NFC().normalize_str
+    wrong = [pair for pair in zip(texts, parts, strict=True) if "".join(map(chr, pair[1])) != normalize(pair[0])]
+    assert wrong == []
+
+
 def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
     generator = random.Random(4)
     choices = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c1 c2 df e0 e2 ed ef f0 f1 f4 f5 ff")
@@ -214,7 +268,7 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
 @pytest.mark.parametrize(
     "tokenizer, message",
     [
-        (lambda: from_huggingface(DATA / "qwen2"), "the normalizer NFC"),
+        (lambda: changed("gpt2", normalizer={"type": "NFKC"}), "the normalizers NFKC"),
         (lambda: from_huggingface(DATA / "bloom"), "the pre-tokenizer Split with the pattern"),
         (lambda: from_huggingface(DATA / "clip"), "end_of_word_suffix='</w>'"),
         (lambda: from_huggingface(DATA / "t5"), "a model of the type Unigram"),
