@@ -135,7 +135,8 @@ def combining_classes() -> dict[int, int]:
         mark = chr(code)
         moved = decompose(highest + mark) == mark + highest or decompose(mark + lowest) == lowest + mark
         if moved:
-            found[code] = 1 + sum(decompose(mark + other) == other + mark for other in references)
+            moves = [other for other in references if other != mark and decompose(mark + other) == other + mark]
+            found[code] = 1 + len(moves)
     return found
 
 

@@ -103,7 +103,7 @@ def _byte_pairs(content: Mapping[str, Any], added: Mapping[str, int]) -> Encoder
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise unsupported(f"BPE with {name}={model[name]!r}")
-    merges = Merges(_ranks(model), max(model["vocab"].values()) + 1)
+    merges = Merges(_ranks(model), max(*model["vocab"].values(), *added.values()) + 1)
     parts = parts_of(content.get("pre_tokenizer"))
     if parts and parts[-1]["type"] == "ByteLevel":
         return _byte_level(content, parts, merges, added)

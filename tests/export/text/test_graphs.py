@@ -74,7 +74,7 @@ def llama3():
     """Words that are tokens are not merged, of which the merges would make "\u0120cat" only."""
     content = json.loads((DATA / "gpt2" / "tokenizer.json").read_text())
     vocabulary = content["model"]["vocab"]
-    new = {token: len(vocabulary) + 1 + number for number, token in enumerate(["!?\u010a", "\u0120Ab", "345"])}
+    new = {token: len(vocabulary) + number for number, token in enumerate(["!?\u010a", "\u0120Ab", "345"])}
     model = {"vocab": vocabulary | new, "ignore_merges": True}
     return changed("gpt2", model=model, pre_tokenizer=sequence(split(LLAMA3), BYTE_LEVEL))
 
@@ -84,8 +84,8 @@ def thinking():
     content = json.loads((DATA / "gpt2" / "tokenizer.json").read_text())
     size = len(content["model"]["vocab"])
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
-    added = [{"id": size + 1, "content": "<think>", **plain}, {"id": size + 2, "content": "</think>", **plain}]
-    added += [{"id": size + 3, "content": "<think></think>", **plain}]
+    added = [{"id": size, "content": "<think>", **plain}, {"id": size + 1, "content": "</think>", **plain}]
+    added += [{"id": size + 2, "content": "<think></think>", **plain}]
     words = split(LLAMA3.replace("{1,3}", ""))
     parts = {"normalizer": {"type": "NFC"}, "pre_tokenizer": sequence(words, BYTE_LEVEL)}
     return changed("gpt2", added_tokens=content["added_tokens"] + added, **parts)
@@ -207,39 +207,41 @@ def test_texts_are_those_of_the_tokenizer(made, name):
 def test_composition_is_that_of_the_library():
     """Of marks in any order, Hangul, vowel signs that are no marks, and characters that stay decomposed."""
     codes = [
-        0x41,
-        0x65,
-        0x301,
-        0x302,
-        0x323,
-        0x327,
-        0x308,
-        0x345,
-        0x344,
-        0x3B1,
-        0x313,
-        0xE9,
-        0x1E69,
-        0x1112,
-        0x1161,
-        0x11AB,
-    ]
-    codes += [
-        0xD55C,
-        0xD558,
-        0xCC6,
-        0xCC2,
-        0xCD5,
-        0x9C7,
-        0x9BE,
-        0x9D7,
-        0x1B35,
-        0x1B05,
-        0x958,
-        0x2126,
-        0xFB1D,
-        0x2ADC,
-        0x1D15E,
+        *(
+            0x41,
+            0x65,
+            0x301,
+            0x302,
+            0x323,
+            0x327,
+            0x308,
+            0x345,
+            0x344,
+            0x3B1,
+            0x313,
+            0xE9,
+            0x1E69,
+            0x1112,
+            0x1161,
+            0x11AB,
+        ),
+        *(
+            0xD55C,
+            0xD558,
+            0xCC6,
+            0xCC2,
+            0xCD5,
+            0x9C7,
+            0x9BE,
+            0x9D7,
+            0x1B35,
+            0x1B05,
+            0x958,
+            0x2126,
+            0xFB1D,
+            0x2ADC,
+            0x1D15E,
+        ),
     ]
     generator = random.Random(5)
     texts = ["".join(map(chr, generator.choices(codes, k=generator.randrange(1, 9)))) for _ in range(3000)]
