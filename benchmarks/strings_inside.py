@@ -110,6 +110,15 @@ class InFile:
 class Operator:
     """The tokenizer of onnxruntime-extensions for a model, as its own operator."""
 
+    @staticmethod
+    def takes(tokenizer):
+        """Whether the library has an operator for a tokenizer: of BERT, or of GPT-2."""
+        content = tokenizer.content
+        words = content["pre_tokenizer"] or {}
+        return content["model"]["type"] == "WordPiece" or (
+            words.get("type") == "ByteLevel" and not content["normalizer"]
+        )
+
     def __init__(self, tokenizer):
         import onnx
         from onnx import TensorProto, helper
@@ -130,9 +139,8 @@ class Operator:
             merges = [each if isinstance(each, str) else " ".join(each) for each in model["merges"]]
             options = {"vocab": json.dumps(vocabulary), "merges": "\n".join(["#version: 0.2", *merges])}
             node = helper.make_node("GPT2Tokenizer", ["text"], ["ids", "mask"], domain=extensions.DOMAIN, **options)
-            outputs = [("ids", TensorProto.INT64)]
         text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
-        results = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs]
+        results = [helper.make_tensor_value_info("ids", TensorProto.INT64, None)]
         imports = [helper.make_opsetid("", 18), helper.make_opsetid(extensions.DOMAIN, 1)]
         graph = helper.make_graph([node], "operator", [text], results)
         with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +212,7 @@ def main():
             formats = sorted({"tflite" if name == "tflite" else "onnx" for name in arguments.runtimes})
             report = export_tokenizer(tokenizer, folder / "bundle", formats, progress=False)
             files = {name: InFile(name, folder, arguments.threads) for name in arguments.runtimes}
-            if arguments.operators:
+            if arguments.operators and Operator.takes(tokenizer):
                 files["operator"] = Operator(tokenizer)
             counts, lines, ids, samples = compare(tokenizer, files, arguments.lines, arguments.seed, arguments.seconds)
             sizes = {name: each.size for name, each in report.artifacts.items()}
