@@ -134,7 +134,6 @@ class Operator:
             node = helper.make_node(
                 "BertTokenizer", ["text"], ["ids", "types", "mask"], domain=extensions.DOMAIN, **options
             )
-            outputs = [("ids", TensorProto.INT64)]
         else:
             merges = [each if isinstance(each, str) else " ".join(each) for each in model["merges"]]
             options = {"vocab": json.dumps(vocabulary), "merges": "\n".join(["#version: 0.2", *merges])}
