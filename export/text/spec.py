@@ -21,7 +21,8 @@ _ROWS, _SIZES = (
 )
 _TOKENS = ArraySpec(IDS, "int32", (None, None), ("batch", "length"))
 _MASKS = ArraySpec(MASK, "bool", (None, None), ("batch", "length"))
-_BATCH = 32
+# Ids of a row, and number of rows of random ids.
+_WIDTH, _RANDOM = 64, 64
 
 
 def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
@@ -34,9 +35,12 @@ def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
     Raises:
         InvalidModelError: the tokenizer cannot be a graph.
     """
-    batches = [PROBE_TEXTS[:1], ("",), *(PROBE_TEXTS[at : at + _BATCH] for at in range(0, len(PROBE_TEXTS), _BATCH))]
-    rows = [tokenizer.encode(list(texts), **options) for texts in batches]
-    expected = [padded_ids(each, tokenizer) for each in rows]
+    size, width = tokenizer.vocabulary_size, min(_WIDTH, max((options.get("max_length") or 2 * _WIDTH) // 2, 1))
+    rows = [list(range(at, min(at + width, size))) for at in range(0, size, width)]
+    rows += np.random.default_rng(0).integers(0, size, (_RANDOM, width)).tolist()
+    # Texts of all tokens, and those on which implementations differ.
+    batches = [PROBE_TEXTS[:1], ("",), *_batches(PROBE_TEXTS, 32), *_batches(tokenizer.decode(rows), 256)]
+    expected = [padded_ids(tokenizer.encode(list(texts), **options), tokenizer) for texts in batches]
     probes = [
         Probe(text_rows(texts), f"{len(texts)} texts", outputs)
         for texts, outputs in zip(batches, expected, strict=True)
@@ -46,17 +50,14 @@ def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
         graph = DetokenizeGraph(tokenizer)
     except InvalidModelError:
         return ExportSpec(signatures, tolerance=1e-6)
-    size = tokenizer.vocabulary_size
-    every = [list(range(at, min(at + 64, size))) for at in range(0, size, 64)][:64]
-    random = np.random.default_rng(0)
-    given = [
-        *expected,
-        padded_ids(every, tokenizer),
-        padded_ids(random.integers(0, size, (64, 16)).tolist(), tokenizer),
-    ]
+    given = [*expected[:4], *(padded_ids(each, tokenizer) for each in _batches(rows, 256))]
     probes = [Probe(each, f"{len(each[IDS])} rows of ids", text_rows(_decoded(each, tokenizer))) for each in given]
     signatures[DETOKENIZE] = Signature(graph, (_TOKENS, _MASKS), probes, is_repeatable=True)
     return ExportSpec(signatures, tolerance=1e-6)
+
+
+def _batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def _decoded(arrays: Mapping[str, np.ndarray], tokenizer: Any) -> list[str]:

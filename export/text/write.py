@@ -26,7 +26,8 @@ def export_tokenizer(
     its row, and "lengths", int32 `(batch,)`; it returns "token_ids" and "padding_mask" `(batch, length)`, as the inputs of a
     model have them. "detokenize" takes these, and returns "bytes" and "lengths". An app needs no tokenizer library.
 
-    Each file is run on hard texts of many scripts before it appears; every id and every byte must be that of Keras.
+    Before a file appears, it is run on hard texts of many scripts and on texts of all tokens: every id and every byte must
+    be that of the tokenizer.
 
     Args:
         tokenizer: a `WordPiece`, `BytePair` or `Bytes`, or a `HuggingFaceTokenizer` of BERT's WordPiece, of byte-level BPE

@@ -43,7 +43,8 @@ def test_a_file_returns_the_ids_and_texts_of_the_tokenizer(written, name, backen
     empty = tokenizer.encode([""], **tokenize.tokenizer_options)
     for texts, rows in ((TEXTS, expected), (TEXTS[-1:], expected[-1:]), ([""], empty)):
         arrays = tokenize(texts)
-        assert [row[kept].tolist() for row, kept in zip(*arrays.values(), strict=True)] == rows
+        pairs = zip(arrays["token_ids"], arrays["padding_mask"], strict=True)
+        assert [row[kept].tolist() for row, kept in pairs] == rows
         found = detokenize(arrays)
         contents = zip(found["bytes"], found["lengths"], strict=True)
         assert [row[:size].tobytes().decode() for row, size in contents] == tokenizer.decode(rows)
