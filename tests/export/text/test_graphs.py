@@ -144,7 +144,7 @@ def made():
 def texts():
     generator = random.Random(3)
     mixed = ["".join(generator.choices(PARTS, k=generator.randrange(1, 25))) for _ in range(120)]
-    return [*PROBE_TEXTS[:60], *mixed, "a" * 100, "a" * 101]
+    return [*PROBE_TEXTS[:60], *mixed, "a" * 100, "a" * 101, "a 345 b!?\nx Ab y <think>z</think>"]
 
 
 def encoded(graph, texts):
@@ -173,10 +173,10 @@ def test_whole_words_and_added_tokens_are_in_the_texts(made, texts):
 
 
 @pytest.mark.parametrize("options", [{"start": True, "end": True}, {"max_length": 4}, {"start": True, "max_length": 3}])
-@pytest.mark.parametrize("name", ["bert", "llama"])
+@pytest.mark.parametrize("name", ["bert", "gemma"])
 def test_template_truncation_and_padding(made, name, options):
-    tokenizer = made(name)  # That of Llama pads on the left.
-    assert tokenizer.padding_side == {"bert": "right", "llama": "left"}[name]
+    tokenizer = made(name)  # That of Gemma pads on the left.
+    assert tokenizer.padding_side == {"bert": "right", "gemma": "left"}[name]
     options = {key: value for key, value in options.items() if key != "end" or name == "bert"}
     texts = ["a", "", "the cats and the dogs", "a a"]
     ids, mask = encoded(TokenizeGraph(tokenizer, options), texts)
@@ -276,7 +276,7 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
         (lambda: from_huggingface(DATA / "t5"), "a model of the type Unigram"),
         (lambda: Characters.train(["abc"]), "the kind 'characters'"),
         (
-            lambda: changed("gpt2", pre_tokenizer=sequence(split(LLAMA3, "Removed"), BYTE_LEVEL)),
+            lambda: changed("gpt2", pre_tokenizer=sequence(split(LLAMA3, "MergedWithNext"), BYTE_LEVEL)),
             "the pre-tokenizer Split",
         ),
     ],
