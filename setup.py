@@ -86,6 +86,7 @@ setup(
         "qnn": ["onnxruntime-qnn>=2.7,<3"],
         "openvino": ["openvino>=2026.4"],
         "coreml": ["coremltools>=9,<10"],
+        "strings": ["onnxruntime-extensions>=0.15,<1"],
         "mediapipe": ["mediapipe>=1.2.2,<2"],
         "test": [
             *DEMO,

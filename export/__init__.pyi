@@ -133,6 +133,12 @@ from .spec.language import (
 from .targets.result import (
     TargetResult as TargetResult,
 )
+from .text.strings import (
+    write_text_onnx as write_text_onnx,
+)
+from .text.write import (
+    export_tokenizer as export_tokenizer,
+)
 from .training.trainer import (
     OnDeviceTrainer as OnDeviceTrainer,
 )

@@ -16,6 +16,8 @@ from keras_transformer.export.errors import (
 from keras_transformer.export.spec.export_spec import ArraySpec
 
 FOLDER = "tokenizer"
+# Inputs of signatures that take texts as bytes.
+BYTES, LENGTHS = "bytes", "lengths"
 _OPTIONS = {"start": bool, "end": bool, "max_length": int}
 
 
@@ -72,6 +74,28 @@ def read_tokenizer(directory: pathlib.Path, manifest: dict[str, Any]) -> Any:
     return tokenizer
 
 
+def text_rows(texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Texts as the inputs of a signature that takes their bytes.
+
+    Args:
+        texts: list of str.
+
+    Returns:
+        Dict of "bytes", uint8 `(B, N)`: the UTF-8 of each text from the start of its row; and "lengths", int32 `(B,)`.
+
+    Example:
+
+    >>> text_rows(["né", "a"])["bytes"].tolist()
+    [[110, 195, 169], [97, 0, 0]]
+    """
+    content = [text.encode("utf-8") for text in texts]
+    lengths = np.array([len(each) for each in content], "int32")
+    rows = np.zeros((len(content), int(lengths.max(initial=1))), "uint8")  # LiteRT takes no empty arrays.
+    for row, each in zip(rows, content, strict=True):
+        row[: len(each)] = np.frombuffer(each, "uint8")
+    return {BYTES: rows, LENGTHS: lengths}
+
+
 def encode_texts(
     texts: str | Sequence[str], tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]
 ) -> dict[str, np.ndarray]:
@@ -97,6 +121,8 @@ def encode_texts(
         if not isinstance(text, str):
             raise InputError("(text)", "text", f"{text!r} as number {number}")
     names = [spec.name for spec in inputs]
+    if names == [BYTES, LENGTHS]:
+        return text_rows(texts)
     # Rows of packed documents have segments of another kind, which their positions tell.
     segments = {"return_segment_ids": True} if "segment_ids" in names and "positions" not in names else {}
     arrays = tokenizer(texts, **options, **segments)

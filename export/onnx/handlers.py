@@ -38,6 +38,39 @@ def dynamic_update_slice(graph: Any, node: Any, name: str, arguments: Any) -> No
     graph.make_node("Where", [inside, padded, target], name=name, outputs=[result], dtypes=dtypes, shapes=shapes)
 
 
+def unsorted_segments(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """Sum or minimum of the elements of each segment, of vectors. Segment numbers must not be negative."""
+    from tf2onnx.onnx_opset.reduction import SegmentSum
+
+    source, segments, count = node.input
+    result, shapes, dtypes = node.output[0], node.output_shapes, node.output_dtypes
+    if graph.get_rank(source) != 1:
+        SegmentSum.version_13(graph, node)
+        return
+    reduction = "min" if node.type.endswith("Min") else "add"
+    dtype = _numpy_dtype(graph, source)
+    first = np.zeros(1, dtype) if reduction == "add" else _largest(dtype)
+    graph.remove_node(node.name)
+    make = _NodeMaker(graph, name)
+    shape = make("Reshape", make("Cast", count, to=TensorProto.INT64), make.constant([1], np.int64))
+    empty = make("Expand", make.constant(first, dtype), shape)
+    inputs = [empty, make("Cast", segments, to=TensorProto.INT64), source]
+    graph.make_node(
+        "ScatterElements",
+        inputs,
+        attr={"axis": 0, "reduction": reduction},
+        name=name,
+        outputs=[result],
+        dtypes=dtypes,
+        shapes=shapes,
+    )
+
+
+def _largest(dtype: Any) -> np.ndarray:
+    kind = np.finfo if np.dtype(dtype).kind == "f" else np.iinfo
+    return np.array([kind(dtype).max], dtype)
+
+
 class _NodeMaker:
     """Adds intermediate nodes of a handler."""
 
@@ -71,4 +104,6 @@ def _numpy_dtype(graph: Any, tensor: str) -> Any:
 HANDLERS: dict[str, tuple[Any, list[Any]]] = {
     "Erfc": (erfc, []),
     "XlaDynamicUpdateSlice": (dynamic_update_slice, []),
+    "UnsortedSegmentMin": (unsorted_segments, []),
+    "UnsortedSegmentSum": (unsorted_segments, []),
 }

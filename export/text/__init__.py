@@ -1,0 +1,1 @@
+"""Tokenizers as graphs of built-in operators: bytes of UTF-8 to token ids and back, in TFLite and ONNX files."""

@@ -1,0 +1,286 @@
+"""Tokenizers as graphs, against the tokenizers in Python, whose ids are those of Hugging Face."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tokenizers
+
+from keras_transformer.export import InvalidModelError
+from keras_transformer.export.bundle.tokenizers import text_rows
+from keras_transformer.export.text.composition import Composition
+from keras_transformer.export.text.detokenize import DetokenizeGraph
+from keras_transformer.export.text.graph import TokenizeGraph
+from keras_transformer.export.text.probe_texts import PROBE_TEXTS
+from keras_transformer.export.text.spec import padded_ids
+from keras_transformer.export.text.utf8 import repaired
+from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer, WordPiece, from_huggingface
+
+DATA = Path(__file__).parents[2] / "data" / "tokenizers"
+WORDS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able", ",", "a", "##a", "e", "##e", "\u4f60"),
+    *("##", "#", "the", "cat", "##s", "\u1715", "\u302e", "##\u302e", "##\u1715", "i", "\u03c3", "##\u03c3", "'", "s"),
+    *("ss", "\u00df", "E"),
+]
+# Spaces, contractions, digits, line ends and combining marks, in any order.
+PARTS = [
+    *(
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\t",
+        "'s",
+        "'LL",
+        "'\u017f",
+        "12",
+        "345",
+        "\u0663",
+        "a",
+        "Ab",
+        "\u00e9",
+        "e\u0301",
+        ".",
+    ),
+    *("!?", "\u302e\u1715", "\u1715", "\u0345", "\u0301", "\u4f60", "\u3000", "<think>", "</think>", "<th"),
+    *("<|endoftext|>", "\u2581", "\x00", "\U0001f600", "\u1112", "\u1161", "\u11ab", "\u2126", "\u0cc6", "\u0cc2"),
+]
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+
+
+def changed(name, **parts):
+    """The tokenizer of a folder with other parts."""
+    content = json.loads((DATA / name / "tokenizer.json").read_text())
+    content["model"] |= parts.pop("model", {})
+    return HuggingFaceTokenizer(json.dumps(content | parts))
+
+
+def split(pattern, behavior="Isolated"):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
+
+
+def sequence(*parts):
+    return {"type": "Sequence", "pretokenizers": list(parts)}
+
+
+def llama3():
+    """Words that are tokens are not merged, of which the merges would make "\u0120cat" only."""
+    content = json.loads((DATA / "gpt2" / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    new = {token: len(vocabulary) + number for number, token in enumerate(["!?\u010a", "\u0120Ab", "345"])}
+    model = {"vocab": vocabulary | new, "ignore_merges": True}
+    return changed("gpt2", model=model, pre_tokenizer=sequence(split(LLAMA3), BYTE_LEVEL))
+
+
+def thinking():
+    """Added tokens that are found in texts."""
+    content = json.loads((DATA / "gpt2" / "tokenizer.json").read_text())
+    size = len(content["model"]["vocab"])
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    added = [{"id": size, "content": "<think>", **plain}, {"id": size + 1, "content": "</think>", **plain}]
+    added += [{"id": size + 2, "content": "<think></think>", **plain}]
+    words = split(LLAMA3.replace("{1,3}", ""))
+    parts = {"normalizer": {"type": "NFC"}, "pre_tokenizer": sequence(words, BYTE_LEVEL)}
+    return changed("gpt2", added_tokens=content["added_tokens"] + added, **parts)
+
+
+def prefixed():
+    return changed("gpt2", pre_tokenizer={**BYTE_LEVEL, "add_prefix_space": True, "use_regex": True})
+
+
+def digits():
+    apart = {"type": "Digits", "individual_digits": True}
+    return changed("gpt2", pre_tokenizer=sequence(apart, {**BYTE_LEVEL, "use_regex": True}))
+
+
+def prepending():
+    """The older form of Llama 2: a space before every text."""
+    parts = [
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+    ]
+    return changed("llama", normalizer={"type": "Sequence", "normalizers": parts}, pre_tokenizer=None)
+
+
+MAKERS = {
+    "wordpiece": lambda: WordPiece(WORDS),
+    "wordpiece cased": lambda: WordPiece(WORDS, lowercase=False),
+    "byte_pair": lambda: BytePair.train(["the cat sat on the mat, don't the cats sit? 345 345 345"] * 3, 300),
+    "bytes": Bytes,
+    "bert": lambda: from_huggingface(DATA / "bert"),
+    "gpt2": lambda: from_huggingface(DATA / "gpt2"),
+    "roberta": lambda: from_huggingface(DATA / "roberta"),
+    "llama": lambda: from_huggingface(DATA / "llama"),
+    "gemma": lambda: from_huggingface(DATA / "gemma"),
+    "qwen2": lambda: from_huggingface(DATA / "qwen2"),
+    "llama 3": llama3,
+    "thinking": thinking,
+    "prefixed": prefixed,
+    "digits": digits,
+    "prepending": prepending,
+}
+
+
+@pytest.fixture(scope="module")
+def made():
+    known = {}
+
+    def make(name):
+        if name not in known:
+            known[name] = MAKERS[name]()
+        return known[name]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def texts():
+    generator = random.Random(3)
+    mixed = ["".join(generator.choices(PARTS, k=generator.randrange(1, 25))) for _ in range(120)]
+    return [*PROBE_TEXTS[:60], *mixed, "a" * 100, "a" * 101, "a 345 b!?\nx Ab y <think>z</think>"]
+
+
+def encoded(graph, texts):
+    tensors = {name: tf.constant(array) for name, array in text_rows(texts).items()}
+    outputs = {name: np.asarray(value) for name, value in graph(tensors).items()}
+    return outputs["token_ids"], outputs["padding_mask"]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_ids_are_those_of_the_tokenizer(made, texts, name):
+    tokenizer = made(name)
+    ids, mask = encoded(TokenizeGraph(tokenizer, {}), texts)
+    expected = tokenizer.encode(texts)
+    found = [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)]
+    assert [pair for pair in zip(texts, found, expected, strict=True) if pair[1] != pair[2]] == []
+    assert len({index for row in expected for index in row}) > 10
+
+
+def test_whole_words_and_added_tokens_are_in_the_texts(made, texts):
+    """The cases above would pass without them if no text had any."""
+    own = made("llama 3"), ["!?\u010a", "\u0120Ab", "345"]
+    added = made("thinking"), ["<think>", "</think>"]
+    for tokenizer, tokens in (own, added):
+        found = {index for row in tokenizer.encode(texts) for index in row}
+        assert found.issuperset(tokenizer.token_to_id(token) for token in tokens)
+
+
+@pytest.mark.parametrize("options", [{"start": True, "end": True}, {"max_length": 4}, {"start": True, "max_length": 3}])
+@pytest.mark.parametrize("name", ["bert", "gemma"])
+def test_template_truncation_and_padding(made, name, options):
+    tokenizer = made(name)  # That of Gemma pads on the left.
+    assert tokenizer.padding_side == {"bert": "right", "gemma": "left"}[name]
+    options = {key: value for key, value in options.items() if key != "end" or name == "bert"}
+    texts = ["a", "", "the cats and the dogs", "a a"]
+    ids, mask = encoded(TokenizeGraph(tokenizer, options), texts)
+    expected = tokenizer(texts, **options)
+    np.testing.assert_array_equal(ids, expected["token_ids"])
+    np.testing.assert_array_equal(mask, expected["padding_mask"])
+
+
+def test_truncation_on_the_left(made):
+    llama = made("llama")
+    content = json.dumps(llama.content)
+    tokenizer = HuggingFaceTokenizer(content, llama.special_tokens, truncation_side="left")
+    ids, mask = encoded(TokenizeGraph(tokenizer, {"max_length": 3}), ["the cats and the dogs"])
+    assert ids[0][mask[0]].tolist() == tokenizer.encode("the cats and the dogs")[-3:]
+
+
+@pytest.mark.parametrize("name", [*MAKERS])
+def test_texts_are_those_of_the_tokenizer(made, name):
+    tokenizer, random_ids = made(name), np.random.default_rng(1)
+    lengths = random_ids.integers(0, 30, 60)
+    rows = [random_ids.integers(0, tokenizer.vocabulary_size, length).tolist() for length in lengths]
+    arrays = {key: tf.constant(value) for key, value in padded_ids(rows, tokenizer).items()}
+    found = {key: np.asarray(value) for key, value in DetokenizeGraph(tokenizer)(arrays).items()}
+    texts = [row[:size].tobytes() for row, size in zip(found["bytes"], found["lengths"], strict=True)]
+    assert texts == [tokenizer.decode(row).encode() for row in rows]
+
+
+def test_composition_is_that_of_the_library():
+    """Of marks in any order, Hangul, vowel signs that are no marks, and characters that stay decomposed."""
+    codes = [
+        *(
+            0x41,
+            0x65,
+            0x301,
+            0x302,
+            0x323,
+            0x327,
+            0x308,
+            0x345,
+            0x344,
+            0x3B1,
+            0x313,
+            0xE9,
+            0x1E69,
+            0x1112,
+            0x1161,
+            0x11AB,
+        ),
+        *(
+            0xD55C,
+            0xD558,
+            0xCC6,
+            0xCC2,
+            0xCD5,
+            0x9C7,
+            0x9BE,
+            0x9D7,
+            0x1B35,
+            0x1B05,
+            0x958,
+            0x2126,
+            0xFB1D,
+            0x2ADC,
+            0x1D15E,
+        ),
+    ]
+    generator = random.Random(5)
+    texts = ["".join(map(chr, generator.choices(codes, k=generator.randrange(1, 9)))) for _ in range(3000)]
+    values = tf.constant([ord(each) for text in texts for each in text])
+    rows = tf.constant(np.repeat(np.arange(len(texts), dtype="int32"), [len(text) for text in texts]))
+    first = tf.concat([[True], rows[1:] != rows[:-1]], 0)
+    found, rows, _, first = Composition()(values, rows, tf.fill(tf.shape(values), -1), first)
+    assert np.asarray(first).sum() == len(texts)
+    parts = np.split(np.asarray(found), np.flatnonzero(np.asarray(first))[1:])
+    normalize = tokenizers.normalizers.NFC().normalize_str
+    wrong = [pair for pair in zip(texts, parts, strict=True) if "".join(map(chr, pair[1])) != normalize(pair[0])]
+    assert wrong == []
+
+
+def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
+    generator = random.Random(4)
+    choices = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c1 c2 df e0 e2 ed ef f0 f1 f4 f5 ff")
+    contents = [bytes(generator.choices(choices, k=generator.randrange(1, 12))) for _ in range(2000)]
+    values = np.frombuffer(b"".join(contents), "uint8").astype("int32")
+    units = np.repeat(np.arange(len(contents), dtype="int32"), [len(each) for each in contents])
+    found, items = (np.asarray(each) for each in repaired(tf.constant(values), tf.constant(units)))
+    texts = [bytes(found[units[items] == number].astype("uint8").tolist()) for number in range(len(contents))]
+    assert texts == [each.decode("utf-8", "replace").encode() for each in contents]
+
+
+@pytest.mark.parametrize(
+    "tokenizer, message",
+    [
+        (lambda: changed("gpt2", normalizer={"type": "NFKC"}), "the normalizers NFKC"),
+        (lambda: from_huggingface(DATA / "bloom"), "the pre-tokenizer Split with the pattern"),
+        (lambda: from_huggingface(DATA / "clip"), "end_of_word_suffix='</w>'"),
+        (lambda: from_huggingface(DATA / "t5"), "a model of the type Unigram"),
+        (lambda: Characters.train(["abc"]), "the kind 'characters'"),
+        (
+            lambda: changed("gpt2", pre_tokenizer=sequence(split(LLAMA3, "MergedWithNext"), BYTE_LEVEL)),
+            "the pre-tokenizer Split",
+        ),
+    ],
+)
+def test_other_tokenizers_are_refused_by_the_part_that_is_missing(tokenizer, message):
+    with pytest.raises(InvalidModelError, match=message.replace("(", r"\(")):
+        TokenizeGraph(tokenizer(), {})
