@@ -57,7 +57,6 @@ def main(out):
         "classifier_litert-gpu": lambda: classifier(out / "classifier_litert-gpu", "litert-gpu"),
         "decoder_litert-gpu": lambda: decoder(out / "decoder_litert-gpu", "litert-gpu"),
         "classifier_xnnpack": lambda: classifier(out / "classifier_xnnpack", "xnnpack"),
-        "classifier_webgpu": lambda: classifier(out / "classifier_webgpu", "webgpu"),
         "translator_xnnpack": lambda: translator(out / "translator_xnnpack", "xnnpack"),
         "decoder_qnn": lambda: decoder(out / "decoder_qnn", "qnn"),
     }
