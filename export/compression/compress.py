@@ -152,8 +152,9 @@ class _Work:
     def trial(self, name: str, candidate: Candidate, batches: list[Any], budget: Budget) -> list[Trial]:
         """Writes and measures the files of a candidate, or of several mixtures."""
         self._steps.begin(f"trying {name}")
-        if candidate.mode is not None:
-            return self._tried(name, lambda: self._export(self._model, name, candidate.mode))
+        mode = candidate.mode
+        if mode is not None:
+            return self._tried(name, lambda: self._export(self._model, name, mode))
         if not isinstance(candidate.schemes, str):
             return self._tried(name, lambda: self._rounded(name, candidate, candidate.schemes, batches))
         if budget.loss is None and budget.nbytes is not None:

@@ -90,7 +90,8 @@ def _conv(operator: Any) -> np.ndarray:
     """A convolution of any number of axes, as sums over the elements of the kernel."""
     weight = operator.weight.val.astype("float32")
     rank, groups = weight.ndim - 2, int(operator.groups.val)
-    x = np.pad(operator.x.val.astype("float32"), [(0, 0), (0, 0), *np.reshape(operator.pad.val, (rank, 2))])
+    padding = [(int(before), int(after)) for before, after in np.reshape(operator.pad.val, (rank, 2))]
+    x = np.pad(operator.x.val.astype("float32"), [(0, 0), (0, 0), *padding])
     sizes, steps = operator.outputs[0].shape[2:], [int(each) for each in operator.strides.val]
     spread = [int(each) for each in operator.dilations.val]
     x = x.reshape(len(x), groups, -1, *x.shape[2:])

@@ -69,8 +69,8 @@ def examples(model: Any, length: int | None = None) -> tuple[list[list[int]], in
         model: `LanguageModel`.
         length: int or None: number of tokens that prompt and new tokens do not exceed.
     """
-    length = length or model.max_length or _PROMPT_LENGTHS[0] + _NEW_TOKENS
-    new = min(_NEW_TOKENS, length - 1)
+    most: int = length or model.max_length or _PROMPT_LENGTHS[0] + _NEW_TOKENS
+    new = min(_NEW_TOKENS, most - 1)
     random = np.random.default_rng(0)
-    sizes = [max(min(size, length - new), 1) for size in _PROMPT_LENGTHS]
+    sizes = [max(min(size, most - new), 1) for size in _PROMPT_LENGTHS]
     return [random.integers(0, model.vocabulary_size, size).tolist() for size in sizes], new

@@ -96,7 +96,7 @@ class ByteLevelSteps:
         assert self._composition is not None
         codes, places = code_points(values)
         arrays = [tf.gather(each, places) for each in (rows, forced, flag(first))]
-        codes, rows, forced, first = self._composition(codes, *arrays[:2], arrays[2] > 0)
+        codes, rows, forced, first = self._composition(codes, arrays[0], arrays[1], arrays[2] > 0)
         values, item, offset = utf8_of(codes)
         is_start = offset == 0
         forced = tf.where(is_start, tf.gather(forced, item), -1)

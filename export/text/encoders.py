@@ -76,7 +76,7 @@ def _own_wordpiece(tokenizer: Any) -> Encoder:
 
 def _wordpiece(content: Mapping[str, Any]) -> Encoder:
     normalizer, words, model = content.get("normalizer"), content.get("pre_tokenizer"), content["model"]
-    if (normalizer or {}).get("type") != "BertNormalizer":
+    if normalizer is None or normalizer.get("type") != "BertNormalizer":
         raise unsupported(f"WordPiece with the normalizer {type_of(normalizer)}")
     if (words or {}).get("type") != "BertPreTokenizer":
         raise unsupported(f"WordPiece with the pre-tokenizer {type_of(words)}")

@@ -6,6 +6,7 @@ merges, whose tokens are the bytes, and the decoder of the same.
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any
 
@@ -42,13 +43,13 @@ def session_options() -> Any:
         MissingLibraryError: onnxruntime-extensions is not installed.
     """
     try:
-        from onnxruntime_extensions import get_library_path
+        path = importlib.import_module("onnxruntime_extensions").get_library_path()
     except ImportError as error:
         raise MissingLibraryError("strings in an ONNX file", "onnxruntime-extensions", "strings") from error
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.register_custom_ops_library(get_library_path())
+    options.register_custom_ops_library(path)
     options.log_severity_level = 4
     return options
 

@@ -132,7 +132,8 @@ def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> di
     ends = end_ids(model)
     if pad is None:  # A token of the vocabulary, since it is looked up.
         pad = ends[0] if ends[0] < model.vocabulary_size else 0
-    roles = {"bos_token_id": start, "eos_token_id": list(ends) if len(ends) > 1 else ends[0], "pad_token_id": pad}
+    first, *others = ends
+    roles = {"bos_token_id": start, "eos_token_id": [first, *others] if others else first, "pad_token_id": pad}
     decoder = {
         "session_options": {"log_id": ENGINE, "provider_options": []},
         "filename": FILE,

@@ -48,7 +48,8 @@ class OneGraph:
 
     def __init__(self, model: Any, task: str, text_tokenizer: Any, processor: Any, metadata: Mapping[str, Any]) -> None:
         self._task, self._kind = task, TASKS[task]
-        self._tokenizer, self._processor = text_tokenizer or getattr(model, "tokenizer", None), processor
+        self._tokenizer: Any = text_tokenizer or getattr(model, "tokenizer", None)
+        self._processor = processor
         check_inputs(model, self._kind)
         self._class_names = _class_names(model, self._kind, metadata)
         if not self._kind.is_image:

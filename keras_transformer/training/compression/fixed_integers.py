@@ -37,8 +37,8 @@ class FixedIntegers(WeightQuantizer):
         step, minimum = super().scales(x, indices)
         if minimum is None:
             return step, None
-        moved = picked(self.minimum, indices) + picked(self.initial_step, indices) * picked(self.shift, indices)
-        return step, straight_through(stored_minimum, moved)
+        first, unit, shift = (picked(each, indices) for each in (self.minimum, self.initial_step, self.shift))
+        return step, straight_through(stored_minimum, first + unit * shift)
 
     def _quantize(self, x, scales, axis, indices=None):
         step, minimum = scales

@@ -206,7 +206,7 @@ class InputQuantizer(keras.layers.Layer):
         return input_shape
 
 
-def picked(variable: keras.Variable | None, indices: Tensor | None) -> Tensor | None:
+def picked(variable: keras.Variable | None, indices: Tensor | None) -> Any:
     """The value of a variable, or some of its rows."""
     if variable is None:
         return None
