@@ -176,7 +176,7 @@ def export(
     """
     require_keras("export")
     chosen = None if target is None else get_target(target)
-    onnx = onnx or (chosen and chosen.onnx)
+    onnx = chosen.onnx if onnx is None and chosen is not None else onnx
     names = target_formats(chosen, formats) if chosen else check_formats(formats)
     several: list[Quantization | None] | None = None
     if isinstance(quantize, (list, tuple)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -179,9 +180,7 @@ class _Work:
         for _ in range(_MIXTURES):
             middle = (low + high) // 2
             schemes, each = within(self._model, choices, middle), f"{name}, {readable_size(middle)}"
-            found = self._tried(
-                each, lambda each=each, schemes=schemes: self._rounded(each, candidate, schemes, batches)
-            )
+            found = self._tried(each, functools.partial(self._rounded, each, candidate, schemes, batches))
             low, high = (low, middle) if lost(found, self._floats) <= (budget.loss or 0.0) else (middle, high)
             trials += found
         return trials

@@ -57,7 +57,8 @@ class LanguageGraphs:
         self._task, self._kind = task, TASKS[task]
         self._tokenizer = text_tokenizer or getattr(model, "tokenizer", None)
         tokenizer.tokenizer_json(self._tokenizer)  # Raises for unsupported kinds.
-        self._processor, self._extractor = processor, None
+        self._processor = processor
+        self._extractor: dict[str, Any] | None = None
         if self._kind.kind == DECODER:
             self.names = {DECODE: "model"}
             self._caches: tuple[PastPresent, ...] = (PastPresent(key_value_cache(model, ENGINE)),)
