@@ -147,7 +147,7 @@ def of_files(model, formats, tokens):
         return found
 
 
-def main():
+def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--model", metavar="FILE", help="a .gguf or .keras file of a language model")
     parser.add_argument("--text", metavar="FILE", help="a text: test and calibration")
@@ -164,22 +164,28 @@ def main():
     options = parser.parse_args()
     if options.files and not options.libraries:
         parser.error("--files needs --libraries")
+    if not options.tiny and (not options.model or not (options.text or options.tokens)):
+        parser.error("--model and --text, or --tokens, are needed without --tiny")
+    return options
+
+
+def material(options):
+    """The model, and rows of tokens: test, calibration and training."""
     if options.tiny:
         model, test, calibration = tiny()
-        rows = calibration
-    elif not options.model or not (options.text or options.tokens):
-        parser.error("--model and --text, or --tokens, are needed without --tiny")
-    else:
-        model = model_of(options.model)
-        tokens = (
-            np.load(options.tokens)
-            if options.tokens
-            else model.tokenizer.encode(pathlib.Path(options.text).read_text())
-        )
-        tokens = np.asarray(tokens[: len(tokens) // LENGTH * LENGTH], "int32").reshape(-1, LENGTH)
-        test, others = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
-        calibration = others[:: max(len(others) // options.calibration, 1)][: options.calibration]
-        rows = np.random.default_rng(0).permutation(others)[: options.rows]
+        return model, test, calibration, calibration
+    model = model_of(options.model)
+    text = None if options.tokens else pathlib.Path(options.text).read_text()
+    tokens = np.load(options.tokens) if text is None else model.tokenizer.encode(text)
+    tokens = np.asarray(tokens[: len(tokens) // LENGTH * LENGTH], "int32").reshape(-1, LENGTH)
+    test, others = tokens[: TEST // LENGTH], tokens[TEST // LENGTH :]
+    calibration = others[:: max(len(others) // options.calibration, 1)][: options.calibration]
+    return model, test, calibration, np.random.default_rng(0).permutation(others)[: options.rows]
+
+
+def main():
+    options = parse()
+    model, test, calibration, rows = material(options)
     names = ("keras-transformer", "keras", "tensorflow", "onnxruntime", "ai-edge-quantizer")
     table = Table("Methods of quantization", versions(*names))
     table.note(
@@ -193,14 +199,14 @@ def main():
                 start = time.perf_counter()
                 copy, size = quantized(model, scheme_of(scheme), method, calibration, rows, options)
                 minutes = (time.perf_counter() - start) / 60
-            found = perplexity(copy, test) / reference
             figures = {"minutes": round(minutes, 2), "peak GB": round(memory.gigabytes, 2)}
-            size = None if size is None else round(size, 1)
             if size is not None and options.formats:
                 files = of_files(copy, options.formats, test)
                 figures |= {name: round(files[name] / reference, 4) for name in options.formats}
                 figures |= {f"{name} MB": round(files[f"{name} MB"], 1) for name in options.formats}
-            table.add(scheme=scheme, method=method, MB=size, perplexity=round(found, 4), **figures)
+            size = None if size is None else round(size, 1)
+            found = round(perplexity(copy, test) / reference, 4)
+            table.add(scheme=scheme, method=method, MB=size, perplexity=found, **figures)
     for kind in options.files:
         add_file(table, kind, model, options.libraries, lambda found: perplexity(found, test) / reference)
     table.finish(options.json)
