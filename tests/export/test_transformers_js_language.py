@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         write_transformers_js(whisper, tmp_path / "no", "translation")
     with pytest.raises(ExportError, match="needs a processor"):
         write_transformers_js(whisper, tmp_path / "no", speech)
-    with pytest.raises(InvalidModelError, match=r"\\(100, 20\\).*\\(200, 20\\)"):
+    with pytest.raises(InvalidModelError, match=r"\(100, 20\).*\(200, 20\)"):
         write_transformers_js(whisper, tmp_path / "no", speech, processor=LogMel.whisper(20, num_samples=32_000))
     with pytest.raises(InvalidModelError, match="not characters"):
         write_transformers_js(decoder, tmp_path / "no", "text-generation", tokenizer=Characters.train(["abc"]))
