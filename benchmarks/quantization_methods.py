@@ -112,8 +112,8 @@ def tiny():
     return model, random.integers(0, 64, (4, 32)).astype("int32"), random.integers(0, 64, (4, 32)).astype("int32")
 
 
-def batches_of(rows):
-    return [inputs_of(rows[start : start + 4]) for start in range(0, len(rows), 4)]
+def batches_of(rows, size=4):
+    return [inputs_of(rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 def quantized(model, scheme, name, calibration, rows, options):
@@ -129,8 +129,7 @@ def quantized(model, scheme, name, calibration, rows, options):
     chosen = (METHODS | quantization_peers.METHODS)[method]
     quantize_weights(copy, scheme, chosen, batches_of(calibration), verbose=True)
     if scales:
-        batches = [inputs_of(rows[start : start + 2]) for start in range(0, len(rows), 2)]
-        copy = train_scales(copy, scheme, model, batches, options.learning_rate, verbose=2)
+        copy = train_scales(copy, scheme, model, batches_of(rows, 2), options.learning_rate, verbose=2)
     return copy, copy.quantized_weights.nbytes / 1e6
 
 

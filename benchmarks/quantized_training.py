@@ -35,8 +35,9 @@ from keras_transformer.data import load_images
 from keras_transformer.export import export, load
 from keras_transformer.quantization import quantize_weights
 
-# "rounded" and "gptq" do not train.
-SCHEMES, WAYS = ("2/32", "4/row:8"), ("rounded", "gptq", "trained", "teacher")
+# The methods of the ways that do not train.
+UNTRAINED = {"rounded": "nearest", "gptq": "gptq"}
+SCHEMES, WAYS = ("2/32", "4/row:8"), (*UNTRAINED, "trained", "teacher")
 FORMATS = ("saved_model", "tflite", "onnx")
 # The parameters of scales, which decay would shrink.
 SCALES = ["bias", "gamma", "beta", "relative_step", "minimum"]
@@ -147,8 +148,8 @@ class Images(Task):
 def small(task, way, scheme, bits, seed):
     """A model with few bits, made one way."""
     model = task.model()
-    if way in ("rounded", "gptq"):
-        quantize_weights(model, scheme, "nearest" if way == "rounded" else "gptq", task.calibration())
+    if way in UNTRAINED:
+        quantize_weights(model, scheme, UNTRAINED[way], task.calibration())
         return model
     student = training.quantization_aware(model, scheme, activations=bits)
     keras.utils.set_random_seed(seed)
@@ -171,7 +172,7 @@ def measure(table, task, options):
     for name in options.schemes:
         plain, _, bits = name.partition(":")
         for way in options.ways:
-            for seed in options.seeds[:1] if way in ("rounded", "gptq") else options.seeds:
+            for seed in options.seeds[:1] if way in UNTRAINED else options.seeds:
                 start = time.process_time()
                 model = small(task, way, scheme_of(plain), int(bits) if bits else None, seed)
                 minutes = (time.process_time() - start) / 60

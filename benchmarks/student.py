@@ -43,7 +43,7 @@ def pruned(teacher, batches, options):
     )
 
 
-def translated(script, bundle, sources, options):
+def translated(bundle, sources, options):
     """Translations of sentences by the teacher's ONNX file, the longest first so that batches are of alike lengths."""
     runtime = load(bundle, "onnx")
     order = np.argsort([-len(source) for source in sources], kind="stable")
@@ -149,7 +149,7 @@ def teacher_translations(script, teacher, splits, folder):
         with tempfile.TemporaryDirectory() as bundle:
             export(teacher, f"{bundle}/teacher", ["onnx"], progress=False)
             settings = {"max_new_tokens": script.MAX_NEW_TOKENS, "batch_size": 100}
-            lines = translated(script, f"{bundle}/teacher", list(splits["train"][0]), settings)
+            lines = translated(f"{bundle}/teacher", list(splits["train"][0]), settings)
         path.write_text("\n".join(line.replace("\n", " ") for line in lines) + "\n")
     return path.read_text().splitlines()
 

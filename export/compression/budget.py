@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 
-from keras_transformer.export.compression.results import FLOAT, Trial
+from keras_transformer.export.compression.results import FLOAT, Trial, lost
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.reporting.report import readable_size
 
@@ -69,12 +69,6 @@ class Budget:
                 f"nothing that fits loses at most {self.loss:g}: the nearest, {nearest}, loses {losses[nearest]:.4g}"
             )
         return min(kept, key=lambda name: (sizes[name], losses[name]))
-
-
-def lost(trials: Iterable[Trial], floats: Iterable[Trial]) -> float:
-    """The most that the files of a candidate lose against the float files of their formats."""
-    scores = {each.format: each.score for each in floats}
-    return max(scores[each.format] - each.score for each in trials)
 
 
 def _accepted(trials: Iterable[Trial]) -> Mapping[str, list[Trial]]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.api import export
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import read_manifest
-from keras_transformer.export.compression.budget import Budget, lost
+from keras_transformer.export.compression.budget import Budget
 from keras_transformer.export.compression.candidates import CANDIDATES, Candidate, rounded
 from keras_transformer.export.compression.measuring import Metric
-from keras_transformer.export.compression.results import FLOAT, Compression, Trial
+from keras_transformer.export.compression.results import FLOAT, Compression, Trial, lost
 from keras_transformer.export.errors import ExportError, QuantizationError, one_line
 from keras_transformer.export.formats import check_formats
 from keras_transformer.export.quantization.evaluation import Evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.reporting.report import fixed_width, readable_size
@@ -37,6 +37,12 @@ class Trial:
     score: float
     milliseconds: float | None
     reason: str = ""
+
+
+def lost(trials: Iterable[Trial], floats: Iterable[Trial]) -> float:
+    """The most that the files of a candidate lose against the float files of their formats."""
+    scores = {each.format: each.score for each in floats}
+    return max(scores[each.format] - each.score for each in trials)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +89,8 @@ class Compression:
     def _is_within(self, trial: Trial) -> bool:
         if trial.reason or (self.budget is not None and trial.nbytes > self.budget):
             return False
-        floats = {each.format: each.score for each in self.trials if each.candidate == FLOAT}
-        return self.max_loss is None or floats[trial.format] - trial.score <= self.max_loss
+        floats = [each for each in self.trials if each.candidate == FLOAT]
+        return self.max_loss is None or lost([trial], floats) <= self.max_loss
 
     def _limits(self) -> Iterator[str]:
         if self.budget is not None:

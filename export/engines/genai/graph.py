@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.key_value_cache import key_value_cache
+from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.engines.past_present import PastPresent, plain
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
-from keras_transformer.export.spec.functional import fill_references
-from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.generation.stop import as_end_ids
 
 ENGINE = "onnxruntime-genai"
@@ -43,14 +41,7 @@ def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
     """
     cache = PastPresent(key_value_cache(model, ENGINE))
     signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=(ONNX.name,))
-    fill_references(signature)
-    return ExportSpec(
-        {SIGNATURE: signature},
-        tolerance,
-        locator(model, has_operations=False),
-        tuple(model.variables),
-        layers=tuple(layers_in_order(model)),
-    )
+    return graph_spec(model, {SIGNATURE: signature}, tolerance)
 
 
 def end_ids(model: Any) -> tuple[int, ...]:

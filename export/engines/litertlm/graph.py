@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.key_value_cache import key_value_cache
+from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
-from keras_transformer.export.spec.functional import fill_references
-from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.tflite.format import TFLITE
 
 if TYPE_CHECKING:
@@ -46,15 +44,7 @@ def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: flo
     cache = key_value_cache(model, ENGINE)
     signatures = {f"prefill_{bucket}": _signature(model, cache, slots, bucket) for bucket in buckets}
     signatures[DECODE] = _signature(model, cache, slots, 1, is_decode=True)
-    for signature in signatures.values():
-        fill_references(signature)
-    return ExportSpec(
-        signatures,
-        tolerance,
-        locator(model, has_operations=False),
-        tuple(model.variables),
-        layers=tuple(layers_in_order(model)),
-    )
+    return graph_spec(model, signatures, tolerance)
 
 
 def _signature(model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool = False) -> Signature:

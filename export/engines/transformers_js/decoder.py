@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.greedy import Steps
+from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.engines.past_present import PastPresent, plain
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
-from keras_transformer.export.spec.functional import fill_references
-from keras_transformer.export.spec.operation_origin import locator
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -49,20 +47,7 @@ def decoder_spec(model: Any, cache: PastPresent, tolerance: float | None) -> Exp
         *cache.inputs(BATCH),
     )
     signature = Signature(_step(model, cache), inputs, _probes(model, cache), formats=(ONNX.name,))
-    return language_spec(model, {DECODE: signature}, tolerance)
-
-
-def language_spec(model: Any, signatures: dict[str, Signature], tolerance: float | None) -> ExportSpec:
-    """Export spec of the signatures of a language model, with the outputs of their probes."""
-    for signature in signatures.values():
-        fill_references(signature)
-    return ExportSpec(
-        signatures,
-        tolerance,
-        locator(model, has_operations=False),
-        tuple(model.variables),
-        layers=tuple(layers_in_order(model)),
-    )
+    return graph_spec(model, {DECODE: signature}, tolerance)
 
 
 def _step(model: Any, cache: PastPresent) -> Callable[[dict[str, Any]], dict[str, Any]]:

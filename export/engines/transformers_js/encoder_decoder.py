@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from keras_transformer.export.engines.greedy import Steps
 from keras_transformer.export.engines.key_value_cache import cross_cache, key_value_cache
+from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.engines.past_present import PastPresent, plain
-from keras_transformer.export.engines.transformers_js.decoder import BATCH, DECODE, language_spec, tokens
+from keras_transformer.export.engines.transformers_js.decoder import BATCH, DECODE, tokens
 from keras_transformer.export.engines.transformers_js.tasks import ENGINE
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
@@ -65,7 +66,7 @@ def encoder_decoder_spec(model: Any, caches: Caches, tolerance: float | None) ->
     Returns:
         An `ExportSpec` whose names have "_" where those of the files have "."; see `past_present.with_dots`.
     """
-    return language_spec(model, {ENCODE: _encode(model), DECODE: _decode(model, caches)}, tolerance)
+    return graph_spec(model, {ENCODE: _encode(model), DECODE: _decode(model, caches)}, tolerance)
 
 
 def _encode(model: Any) -> Signature:

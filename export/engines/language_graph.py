@@ -1,0 +1,30 @@
+"""The export spec of the graphs of a language model that engines load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+from keras_transformer.export.spec.functional import fill_references
+from keras_transformer.export.spec.operation_origin import locator
+
+
+def graph_spec(model: Any, signatures: Mapping[str, Signature], tolerance: float | None) -> ExportSpec:
+    """Export spec of the signatures of a language model, with the outputs of their probes.
+
+    Args:
+        model: `LanguageModel`, float32.
+        signatures: dict of name to `Signature`, whose probes have inputs; their outputs are filled in.
+        tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
+    """
+    for signature in signatures.values():
+        fill_references(signature)
+    return ExportSpec(
+        dict(signatures),
+        tolerance,
+        locator(model, has_operations=False),
+        tuple(model.variables),
+        layers=tuple(layers_in_order(model)),
+    )
