@@ -26,7 +26,6 @@ import time
 import numpy as np
 import quantization_peers
 from measure import Table, arguments, versions
-from scale_training import train_scales
 
 from keras_transformer.export import export
 from keras_transformer.export.bundle.manifest import read_manifest
@@ -36,6 +35,7 @@ from keras_transformer.export.quantization.reading import logits_of
 from keras_transformer.export.runtime.loading import available_cores
 from keras_transformer.quantization import AWQ, GPTQ, Clipping, Nearest, WeightScheme, quantize_weights, rotate
 from keras_transformer.tasks import untie_embeddings
+from keras_transformer.training import train_scales
 
 LENGTH, TEST = 512, 20_480
 METHODS = {
@@ -129,7 +129,7 @@ def quantized(model, scheme, name, calibration, rows, options):
     chosen = (METHODS | quantization_peers.METHODS)[method]
     quantize_weights(copy, scheme, chosen, batches_of(calibration), verbose=True)
     if scales:
-        copy = train_scales(copy, scheme, model, batches_of(rows, 2), options.learning_rate, verbose=2)
+        copy = train_scales(copy, model, batches_of(rows, 2), learning_rate=options.learning_rate, verbose=2)
     return copy, copy.quantized_weights.nbytes / 1e6
 
 

@@ -38,9 +38,14 @@ def pruned(teacher, batches, options):
     decoder = {name: value for name, value in found.blocks.items() if "decoder" in name}
     print({name: round(value, 4) for name, value in found.blocks.items()}, flush=True)
     found = dataclasses.replace(found, blocks=decoder)
-    return training.prune(
+    student = training.prune(
         teacher, blocks=len(decoder) - options.decoder_blocks, feedforward_units=options.units, importance=found
     )
+    for layer in student._flatten_layers():
+        # A small student of soft labels underfits with the dropout of its teacher.
+        if isinstance(layer, keras.layers.Dropout) and layer.rate:
+            layer.rate = options.dropout
+    return student
 
 
 def translated(bundle, sources, options):
@@ -123,6 +128,7 @@ def parse():
     parser.add_argument("--units", type=float, default=0.0, help="share of feed-forward units that go")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--dropout", type=float, default=0.1, help="of the student")
     parser.add_argument("--label-weight", type=float, default=0.5)
     parser.add_argument("--formats", nargs="+", default=["tflite", "onnx"])
     parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")

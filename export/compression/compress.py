@@ -176,14 +176,17 @@ class _Work:
         """Mixtures that approach the smallest one with a loss."""
         choices = measured(self._model, batches, measure="inputs")
         low, high = least_bytes(self._model), most_bytes(self._model)
-        high, trials = min(high, budget.nbytes or high), []
+        high = min(high, budget.nbytes or high)
+        trials: dict[frozenset[Any], list[Trial]] = {}  # Two sizes may have the same schemes.
         for _ in range(_MIXTURES):
             middle = (low + high) // 2
             schemes, each = within(self._model, choices, middle), f"{name}, {readable_size(middle)}"
-            found = self._tried(each, functools.partial(self._rounded, each, candidate, schemes, batches))
-            low, high = (low, middle) if lost(found, self._floats) <= (budget.loss or 0.0) else (middle, high)
-            trials += found
-        return trials
+            key = frozenset(schemes.items())
+            if key not in trials:
+                trials[key] = self._tried(each, functools.partial(self._rounded, each, candidate, schemes, batches))
+            is_kept = lost(trials[key], self._floats) <= (budget.loss or 0.0)
+            low, high = (low, middle) if is_kept else (middle, high)
+        return [trial for each in trials.values() for trial in each]
 
     def _within(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> Report:
         """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too

@@ -34,7 +34,7 @@ class NumpyOps:
         """Returns values and indices of the k largest along the last axis, in descending order; ties by index."""
         if k == 1:
             indices = np.argmax(x, axis=-1)[..., None]
-            return np.take_along_axis(x, indices, -1), indices.astype("int32")
+            return x.max(axis=-1, keepdims=True), indices.astype("int32")
         if k < x.shape[-1]:
             # Valid only without ties at the k-th value; otherwise a stable sort orders ties by index.
             threshold = np.partition(x, -k, axis=-1)[..., -k, None]

@@ -49,6 +49,9 @@ from .compression.importance import (
 from .compression.pruning import (
     prune as prune,
 )
+from .compression.train_scales import (
+    train_scales as train_scales,
+)
 from .contrastive_loss import (
     ContrastiveLoss as ContrastiveLoss,
 )

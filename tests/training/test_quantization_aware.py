@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer import load_model, models, tasks, training
 from keras_transformer.backend.vjp import vjp
-from keras_transformer.quantization import WeightQuantizationError, WeightScheme, quantize_weights
+from keras_transformer.quantization import QuantizedWeights, WeightQuantizationError, WeightScheme, quantize_weights
 from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.rounding import half
 from keras_transformer.training.compression.fake_quantization import (
@@ -492,3 +492,35 @@ def test_recomputed_blocks_and_chunked_losses_train_the_same():
     for ours, theirs in zip(plain.weights, recomputed.weights, strict=True):
         assert np.isclose(ours, theirs, atol=1e-5).mean() > 0.97, ours.path
     assert (training.learned_weights(plain)["token_embedding/embeddings"].codes != 128).any()
+
+
+def test_scales_that_are_wrong_are_trained_right():
+    """Scales 5 % too large are found again, with the integers of 2 bits; neither model is changed."""
+    teacher = dense()
+    known = quantize_weights(teacher, {"*wide*": WeightScheme(2, 32)})
+    model = dense()
+    wrong = {
+        path: blocks._replace(scale=(blocks.scale * 1.05).astype(blocks.scale.dtype)) for path, blocks in known.items()
+    }
+    QuantizedWeights(wrong).apply(model)
+    x = np.random.default_rng(3).normal(size=(32, 64)).astype("float32")
+    before = [each.copy() for each in (*model.get_weights(), *teacher.get_weights())]
+    trained = training.train_scales(model, teacher, [x], learning_rate=0.02, epochs=60, verbose=0)
+    for ours, theirs in zip([*model.get_weights(), *teacher.get_weights()], before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(trained.quantized_weights.values(), known.values(), strict=True):
+        np.testing.assert_array_equal(ours.codes, theirs.codes)
+    # The logits have a free constant.
+    target, away, found = (np.asarray(each(x)) for each in (teacher, model, trained))
+    target, away, found = (each - each.mean(-1, keepdims=True) for each in (target, away, found))
+    assert np.abs(away - target).max() > 0.04 * np.abs(target).max()
+    assert np.abs(found - target).max() < 0.01 * np.abs(target).max()
+
+
+def test_scales_of_a_model_that_is_not_quantized_are_refused():
+    with pytest.raises(WeightQuantizationError, match="call quantization.quantize_weights first"):
+        training.train_scales(dense(), dense(), ROWS)
+    model = dense()
+    quantize_weights(model, {"*wide*": WeightScheme(4, 32)})
+    with pytest.raises(WeightQuantizationError, match=r"\(4, 60\)"):
+        training.train_scales(model, dense(), ROWS[:, :60])

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.maps import attention_maps
+from keras_transformer.backend import keras_private
 from keras_transformer.training.compression.distillation_losses import AttentionMaps, HiddenStates, SoftLogits
 from keras_transformer.utils.types import Tensor
 
@@ -148,7 +149,8 @@ class _Probe:
         outputs = [_output_of(model, name) for name in hidden]
         self.widths = [output.shape[-1] for output in outputs]
         self._model = model
-        self._tapped = keras.Model(model.input, [model.output, *outputs], name=model.name) if outputs else None
+        graph = keras_private.functional(model)
+        self._tapped = keras.Model(graph.input, [graph.output, *outputs], name=model.name) if outputs else None
         self._attention = [_attention_layer(model, name) for name in attention]
 
     def __call__(self, inputs: Any, training: bool) -> dict[str, Any]:
@@ -185,12 +187,13 @@ def _mask(x, part):
 
 
 def _check_outputs(student, teacher):
-    for model in (student, teacher):
-        if not isinstance(model.output, keras.KerasTensor):
+    outputs = [keras_private.functional(model).output for model in (student, teacher)]
+    for model, output in zip((student, teacher), outputs, strict=True):
+        if not isinstance(output, keras.KerasTensor):
             raise ValueError(f"{model.name!r} must have one output, of logits")
         activation = getattr(model.layers[-1], "activation", None)
         if activation in (keras.activations.softmax, keras.activations.sigmoid):
             raise ValueError(f"{model.name!r} returns probabilities: SoftLogits needs logits (activation=None)")
-    ours, theirs = (tuple(model.output.shape[1:]) for model in (student, teacher))
+    ours, theirs = (tuple(output.shape[1:]) for output in outputs)
     if len(ours) != len(theirs) or ours[-1] != theirs[-1]:
         raise ValueError(f"The outputs of the student have the shape {ours}, those of the teacher {theirs}")
