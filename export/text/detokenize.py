@@ -42,7 +42,7 @@ def pieces_of(tokenizer: Any) -> Pieces:
     Raises:
         InvalidModelError: the tokenizer decodes in another way.
     """
-    if tokenizer.kind in ("wordpiece", "byte_pair", "bytes"):
+    if tokenizer.kind in ("wordpiece", "byte_pair", "bytes", "sentencepiece"):
         table = tokenizer._token_table(skip_special_tokens=True)
         return Pieces(table, table, drops_space=tokenizer._drops_first_space)
     if tokenizer.kind != "hugging_face":
