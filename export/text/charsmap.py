@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text.code_points import LIMIT, PagedTable
-from keras_transformer.export.text.steps import after, gather, indices, look_up, next_true, repeated
+from keras_transformer.export.text.graphemes import cluster_starts
+from keras_transformer.export.text.steps import after, flag, gather, indices, look_up, next_true, repeated
 from keras_transformer.export.text.trie import Automaton, Trie
 from keras_transformer.export.text.words import reached
 from keras_transformer.utils.types import Tensor
@@ -106,6 +107,10 @@ def read_rules(charsmap: bytes) -> Rules:
     return Rules(first, edges, values, [content[at : content.index(0, at)].decode() for at in numbers])
 
 
+# Clusters of fewer bytes are replaced as a whole.
+_SHORT = 6
+
+
 class Replacement:
     """Replaces the longest text that has a rule, at each place from the start of a text to its end.
 
@@ -140,18 +145,25 @@ class Replacement:
         self._codes = np.array([ord(each) for each in "".join(rules.texts)] or [0], "int32")
 
     def __call__(self, codes: Tensor, parts: Tensor, fixed: Tensor) -> tuple[Tensor, Tensor]:
-        places, ends = tf.range(tf.size(codes)), next_true(parts)
+        ends = next_true(parts)
         numbers, lengths = look_up(self._numbers, codes), tf.ones_like(codes)
         if self._longer is not None:
-            # The first character is read already.
-            symbols = after(look_up(self._symbols, codes), 0)
-            found, more = self._longer(symbols, look_up(self._states, codes), ends - 1)
+            found, more = self._continued(self._longer, codes, ends)
             numbers, lengths = tf.where(found >= 0, found, numbers), lengths + more
         if self._kept is not None:
             found, sizes = self._kept(codes, ends)
             numbers, lengths = tf.where(found >= 0, -1, numbers), tf.where(found >= 0, sizes, lengths)
         numbers, lengths = tf.where(fixed, -1, numbers), tf.where(fixed, 1, lengths)
-        starts = indices(reached(places + lengths, parts))
+        return self._replaced(codes, numbers, lengths, parts)
+
+    def _continued(self, longer: Automaton, codes: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """The rule at each place of more than one character, and how many more."""
+        symbols = after(look_up(self._symbols, codes), 0)
+        return longer(symbols, look_up(self._states, codes), ends - 1)
+
+    def _replaced(self, codes: Tensor, numbers: Tensor, lengths: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
+        """Replaces what begins at places, from the start of each part on; number -1 is that of a text that stays."""
+        starts = indices(reached(tf.range(tf.size(codes)) + lengths, parts))
         number = tf.gather(numbers, starts)
         rule = tf.maximum(number, 0)
         item, offset = repeated(tf.where(number < 0, tf.gather(lengths, starts), gather(self._counts, rule)))
@@ -159,6 +171,41 @@ class Replacement:
         at = gather(self._starts, tf.gather(rule, item)) + offset
         made = gather(self._codes, tf.where(is_same, 0, at))
         return tf.where(is_same, tf.gather(codes, tf.where(is_same, start + offset, 0)), made), start
+
+
+class ClusterReplacement(Replacement):
+    """Replaces grapheme clusters and characters that have a rule, as the `tokenizers` library does.
+
+    Of a cluster of less than 6 bytes, the shortest rule for its start replaces the whole of it. In others, and where there
+    is none, the rule of each character replaces it.
+
+    Args:
+        rules: `Rules`.
+
+    Call arguments, Returns: as a `Replacement`, of which none is fixed.
+
+    Reference:
+        `Precompiled` of tokenizers 0.23, and spm_precompiled 0.1.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        if self._longer is not None:
+            self._longer.finds_shortest = True
+
+    def __call__(self, codes: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
+        starts = cluster_starts(codes, parts)
+        places, ends = tf.range(tf.size(codes)), next_true(starts)
+        numbers, lengths = look_up(self._numbers, codes), tf.ones_like(codes)
+        whole = numbers
+        if self._longer is not None:
+            whole = tf.where(numbers >= 0, numbers, self._continued(self._longer, codes, ends)[0])
+        sizes = 1 + flag(codes >= 0x80) + flag(codes >= 0x800) + flag(codes >= 0x10000)
+        passed = tf.concat([[0], tf.cumsum(sizes)], 0)
+        is_short = tf.gather(passed, ends) - tf.gather(passed, places) < _SHORT
+        is_whole = tf.logical_and(tf.logical_and(starts, is_short), whole >= 0)
+        numbers, lengths = tf.where(is_whole, whole, numbers), tf.where(is_whole, ends - places, lengths)
+        return self._replaced(codes, numbers, lengths, parts)
 
 
 class TextTrie:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from keras_transformer.export.text.byte_fallback import with_fallback
@@ -12,6 +12,7 @@ from keras_transformer.export.text.byte_pairs import Merges
 from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.sentencepiece import SentencePieceSteps
 from keras_transformer.export.text.tokenizer_parts import pair_of, parts_of, type_of, unsupported
+from keras_transformer.export.text.unigram import UnigramSteps
 from keras_transformer.export.text.wordpiece import WordPieceSteps
 from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
 from keras_transformer.text.hugging_face.formats import library
@@ -37,14 +38,16 @@ def encoder_of(tokenizer: Any) -> Encoder:
     return _KINDS[tokenizer.kind](tokenizer)
 
 
-def _of_content(content: Mapping[str, Any]) -> Encoder:
-    """The encoder of the content of a `tokenizer.json`."""
+def _of_content(content: Mapping[str, Any], special: Collection[int] = ()) -> Encoder:
+    """The encoder of the content of a `tokenizer.json`, with the ids of tokens whose names are ordinary text."""
     kind = content["model"].get("type", "BPE")
     added = _added(content)
     if kind == "WordPiece" and not added:
         return _wordpiece(content)
     if kind == "BPE":
         return _byte_pairs(content, added)
+    if kind == "Unigram" and not added:
+        return UnigramSteps(content, special)
     if added:
         raise unsupported(f"the added token {next(iter(added))!r}, which texts may contain")
     raise unsupported(f"a model of the type {kind}")
@@ -181,5 +184,5 @@ _KINDS: dict[str, Callable[[Any], Encoder]] = {
     "wordpiece": _own_wordpiece,
     "byte_pair": lambda tokenizer: _of_content(tokenizer._content),
     "sentencepiece": SentencePieceSteps,
-    "hugging_face": lambda tokenizer: _of_content(tokenizer.content),
+    "hugging_face": lambda tokenizer: _of_content(tokenizer.content, tokenizer._special_ids),
 }

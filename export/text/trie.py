@@ -27,7 +27,8 @@ class Automaton:
         ends: int32 `(N,)`, where the sequences of each place end at the latest.
 
     Returns:
-        Value and length of the longest sequence at each place, int32 `(N,)`: -1 and 0 without one.
+        Value and length of the longest sequence at each place, int32 `(N,)`: -1 and 0 without one. Of the shortest one where
+        `finds_shortest` is True.
     """
 
     def __init__(
@@ -36,12 +37,15 @@ class Automaton:
         self._edges = PairTable(edges, states, symbols)
         self._values = np.full(states, -1, "int32")
         self._values[list(values)] = list(values.values())
+        self.finds_shortest = False
 
     def __call__(self, symbols: Tensor, states: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
 
         def step(state: Tensor, depth: Tensor, found: Tensor, lengths: Tensor) -> list[Tensor]:
             state, value = self._next(state, depth, symbols, ends)
             better = value >= 0
+            if self.finds_shortest:
+                better = tf.logical_and(better, found < 0)
             return [state, depth + 1, tf.where(better, value, found), tf.where(better, depth + 1, lengths)]
 
         none = tf.zeros_like(symbols)

@@ -1,23 +1,35 @@
 """Tokenizers as graphs, against the tokenizers in Python, whose ids are those of Hugging Face."""
 
+import io
 import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 import tokenizers
 
 from keras_transformer.export import InvalidModelError
 from keras_transformer.export.bundle.tokenizers import text_rows
+from keras_transformer.export.text.charsmap import Replacement, read_rules
 from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 from keras_transformer.export.text.spec import padded_ids
 from keras_transformer.export.text.utf8 import repaired
-from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer, WordPiece, from_huggingface
+from keras_transformer.text import (
+    BytePair,
+    Bytes,
+    Characters,
+    HuggingFaceTokenizer,
+    SentencePiece,
+    WordPiece,
+    from_huggingface,
+)
+from keras_transformer.text.tokenizers.sentencepiece_model import read_charsmap
 
 DATA = Path(__file__).parents[2] / "data" / "tokenizers"
 WORDS = [
@@ -48,6 +60,11 @@ PARTS = [
     *("!?", "\u302e\u1715", "\u1715", "\u0345", "\u0301", "\u4f60", "\u3000", "<think>", "</think>", "<th"),
     *("<|endoftext|>", "\u2581", "\x00", "\U0001f600", "\u1112", "\u1161", "\u11ab", "\u2126", "\u0cc6", "\u0cc2"),
 ]
+CORPUS = [
+    "the cat sat on the mat, don't the cats sit? I'LL AbAbAb",
+    "......!!!! 1111 345 345 12 na\u00efve \u00fcber \u4f60\u4f60 \u1112\u1161\u11ab",
+    "a man in a blue shirt is standing on a ladder, cleaning a window",
+] * 20
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
@@ -109,6 +126,18 @@ def prepending():
     return changed("llama", normalizer={"type": "Sequence", "normalizers": parts}, pre_tokenizer=None)
 
 
+def unigram(**options):
+    return SentencePiece.train(CORPUS, 340, **options)
+
+
+def unrounded(**options):
+    """A unigram model with the scores and the options of the library itself."""
+    options = {"vocab_size": 130, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1} | options
+    writer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=writer, **options)
+    return SentencePiece(writer.getvalue())
+
+
 MAKERS = {
     "wordpiece": lambda: WordPiece(WORDS),
     "wordpiece cased": lambda: WordPiece(WORDS, lowercase=False),
@@ -125,6 +154,13 @@ MAKERS = {
     "prefixed": prefixed,
     "digits": digits,
     "prepending": prepending,
+    "unigram": unigram,
+    "unigram lossless": lambda: unigram(lossless=True),
+    "unigram without bytes": lambda: unigram(byte_fallback=False, normalization="nmt_nfkc_cf"),
+    "unigram unrounded": lambda: unrounded(user_defined_symbols=["<sep>", "\u00e9", "'LL", "a Ab", "(", "\ufb01"]),
+    "unigram identity": lambda: unrounded(
+        normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False
+    ),
 }
 
 
@@ -161,6 +197,52 @@ def test_ids_are_those_of_the_tokenizer(made, texts, name):
     found = [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)]
     assert [pair for pair in zip(texts, found, expected, strict=True) if pair[1] != pair[2]] == []
     assert len({index for row in expected for index in row}) > 10
+
+
+LONG = ["\U0001f600" * 7000 + " the cats", "......" * 900 + "1111" * 900, "the cat sat. " * 400 + "<sep>" * 9, "a"]
+
+
+@pytest.mark.parametrize("name", ["unigram", "unigram unrounded"])
+def test_sums_of_scores_are_those_of_the_library(made, name):
+    """Of texts so long that sums are rounded, and that the library starts them again, at 1e5."""
+    tokenizer = made(name)
+    ids, mask = encoded(tf.function(TokenizeGraph(tokenizer, {})), LONG)
+    assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == tokenizer.encode(LONG)
+
+
+def test_spaces_and_marks_of_unigram_models(made):
+    """Marks in the text are spaces, but not those that are removed after each other, except at the end of a text."""
+    names = {
+        text: made("unigram").encode(text)
+        for text in ("a", " a ", "a  a", "\u2581a", "a\u2581", "a \u2581", "", " ", "\u200b")
+    }
+    assert names["a"] == names[" a "] == names["a\u2581"] == names["a \u2581"]
+    assert names["\u2581a"] != names["a"]
+    assert names[""] == names[" "] == names["\u200b"] == []
+    ids, mask = encoded(TokenizeGraph(made("unigram"), {}), list(names))
+    assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == list(names.values())
+
+
+def test_normalization_is_that_of_the_library():
+    """Of texts of rules and of their starts, in which several rules apply."""
+    tokenizer = unrounded(normalization_rule_name="nmt_nfkc", add_dummy_prefix=False, remove_extra_whitespaces=False)
+    rules = read_rules(read_charsmap(tokenizer._model))
+    generator = random.Random(6)
+    later = sorted({character for _, character in rules.edges})
+    starts = [*generator.choices(sorted(rules.first), k=400), *"aeo\u0627\u1112"]
+    parts = [[generator.choice(starts), *generator.choices(later, k=generator.randrange(5))] for _ in range(9000)]
+    texts = ["".join(sum(generator.choices(parts, k=generator.randrange(1, 6)), [])) for _ in range(3000)]
+    codes = tf.constant([ord(each) for text in texts for each in text])
+    rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    first = tf.constant(np.diff(rows, prepend=-1) > 0)
+    found, item = (np.asarray(each) for each in Replacement(rules)(codes, first, tf.zeros_like(first)))
+    made = [""] * len(texts)
+    for row, code in zip(rows[item], found, strict=True):
+        made[row] += chr(code)
+    library = sentencepiece.SentencePieceProcessor(model_proto=tokenizer._model)
+    expected = [library.normalize(text) for text in texts]
+    assert [pair for pair in zip(made, expected, strict=True) if pair[0].replace(" ", "\u2581") != pair[1]] == []
+    assert sum(one != two for one, two in zip(texts, expected, strict=True)) > 2000
 
 
 def test_whole_words_and_added_tokens_are_in_the_texts(made, texts):
@@ -275,6 +357,8 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
         (lambda: from_huggingface(DATA / "clip"), "end_of_word_suffix='</w>'"),
         (lambda: from_huggingface(DATA / "t5"), "a model of the type Unigram"),
         (lambda: Characters.train(["abc"]), "the kind 'characters'"),
+        (lambda: SentencePiece.train(CORPUS, 340, model_type="bpe"), "a SentencePiece model of the type bpe"),
+        (lambda: unrounded(treat_whitespace_as_suffix=True), "spaces after words"),
         (
             lambda: changed("gpt2", pre_tokenizer=sequence(split(LLAMA3, "MergedWithNext"), BYTE_LEVEL)),
             "the pre-tokenizer Split",
