@@ -2,7 +2,7 @@
 
     python benchmarks/strings_inside.py
     python benchmarks/strings_inside.py --lines 1000000 --tokenizers tokenizers/gpt2 t5/spiece.model --runtimes tflite onnx \
-        --state lines.json
+        --state state
     python benchmarks/strings_inside.py --lines 20000 --operators
 
 The lines are random: words and code points of Latin with accents, Cyrillic, Greek, Chinese, Japanese, Korean, Arabic,
@@ -14,7 +14,7 @@ tokenizer.
 `tflite` and `onnx` take bytes, `strings` is an ONNX file that takes strings, with onnxruntime-extensions. With `--operators`
 the tokenizers of onnxruntime-extensions itself are compared too, where it has one for the model. The tokenizers are folders
 of Hugging Face or SentencePiece model files; without any, those of `tests/data/tokenizers`. With `--state`, a run that was
-ended is continued where it was.
+ended is continued where it was, with the same files: the folder has them, and what was compared.
 """
 
 import os
@@ -201,7 +201,7 @@ class Comparison:
         self.save()
 
     def _add(self, tokenizer, lines):
-        options = tokenizer.template_options
+        options = getattr(tokenizer, "template_options", {})
         expected = tokenizer.encode(lines, **options)
         texts = tokenizer.decode(expected)
         for name, file in self._files.items():
@@ -219,7 +219,11 @@ class Comparison:
                 back = texts if wanted is expected else tokenizer.decode(wanted)
                 back = [text.partition("\x00")[0] for text in back] if name == "strings" else back
                 self.counts[name][1] += sum(one != two for one, two in zip(file.decode(arrays), back, strict=True))
-        self.batches, self.lines, self.ids = self.batches + 1, self.lines + len(lines), self.ids + sum(map(len, expected))
+        self.batches, self.lines, self.ids = (
+            self.batches + 1,
+            self.lines + len(lines),
+            self.ids + sum(map(len, expected)),
+        )
 
 
 def read_tokenizer(place):
@@ -235,7 +239,9 @@ def main():
     parser.add_argument("--runtimes", nargs="+", choices=RUNTIMES, default=RUNTIMES)
     parser.add_argument("--operators", action="store_true", help="also compare the library's own tokenizers")
     parser.add_argument("--lines", type=int, default=20_000)
-    parser.add_argument("--state", type=pathlib.Path, help="file of what was compared; a run that ended is continued")
+    parser.add_argument(
+        "--state", type=pathlib.Path, help="folder of the files and of what was compared, to continue a run"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the longest a tokenizer is compared")
     parser.add_argument("--threads", type=int, default=1)
@@ -250,16 +256,19 @@ def main():
     for place in arguments.tokenizers:
         tokenizer = read_tokenizer(place)
         with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
+            folder = pathlib.Path(folder) if arguments.state is None else arguments.state / place.stem
+            folder.mkdir(parents=True, exist_ok=True)
             formats = sorted({"tflite" if name == "tflite" else "onnx" for name in arguments.runtimes})
-            report = export_tokenizer(tokenizer, folder / "bundle", formats, progress=False)
+            if not (folder / "bundle").exists():
+                export_tokenizer(tokenizer, folder / "bundle", formats, progress=False)
             files = {name: InFile(name, folder, arguments.threads) for name in arguments.runtimes}
             if arguments.operators and Operator.takes(tokenizer):
                 files["operator"] = Operator(tokenizer)
-            key = f"{place.stem}, {' '.join(files)}, seed {arguments.seed}"
-            done = Comparison(files, arguments.state, key)
+            lines = None if arguments.state is None else arguments.state / "lines.json"
+            done = Comparison(files, lines, f"{place.stem}, {' '.join(files)}, seed {arguments.seed}")
             done.run(tokenizer, arguments.lines, arguments.seed, arguments.seconds)
-            sizes = {name: each.size for name, each in report.artifacts.items()}
+            manifest = json.loads((folder / "bundle" / "manifest.json").read_text())
+            sizes = {name: each["bytes"] for name, each in manifest["artifacts"].items()}
             sizes["strings"] = (folder / "tokenize.onnx").stat().st_size if "strings" in files else None
         for name, (wrong, wrong_texts, seconds) in done.counts.items():
             table.add(

@@ -1,5 +1,6 @@
 """Tokenizers as graphs, against the tokenizers in Python, whose ids are those of Hugging Face."""
 
+import base64
 import io
 import json
 import random
@@ -13,7 +14,7 @@ import tokenizers
 
 from keras_transformer.export import InvalidModelError
 from keras_transformer.export.bundle.tokenizers import text_rows
-from keras_transformer.export.text.charsmap import Replacement, read_rules
+from keras_transformer.export.text.charsmap import ClusterReplacement, Replacement, read_rules
 from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import TokenizeGraph
@@ -138,6 +139,11 @@ def unrounded(**options):
     return SentencePiece(writer.getvalue())
 
 
+def nmt_nfkc():
+    """The normalization of T5 and XLM-R, as a `tokenizer.json` has it."""
+    return base64.b64encode(read_charsmap(unigram()._model)).decode()
+
+
 MAKERS = {
     "wordpiece": lambda: WordPiece(WORDS),
     "wordpiece cased": lambda: WordPiece(WORDS, lowercase=False),
@@ -154,6 +160,9 @@ MAKERS = {
     "prefixed": prefixed,
     "digits": digits,
     "prepending": prepending,
+    "t5": lambda: from_huggingface(DATA / "t5"),
+    "camembert": lambda: from_huggingface(DATA / "camembert"),
+    "t5 normalized": lambda: changed("t5", normalizer={"type": "Precompiled", "precompiled_charsmap": nmt_nfkc()}),
     "unigram": unigram,
     "unigram lossless": lambda: unigram(lossless=True),
     "unigram without bytes": lambda: unigram(byte_fallback=False, normalization="nmt_nfkc_cf"),
@@ -210,39 +219,64 @@ def test_sums_of_scores_are_those_of_the_library(made, name):
     assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == tokenizer.encode(LONG)
 
 
-def test_spaces_and_marks_of_unigram_models(made):
-    """Marks in the text are spaces, but not those that are removed after each other, except at the end of a text."""
-    names = {
-        text: made("unigram").encode(text)
-        for text in ("a", " a ", "a  a", "\u2581a", "a\u2581", "a \u2581", "", " ", "\u200b")
-    }
-    assert names["a"] == names[" a "] == names["a\u2581"] == names["a \u2581"]
-    assert names["\u2581a"] != names["a"]
-    assert names[""] == names[" "] == names["\u200b"] == []
-    ids, mask = encoded(TokenizeGraph(made("unigram"), {}), list(names))
-    assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == list(names.values())
+def test_spaces_and_marks_of_unigram_models():
+    """A mark in a text is a space, but is removed only at the end of a text."""
+    tokenizer = unrounded(normalization_rule_name="identity")
+    texts = ["a", " a ", "a\u2581", "a \u2581", "\u2581a", "a  a", "a \u2581a", "", "  ", "\u2581"]
+    rows = dict(zip(texts, tokenizer.encode(texts), strict=True))
+    assert rows["a"] == rows[" a "] == rows["a\u2581"] == rows["a \u2581"] != rows["\u2581a"]
+    assert rows["a  a"] != rows["a \u2581a"]
+    assert rows[""] == rows["  "] == rows["\u2581"] == []
+    ids, mask = encoded(TokenizeGraph(tokenizer, {}), texts)
+    assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == list(rows.values())
 
 
-def test_normalization_is_that_of_the_library():
-    """Of texts of rules and of their starts, in which several rules apply."""
-    tokenizer = unrounded(normalization_rule_name="nmt_nfkc", add_dummy_prefix=False, remove_extra_whitespaces=False)
-    rules = read_rules(read_charsmap(tokenizer._model))
+def texts_of_rules(rules):
+    """Texts of rules and of their starts, in which several rules apply, with other marks, prefixes and line ends."""
     generator = random.Random(6)
-    later = sorted({character for _, character in rules.edges})
-    starts = [*generator.choices(sorted(rules.first), k=400), *"aeo\u0627\u1112"]
-    parts = [[generator.choice(starts), *generator.choices(later, k=generator.randrange(5))] for _ in range(9000)]
-    texts = ["".join(sum(generator.choices(parts, k=generator.randrange(1, 6)), [])) for _ in range(3000)]
+    later = [
+        *sorted({character for _, character in rules.edges}),
+        *("\u0301", "\u200d", "\u0903", "\r\n", "\u0600") * 8,
+    ]
+    starts = [*generator.choices(sorted(rules.first), k=400), *"aeo\u0627\u1112" * 20]
+    parts = [
+        generator.choice(starts) + "".join(generator.choices(later, k=generator.randrange(4))) for _ in range(9000)
+    ]
+    return ["".join(generator.choices(parts, k=generator.randrange(1, 6))) for _ in range(3000)]
+
+
+def replaced(replace, texts):
     codes = tf.constant([ord(each) for text in texts for each in text])
     rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-    first = tf.constant(np.diff(rows, prepend=-1) > 0)
-    found, item = (np.asarray(each) for each in Replacement(rules)(codes, first, tf.zeros_like(first)))
+    found, item = (np.asarray(each) for each in replace(codes, tf.constant(np.diff(rows, prepend=-1) > 0)))
     made = [""] * len(texts)
     for row, code in zip(rows[item], found, strict=True):
         made[row] += chr(code)
+    return made
+
+
+def test_normalization_is_that_of_sentencepiece():
+    tokenizer = unrounded(normalization_rule_name="nmt_nfkc", add_dummy_prefix=False, remove_extra_whitespaces=False)
+    rules = read_rules(read_charsmap(tokenizer._model))
+    texts, replace = texts_of_rules(rules), Replacement(rules)
+    found = replaced(lambda codes, first: replace(codes, first, tf.zeros_like(first)), texts)
     library = sentencepiece.SentencePieceProcessor(model_proto=tokenizer._model)
     expected = [library.normalize(text) for text in texts]
-    assert [pair for pair in zip(made, expected, strict=True) if pair[0].replace(" ", "\u2581") != pair[1]] == []
+    assert [pair for pair in zip(found, expected, strict=True) if pair[0].replace(" ", "\u2581") != pair[1]] == []
     assert sum(one != two for one, two in zip(texts, expected, strict=True)) > 2000
+
+
+def test_normalization_of_clusters_is_that_of_tokenizers():
+    charsmap = read_charsmap(unigram()._model)
+    rules = read_rules(charsmap)
+    texts = texts_of_rules(rules)
+    normalize = tokenizers.normalizers.Precompiled(charsmap).normalize_str
+    expected = [normalize(text) for text in texts]
+    found = replaced(ClusterReplacement(rules), texts)
+    assert [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]] == []
+    # They would be other texts without clusters.
+    replace = Replacement(rules)
+    assert replaced(lambda codes, first: replace(codes, first, tf.zeros_like(first)), texts) != expected
 
 
 def test_whole_words_and_added_tokens_are_in_the_texts(made, texts):
@@ -355,7 +389,12 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
         (lambda: changed("gpt2", normalizer={"type": "NFKC"}), "the normalizers NFKC"),
         (lambda: from_huggingface(DATA / "bloom"), "the pre-tokenizer Split with the pattern"),
         (lambda: from_huggingface(DATA / "clip"), "end_of_word_suffix='</w>'"),
-        (lambda: from_huggingface(DATA / "t5"), "a model of the type Unigram"),
+        (lambda: from_huggingface(DATA / "albert"), "Unigram with the normalizers Replace, Replace, NFKD"),
+        (
+            lambda: changed("t5", pre_tokenizer={"type": "WhitespaceSplit"}),
+            "Unigram with the pre-tokenizers Whitespace",
+        ),
+        (lambda: changed("t5", model={"byte_fallback": True}), "Unigram of a tokenizer.json with byte fallback"),
         (lambda: Characters.train(["abc"]), "the kind 'characters'"),
         (lambda: SentencePiece.train(CORPUS, 340, model_type="bpe"), "a SentencePiece model of the type bpe"),
         (lambda: unrounded(treat_whitespace_as_suffix=True), "spaces after words"),
