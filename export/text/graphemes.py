@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -53,7 +54,7 @@ def _classes() -> PagedTable:
     return PagedTable(spread(found))
 
 
-def _normalizer(character: str):
+def _normalizer(character: str) -> Callable[[str], str]:
     """The `normalize_str` of a precompiled map with the one rule that makes a character "b"."""
     units = np.zeros(1024, "<u4")
     bases = [256, 512, 768]

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from keras_transformer.export.text.best_path import BestPath
 from keras_transformer.export.text.byte_level import Prefix
-from keras_transformer.export.text.charsmap import Replacement, read_rules, symbol_table
+from keras_transformer.export.text.charsmap import read_rules
 from keras_transformer.export.text.pair_table import PairTable
+from keras_transformer.export.text.replacement import Replacement, symbol_table
 from keras_transformer.export.text.steps import before, code_points, flag, gather, indices, look_up, next_true
 from keras_transformer.export.text.tokenizer_parts import unsupported
 from keras_transformer.export.text.utf8 import utf8_of

@@ -20,6 +20,7 @@ class Automaton:
         values: dict of state to the value of the sequences that end there.
         states: number of states.
         symbols: number of symbols.
+        shortest: bool. Whether the shortest sequence is found instead.
 
     Call arguments:
         symbols: int32 `(N,)`, not empty.
@@ -27,24 +28,28 @@ class Automaton:
         ends: int32 `(N,)`, where the sequences of each place end at the latest.
 
     Returns:
-        Value and length of the longest sequence at each place, int32 `(N,)`: -1 and 0 without one. Of the shortest one where
-        `finds_shortest` is True.
+        Value and length of the longest sequence at each place, int32 `(N,)`: -1 and 0 without one.
     """
 
     def __init__(
-        self, edges: Mapping[tuple[int, int], int], values: Mapping[int, int], states: int, symbols: int
+        self,
+        edges: Mapping[tuple[int, int], int],
+        values: Mapping[int, int],
+        states: int,
+        symbols: int,
+        shortest: bool = False,
     ) -> None:
         self._edges = PairTable(edges, states, symbols)
         self._values = np.full(states, -1, "int32")
         self._values[list(values)] = list(values.values())
-        self.finds_shortest = False
+        self._shortest = shortest
 
     def __call__(self, symbols: Tensor, states: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
 
         def step(state: Tensor, depth: Tensor, found: Tensor, lengths: Tensor) -> list[Tensor]:
             state, value = self._next(state, depth, symbols, ends)
             better = value >= 0
-            if self.finds_shortest:
+            if self._shortest:
                 better = tf.logical_and(better, found < 0)
             return [state, depth + 1, tf.where(better, value, found), tf.where(better, depth + 1, lengths)]
 

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text.best_path import BestPath
-from keras_transformer.export.text.charsmap import ClusterReplacement, read_rules, symbol_table
+from keras_transformer.export.text.charsmap import read_rules
 from keras_transformer.export.text.code_points import SPACE as BETWEEN
 from keras_transformer.export.text.code_points import PagedTable, kinds
+from keras_transformer.export.text.replacement import ClusterReplacement, symbol_table
 from keras_transformer.export.text.steps import before, code_points, flag, indices, look_up, repeated
 from keras_transformer.export.text.tokenizer_parts import parts_of, unsupported
 from keras_transformer.text.hugging_face.formats import library

@@ -14,11 +14,12 @@ import tokenizers
 
 from keras_transformer.export import InvalidModelError
 from keras_transformer.export.bundle.tokenizers import text_rows
-from keras_transformer.export.text.charsmap import ClusterReplacement, Replacement, read_rules
+from keras_transformer.export.text.charsmap import read_rules
 from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
+from keras_transformer.export.text.replacement import ClusterReplacement, Replacement
 from keras_transformer.export.text.spec import padded_ids
 from keras_transformer.export.text.utf8 import repaired
 from keras_transformer.text import (
@@ -168,7 +169,10 @@ MAKERS = {
     "unigram without bytes": lambda: unigram(byte_fallback=False, normalization="nmt_nfkc_cf"),
     "unigram unrounded": lambda: unrounded(user_defined_symbols=["<sep>", "\u00e9", "'LL", "a Ab", "(", "\ufb01"]),
     "unigram identity": lambda: unrounded(
-        normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        remove_extra_whitespaces=False,
+        user_defined_symbols=["'s"],
     ),
 }
 
@@ -242,7 +246,7 @@ def texts_of_rules(rules):
     parts = [
         generator.choice(starts) + "".join(generator.choices(later, k=generator.randrange(4))) for _ in range(9000)
     ]
-    return ["".join(generator.choices(parts, k=generator.randrange(1, 6))) for _ in range(3000)]
+    return ["".join(generator.choices(parts, k=generator.randrange(1, 6))) for _ in range(2000)]
 
 
 def replaced(replace, texts):
@@ -263,7 +267,7 @@ def test_normalization_is_that_of_sentencepiece():
     library = sentencepiece.SentencePieceProcessor(model_proto=tokenizer._model)
     expected = [library.normalize(text) for text in texts]
     assert [pair for pair in zip(found, expected, strict=True) if pair[0].replace(" ", "\u2581") != pair[1]] == []
-    assert sum(one != two for one, two in zip(texts, expected, strict=True)) > 2000
+    assert sum(one != two for one, two in zip(texts, expected, strict=True)) > 1500
 
 
 def test_normalization_of_clusters_is_that_of_tokenizers():
