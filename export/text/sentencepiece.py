@@ -1,23 +1,21 @@
-"""Unigram models of SentencePiece in a graph: its normalization, spaces, best segmentation and unknown characters."""
+"""Models of SentencePiece in a graph: its normalization, its spaces, and characters without a piece."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.text.best_path import BestPath
 from keras_transformer.export.text.byte_level import Prefix
 from keras_transformer.export.text.charsmap import read_rules
-from keras_transformer.export.text.pair_table import PairTable
-from keras_transformer.export.text.replacement import Replacement, symbol_table
-from keras_transformer.export.text.steps import before, code_points, flag, gather, indices, look_up, next_true
+from keras_transformer.export.text.replacement import Replacement
+from keras_transformer.export.text.sentencepiece_bpe import BytePairPieces
+from keras_transformer.export.text.sentencepiece_unigram import UnigramPieces
+from keras_transformer.export.text.steps import before, code_points, flag, gather, indices, next_true
 from keras_transformer.export.text.tokenizer_parts import unsupported
 from keras_transformer.export.text.utf8 import utf8_of
 from keras_transformer.text.tokenizers.sentencepiece_model import (
-    NORMAL,
-    SCORE_STEP,
     SPACE,
     UNKNOWN,
     USER_DEFINED,
@@ -28,14 +26,18 @@ from keras_transformer.text.tokenizers.sentencepiece_model import (
 from keras_transformer.utils.types import Tensor
 
 _BLANK, _MARK = ord(" "), ord(SPACE)
-# Of SentencePiece 0.2: `kUnkPenalty`, `kScoreResetThreshold` and `GetUserDefinedScore`.
-_PENALTY, _FARTHEST, _BONUS = 10, 1e5, 0.1
-# Sums of multiples of `SCORE_STEP` are exact below this in float32.
-_EXACT = 2**24 * SCORE_STEP
+# A code point that is no character, and in no piece.
+_NO_PIECE = 0x10FFFF
+# Type of a model to what finds its pieces: a function of code points and the starts of texts to where pieces end, and
+# their ids, -1 for a character without a piece.
+_MODELS: dict[str, Callable[[Any], Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = {
+    "unigram": UnigramPieces,
+    "bpe": BytePairPieces,
+}
 
 
 class SentencePieceSteps:
-    """Ids of texts by a unigram model.
+    """Ids of texts by a model of SentencePiece.
 
     Args:
         tokenizer: a `SentencePiece`.
@@ -51,14 +53,12 @@ class SentencePieceSteps:
         InvalidModelError: the model is of another type, or treats spaces in a way that no known model does.
 
     Reference:
-        Kudo and Richardson 2018, and SentencePiece 0.2: `Normalizer::Normalize`, `Model::EncodeOptimized` and
-        `PopulateSentencePieceText`. Sums of scores are those of the library in float32. Where they are exact, texts are
-        also cut between characters that are in no piece together, which changes no sum.
+        Kudo and Richardson 2018, and SentencePiece 0.2: `Normalizer::Normalize` and `PopulateSentencePieceText`.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         model = tokenizer._model
-        if tokenizer.model_type != "unigram":
+        if tokenizer.model_type not in _MODELS:
             raise unsupported(f"a SentencePiece model of the type {tokenizer.model_type}")
         self._spacing, rules = read_spacing(model), read_rules(read_charsmap(model))
         if self._spacing.treat_whitespace_as_suffix or not self._spacing.escape_whitespaces:
@@ -72,22 +72,7 @@ class SentencePieceSteps:
         self._marks_are_bytes = tokenizer.lossless
         self._bytes = tokenizer._byte_ids if tokenizer.byte_fallback else None
         self._unknown = next((index for index, each in enumerate(pieces) if each[2] == UNKNOWN), 0)
-        self._best_path(pieces)
-
-    def _best_path(self, pieces: list[tuple[str, float, int]]) -> None:
-        known = [(text, index) for index, (text, _, kind) in enumerate(pieces) if kind in (NORMAL, USER_DEFINED)]
-        symbols = {each: number for number, each in enumerate(sorted(set("".join(text for text, _ in known))), 1)}
-        self._symbols = symbol_table(symbols)
-        scores = np.array([_score(*each) for each in pieces], "float32")
-        unknown = np.float32(min((score for _, score, kind in pieces if kind == NORMAL), default=0.0) - _PENALTY)
-        spelled = [([symbols[each] for each in text], index) for text, index in known]
-        self._path = BestPath(spelled, len(symbols) + 1, scores, unknown, _FARTHEST)
-        together = {pair: 1 for sequence, _ in spelled for pair in zip(sequence, sequence[1:], strict=False)}
-        self._together = PairTable(together, len(symbols) + 1, len(symbols) + 1)
-        every = np.append(scores[[index for _, index in known]], unknown).astype("float64")
-        is_exact = bool((every / SCORE_STEP == np.round(every / SCORE_STEP)).all())
-        # The number of characters of which no path has a sum that rounds.
-        self._exact_size = int(_EXACT / np.abs(every).max()) if is_exact else 0
+        self._pieces = _MODELS[tokenizer.model_type](pieces)
 
     def __call__(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         codes, rows, first = self._normalized(values, rows)
@@ -95,12 +80,9 @@ class SentencePieceSteps:
         if self._marks_are_bytes:
             # A mark in the text is no space: a part of its own, without a piece.
             first = tf.logical_or(first, tf.logical_or(is_mark, before(flag(is_mark), 0) > 0))
-        symbols = look_up(self._symbols, tf.where(codes == _BLANK, _MARK, codes))
-        if self._marks_are_bytes:
-            symbols = tf.where(is_mark, 0, symbols)
-        places, _, ids = self._path(symbols, self._cut(symbols, first))
-        rows, codes = tf.gather(rows, places), tf.gather(codes, places)
-        return self._with_unknown(ids, rows, tf.where(codes == _BLANK, _MARK, codes))
+        codes = tf.where(codes == _BLANK, _MARK, codes)
+        places, ids = self._pieces(tf.where(is_mark, _NO_PIECE, codes) if self._marks_are_bytes else codes, first)
+        return self._with_unknown(ids, tf.gather(rows, places), tf.gather(codes, places))
 
     def _normalized(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Code points, the number of the text of each, and where texts begin. Spaces stay spaces."""
@@ -118,16 +100,6 @@ class SentencePieceSteps:
             kept = indices(_needed(codes, rows, is_prefix))
             codes, rows = tf.gather(codes, kept), tf.gather(rows, kept)
         return codes, rows, before(rows, -1) != rows
-
-    def _cut(self, symbols: Tensor, first: Tensor) -> Tensor:
-        """Where texts are cut: between characters that are in no piece together, in texts whose sums are exact."""
-        if not self._exact_size:
-            return first
-        left = before(symbols, 0)
-        together = gather(self._together.owners, gather(self._together.starts, left) + symbols) == left
-        sizes = next_true(first) - tf.range(tf.size(symbols))
-        size = tf.gather(tf.gather(sizes, indices(first)), tf.cumsum(flag(first)) - 1)
-        return tf.logical_or(first, tf.logical_and(tf.logical_not(together), size <= self._exact_size))
 
     def _with_unknown(self, ids: Tensor, rows: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
         """Ids where characters without a piece are bytes, or together one unknown token."""
@@ -151,7 +123,3 @@ def _needed(codes: Tensor, rows: Tensor, is_prefix: Tensor) -> Tensor:
     count = tf.cumsum(solid)
     rest = tf.gather(count, next_true(first) - 1) - count + solid
     return tf.logical_and(tf.logical_not(extra), rest > 0)
-
-
-def _score(text: str, score: float, kind: int) -> float:
-    return _BONUS * (len(text.encode()) - 1) if kind == USER_DEFINED else score

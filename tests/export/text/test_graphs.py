@@ -168,6 +168,8 @@ MAKERS = {
     "unigram lossless": lambda: unigram(lossless=True),
     "unigram without bytes": lambda: unigram(byte_fallback=False, normalization="nmt_nfkc_cf"),
     "unigram unrounded": lambda: unrounded(user_defined_symbols=["<sep>", "\u00e9", "'LL", "a Ab", "(", "\ufb01"]),
+    "bpe of sentencepiece": lambda: unigram(model_type="bpe"),
+    "bpe lossless": lambda: unigram(model_type="bpe", lossless=True),
     "unigram identity": lambda: unrounded(
         normalization_rule_name="identity",
         add_dummy_prefix=False,
@@ -400,7 +402,11 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
         ),
         (lambda: changed("t5", model={"byte_fallback": True}), "Unigram of a tokenizer.json with byte fallback"),
         (lambda: Characters.train(["abc"]), "the kind 'characters'"),
-        (lambda: SentencePiece.train(CORPUS, 340, model_type="bpe"), "a SentencePiece model of the type bpe"),
+        (lambda: unrounded(model_type="char"), "a SentencePiece model of the type char"),
+        (
+            lambda: unrounded(model_type="bpe", user_defined_symbols=["<sep>"]),
+            "the user-defined or unused piece '<sep>'",
+        ),
         (lambda: unrounded(treat_whitespace_as_suffix=True), "spaces after words"),
         (
             lambda: changed("gpt2", pre_tokenizer=sequence(split(LLAMA3, "MergedWithNext"), BYTE_LEVEL)),
