@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -24,6 +24,29 @@ class Rules:
     edges: dict[tuple[int, str], int]
     values: dict[int, int]
     texts: list[str]
+
+
+def rules_of(replacements: Mapping[str, str]) -> Rules:
+    """The `Rules` of texts and what replaces them.
+
+    Args:
+        replacements: dict of text, not empty, to text.
+
+    Example:
+
+    >>> rules = rules_of({"a": "b", "ac": ""})
+    >>> rules.first, rules.edges, rules.values, rules.texts
+    ({'a': 0}, {(0, 'c'): 1}, {0: 0, 1: 1}, ['b', ''])
+    """
+    states: dict[str, int] = {}
+    for text in replacements:
+        for size in range(1, len(text) + 1):
+            states.setdefault(text[:size], len(states))
+    first = {text: state for text, state in states.items() if len(text) == 1}
+    edges = {(states[text[:-1]], text[-1]): state for text, state in states.items() if len(text) > 1}
+    texts = list(dict.fromkeys(replacements.values()))
+    numbers = {text: number for number, text in enumerate(texts)}
+    return Rules(first, edges, {states[text]: numbers[made] for text, made in replacements.items()}, texts)
 
 
 class _DoubleArray:

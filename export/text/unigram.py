@@ -1,19 +1,19 @@
-"""Unigram models of a `tokenizer.json` in a graph: T5, XLM-R, CamemBERT."""
+"""Unigram models of a `tokenizer.json` in a graph: T5, XLM-R, CamemBERT, ALBERT, XLNet."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text.best_path import BestPath
-from keras_transformer.export.text.charsmap import read_rules
+from keras_transformer.export.text.charsmap import Rules, read_rules, rules_of
 from keras_transformer.export.text.code_points import SPACE as BETWEEN
-from keras_transformer.export.text.code_points import PagedTable, kinds
-from keras_transformer.export.text.replacement import ClusterReplacement, symbol_table
+from keras_transformer.export.text.code_points import VALID, PagedTable, kinds
+from keras_transformer.export.text.replacement import ClusterReplacement, Replacement, symbol_table
 from keras_transformer.export.text.steps import before, code_points, flag, indices, look_up, repeated
 from keras_transformer.export.text.tokenizer_parts import parts_of, unsupported
 from keras_transformer.text.hugging_face.formats import library
@@ -24,6 +24,8 @@ _MARK = ord(SPACE)
 _PENALTY = 10
 # Scores in float32 are multiples of the inverse, so that sums of float64 are exact, and the same as those of integers.
 _STEPS = 2**30
+# Between words all spaces are the same.
+_SINGLE_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 # The library reads scores of a JSON file with an error of one unit in the last place.
 _LAST_PLACE = 2.0**-52
 
@@ -52,9 +54,7 @@ class UnigramSteps:
     """
 
     def __init__(self, content: Mapping[str, Any], special: Collection[int] = ()) -> None:
-        normalizers = parts_of(content.get("normalizer"))
-        if [each["type"] for each in normalizers] not in ([], ["Precompiled"]):
-            raise unsupported(f"Unigram with the normalizers {', '.join(each['type'] for each in normalizers)}")
+        self._normalizers = _normalizers(content.get("normalizer"))
         words = [each["type"] for each in parts_of(content.get("pre_tokenizer"))]
         if words != ["WhitespaceSplit", "Metaspace"]:
             raise unsupported(f"Unigram with the pre-tokenizers {', '.join(words) or 'None'}")
@@ -63,8 +63,6 @@ class UnigramSteps:
             raise unsupported("Unigram with words that do not begin with a mark")
         if content["model"].get("byte_fallback") or content["model"].get("unk_id") is None:
             raise unsupported("Unigram of a tokenizer.json with byte fallback, or without an unknown token")
-        rules = read_rules(base64.b64decode(normalizers[0]["precompiled_charsmap"])) if normalizers else None
-        self._replace = ClusterReplacement(rules) if rules is not None and rules.first else None
         self._between = PagedTable((kinds(library().pre_tokenizers.WhitespaceSplit()) == BETWEEN).astype("int32"))
         self._unknown = content["model"]["unk_id"]
         self._best_path(content["model"]["vocab"], set(special) - {self._unknown})
@@ -85,8 +83,8 @@ class UnigramSteps:
     def __call__(self, values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         codes, places = code_points(values)
         rows = tf.gather(rows, places)
-        if self._replace is not None:
-            codes, item = self._replace(codes, before(rows, -1) != rows)
+        for normalize in self._normalizers:
+            codes, item = normalize(codes, before(rows, -1) != rows)
             rows = tf.gather(rows, item)
         codes, rows = self._words(codes, rows)
         starts = codes == _MARK
@@ -108,3 +106,42 @@ class UnigramSteps:
         item, offset = repeated(1 + gains)
         is_mark = offset < tf.gather(gains, item)
         return tf.where(is_mark, _MARK, tf.gather(codes, item)), tf.gather(rows, item)
+
+
+# Normalizers that make the same of a character in any text: marks, whose order NFKD changes, are removed.
+_OF_CHARACTERS = ([], ["Lowercase"], ["NFKD", "StripAccents"], ["NFKD", "StripAccents", "Lowercase"])
+
+
+def _normalizers(normalizer: Mapping[str, Any] | None) -> list[Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]:
+    """The steps of a normalizer: functions of code points and the starts of texts, as `ClusterReplacement`.
+
+    Raises:
+        InvalidModelError: it has other parts.
+    """
+    parts = [each for each in parts_of(normalizer) if each != _SINGLE_SPACES]
+    steps: list[Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = []
+    rest = parts
+    while rest and rest[0]["type"] == "Replace" and rest[0]["pattern"].get("String"):
+        steps.append(_everywhere(rules_of({rest[0]["pattern"]["String"]: rest[0]["content"]})))
+        rest = rest[1:]
+    last = rest[-1] if rest and rest[-1]["type"] == "Precompiled" else None
+    rest = rest[:-1] if last else rest
+    if [each["type"] for each in rest] not in _OF_CHARACTERS:
+        raise unsupported(f"Unigram with the normalizers {', '.join(each['type'] for each in parts)}")
+    if rest:
+        steps.append(_everywhere(rules_of(_changes([each["type"] for each in rest]))))
+    rules = read_rules(base64.b64decode(last["precompiled_charsmap"])) if last else rules_of({})
+    return [*steps, ClusterReplacement(rules)] if rules.first else steps
+
+
+def _everywhere(rules: Rules) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    replace = Replacement(rules)
+    return lambda codes, parts: replace(codes, parts, tf.zeros_like(parts))
+
+
+def _changes(names: list[str]) -> dict[str, str]:
+    """The characters that some normalizers of the library change, and what they make of each."""
+    normalizers = library().normalizers
+    change = normalizers.Sequence([getattr(normalizers, name)() for name in names]).normalize_str
+    made = {chr(code): change(chr(code)) for code in VALID}
+    return {character: text for character, text in made.items() if text != character}
