@@ -45,8 +45,8 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
         bundle: path of the bundle of a model with a tokenizer.
         path: path of the file to write, which ends in `.tflite`. An existing file is replaced.
         signature: name of the signature of the model. One of fixed shapes, such as "serve_1x128" of `export(...,
-            static={"batch": 1, "length": 128})`, takes that many texts, and longer ones are cut: XNNPACK and other
-            delegates take the whole model.
+            static={"batch": 1, "length": 128})`, takes that many texts, and longer ones are cut: the model has the static
+            shapes that delegates need.
 
     Returns:
         A `Report`.
