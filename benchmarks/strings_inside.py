@@ -1,7 +1,8 @@
 """Lines of mixed scripts whose ids differ between the tokenizer in Python and the one inside the exported file.
 
     python benchmarks/strings_inside.py
-    python benchmarks/strings_inside.py --lines 1000000 --tokenizers tokenizers/gpt2 tokenizers/bert --runtimes tflite onnx
+    python benchmarks/strings_inside.py --lines 1000000 --tokenizers tokenizers/gpt2 t5/spiece.model --runtimes tflite onnx \
+        --state state
     python benchmarks/strings_inside.py --lines 20000 --operators
 
 The lines are random: words and code points of Latin with accents, Cyrillic, Greek, Chinese, Japanese, Korean, Arabic,
@@ -12,7 +13,8 @@ tokenizer.
 
 `tflite` and `onnx` take bytes, `strings` is an ONNX file that takes strings, with onnxruntime-extensions. With `--operators`
 the tokenizers of onnxruntime-extensions itself are compared too, where it has one for the model. The tokenizers are folders
-of Hugging Face; without any, those of `tests/data/tokenizers`.
+of Hugging Face or SentencePiece model files; without any, those of `tests/data/tokenizers`. With `--state`, a run that was
+ended is continued where it was, with the same files: the folder has them, and what was compared.
 """
 
 import os
@@ -34,6 +36,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "tests" / "data" / "token
 DEFAULT = ("bert", "gpt2", "llama", "gemma")
 RUNTIMES = ("tflite", "onnx", "strings")
 BATCH = 256
+MAX_SAMPLES, SAVE_SECONDS = 5, 20
 WORDS = [
     word
     for text in (
@@ -158,32 +161,76 @@ class Operator:
         return found, None
 
 
-def compare(tokenizer, files, number, seed, seconds):
-    """For each file the lines and texts that differ, and the seconds it took; the number of lines, and first differences."""
-    generator = random.Random(seed)
-    options = tokenizer.template_options
-    counts = {name: [0, 0, 0.0] for name in files}
-    done, ids, start, samples = 0, 0, time.perf_counter(), []
-    while done < number and time.perf_counter() - start < seconds:
-        lines = [line(generator) for _ in range(min(BATCH, number - done))]
+class Comparison:
+    """What was compared so far, kept in a file if one is given, so that a long run can be continued.
+
+    Args:
+        files: dict of name to `InFile` or `Operator`.
+        path: path of the file, or None.
+        key: str. Name of this comparison in the file.
+    """
+
+    def __init__(self, files, path, key):
+        self._files, self._path, self._key = files, path, key
+        self.batches = self.lines = self.ids = 0
+        # Lines and texts that differ, and seconds.
+        self.counts = {name: [0, 0, 0.0] for name in files}
+        self.samples = []
+        vars(self).update(self._saved().get(key, {}))
+
+    def _saved(self):
+        return json.loads(self._path.read_text()) if self._path and self._path.exists() else {}
+
+    def save(self):
+        if self._path:
+            own = {name: getattr(self, name) for name in ("batches", "lines", "ids", "counts", "samples")}
+            changed = self._path.with_name(f"{self._path.name}.new")
+            changed.write_text(json.dumps(self._saved() | {self._key: own}, indent=1))
+            changed.replace(self._path)
+
+    def run(self, tokenizer, number, seed, seconds):
+        """Compares lines until there are `number` of them, or the seconds have passed."""
+        start = saved = time.perf_counter()
+        while self.lines < number and time.perf_counter() - start < seconds:
+            generator = random.Random(f"{seed} {self.batches}")
+            lines = [line(generator) for _ in range(BATCH)]
+            self._add(tokenizer, lines[: number - self.lines])
+            if time.perf_counter() - saved > SAVE_SECONDS:
+                self.save()
+                saved = time.perf_counter()
+        self.save()
+
+    def _add(self, tokenizer, lines):
+        options = getattr(tokenizer, "template_options", {})
         expected = tokenizer.encode(lines, **options)
         texts = tokenizer.decode(expected)
-        for name, file in files.items():
+        for name, file in self._files.items():
             # Strings of C end before U+0000.
             cut = [text.partition("\x00")[0] for text in lines] if name in ("strings", "operator") else lines
             wanted = expected if cut == lines else tokenizer.encode(cut, **options)
             begin = time.perf_counter()
             found, arrays = file.encode(cut)
-            counts[name][2] += time.perf_counter() - begin
+            self.counts[name][2] += time.perf_counter() - begin
             wrong = [index for index, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]]
-            counts[name][0] += len(wrong)
-            samples += [(name, cut[index], found[index], wanted[index]) for index in wrong[: max(0, 5 - len(samples))]]
+            self.counts[name][0] += len(wrong)
+            room = max(0, MAX_SAMPLES - len(self.samples))
+            self.samples += [(name, cut[index], found[index], wanted[index]) for index in wrong[:room]]
             if arrays is not None:
                 back = texts if wanted is expected else tokenizer.decode(wanted)
                 back = [text.partition("\x00")[0] for text in back] if name == "strings" else back
-                counts[name][1] += sum(one != two for one, two in zip(file.decode(arrays), back, strict=True))
-        done, ids = done + len(lines), ids + sum(map(len, expected))
-    return counts, done, ids, samples
+                self.counts[name][1] += sum(one != two for one, two in zip(file.decode(arrays), back, strict=True))
+        self.batches, self.lines, self.ids = (
+            self.batches + 1,
+            self.lines + len(lines),
+            self.ids + sum(map(len, expected)),
+        )
+
+
+def read_tokenizer(place):
+    """The tokenizer of a folder of Hugging Face, or of a SentencePiece model file."""
+    from keras_transformer.text import SentencePiece, from_huggingface
+
+    return SentencePiece.from_file(place) if place.suffix == ".model" else from_huggingface(place)
 
 
 def main():
@@ -192,43 +239,50 @@ def main():
     parser.add_argument("--runtimes", nargs="+", choices=RUNTIMES, default=RUNTIMES)
     parser.add_argument("--operators", action="store_true", help="also compare the library's own tokenizers")
     parser.add_argument("--lines", type=int, default=20_000)
+    parser.add_argument(
+        "--state", type=pathlib.Path, help="folder of the files and of what was compared, to continue a run"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the longest a tokenizer is compared")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     from keras_transformer.export import export_tokenizer
-    from keras_transformer.text import from_huggingface
 
     table = Table(
         "Lines whose ids or decoded texts differ from those of the tokenizer in Python",
         versions("tensorflow", "ai-edge-litert", "onnxruntime", "onnxruntime-extensions", "tokenizers"),
     )
     for place in arguments.tokenizers:
-        tokenizer = from_huggingface(place)
+        tokenizer = read_tokenizer(place)
         with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
+            folder = pathlib.Path(folder) if arguments.state is None else arguments.state / place.stem
+            folder.mkdir(parents=True, exist_ok=True)
             formats = sorted({"tflite" if name == "tflite" else "onnx" for name in arguments.runtimes})
-            report = export_tokenizer(tokenizer, folder / "bundle", formats, progress=False)
+            if not (folder / "bundle").exists():
+                export_tokenizer(tokenizer, folder / "bundle", formats, progress=False)
             files = {name: InFile(name, folder, arguments.threads) for name in arguments.runtimes}
             if arguments.operators and Operator.takes(tokenizer):
                 files["operator"] = Operator(tokenizer)
-            counts, lines, ids, samples = compare(tokenizer, files, arguments.lines, arguments.seed, arguments.seconds)
-            sizes = {name: each.size for name, each in report.artifacts.items()}
+            lines = None if arguments.state is None else arguments.state / "lines.json"
+            done = Comparison(files, lines, f"{place.stem}, {' '.join(files)}, seed {arguments.seed}")
+            done.run(tokenizer, arguments.lines, arguments.seed, arguments.seconds)
+            manifest = json.loads((folder / "bundle" / "manifest.json").read_text())
+            sizes = {name: each["bytes"] for name, each in manifest["artifacts"].items()}
             sizes["strings"] = (folder / "tokenize.onnx").stat().st_size if "strings" in files else None
-        for name, (wrong, wrong_texts, seconds) in counts.items():
+        for name, (wrong, wrong_texts, seconds) in done.counts.items():
             table.add(
-                tokenizer=place.name,
+                tokenizer=place.stem,
                 vocabulary=tokenizer.vocabulary_size,
                 runtime=name,
-                lines=lines,
-                ids=ids,
+                lines=done.lines,
+                ids=done.ids,
                 lines_that_differ=wrong,
                 texts_that_differ=None if name == "operator" else wrong_texts,
-                microseconds_per_line=round(seconds / lines * 1e6),
+                microseconds_per_line=round(seconds / done.lines * 1e6),
                 kilobytes=sizes.get(name) and round(sizes[name] / 1000),
             )
-        for name, text, found, wanted in samples:
+        for name, text, found, wanted in done.samples:
             table.note(f"{place.name}, {name}: {text!a:.80}: {str(found):.80}, in Python {str(wanted):.80}")
     table.finish(arguments.json)
 

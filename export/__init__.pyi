@@ -133,6 +133,9 @@ from .spec.language import (
 from .targets.result import (
     TargetResult as TargetResult,
 )
+from .text.bytes_to_outputs import (
+    write_text_tflite as write_text_tflite,
+)
 from .text.strings import (
     write_text_onnx as write_text_onnx,
 )

@@ -15,7 +15,7 @@ class Merges:
     """Applies merges within words: always the one of the lowest rank, and of several places the first.
 
     Args:
-        merges: dict of two ids to the rank of their merge and the id that it makes.
+        merges: dict of two ids to the rank of their merge and the id that it makes. Merges may share a rank.
         size: number of ids.
 
     Call arguments:
@@ -28,8 +28,11 @@ class Merges:
 
     def __init__(self, merges: Mapping[tuple[int, int], tuple[int, int]], size: int) -> None:
         ordered = sorted(merges, key=lambda pair: merges[pair][0])
-        self._table = PairTable({pair: rank for rank, pair in enumerate(ordered)}, size, size)
+        self._table = PairTable({pair: number for number, pair in enumerate(ordered)}, size, size)
         self._made = [merges[pair][1] for pair in ordered] or [0]
+        ranks = [merges[pair][0] for pair in ordered]
+        # Without equal ranks, the order is that of the numbers.
+        self._ranks = ranks if len({*ranks}) < len(ranks) else None
 
     def __call__(self, ids: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         size = tf.size(ids)
@@ -47,12 +50,13 @@ class Merges:
         right = after(ids, 0)
         slot = gather(self._table.starts, ids) + right
         known = tf.logical_and(gather(self._table.owners, slot) == ids, after(starts, 1) == 0)
-        rank = tf.where(known, gather(self._table.values, slot), LARGE)
+        pair = gather(self._table.values, slot)
+        rank = tf.where(known, pair if self._ranks is None else gather(self._ranks, pair), LARGE)
         lowest = tf.gather(tf.math.unsorted_segment_min(rank, word, words), word)
         number = tf.range(tf.size(ids))
         chosen = tf.where(tf.logical_and(known, rank == lowest), number, LARGE)
         merges = tf.gather(tf.math.unsorted_segment_min(chosen, word, words), word) == number
-        ids = tf.where(merges, gather(self._made, tf.where(merges, rank, 0)), ids)
+        ids = tf.where(merges, gather(self._made, pair), ids)
         finished = lowest == LARGE
         out = indices(finished)
         kept = indices(tf.logical_not(tf.logical_or(finished, before(flag(merges), 0) > 0)))

@@ -42,7 +42,7 @@ def pieces_of(tokenizer: Any) -> Pieces:
     Raises:
         InvalidModelError: the tokenizer decodes in another way.
     """
-    if tokenizer.kind in ("wordpiece", "byte_pair", "bytes"):
+    if tokenizer.kind in ("wordpiece", "byte_pair", "bytes", "sentencepiece"):
         table = tokenizer._token_table(skip_special_tokens=True)
         return Pieces(table, table, drops_space=tokenizer._drops_first_space)
     if tokenizer.kind != "hugging_face":
@@ -55,7 +55,7 @@ def pieces_of(tokenizer: Any) -> Pieces:
     if kinds == ["ByteLevel"]:
         table = [b"" if index in skipped else each for index, each in enumerate(tokenizer.token_bytes())]
         return Pieces(table, table)
-    if kinds == ["WordPiece"]:
+    if kinds in (["WordPiece"], ["Metaspace"]):
         decode = tokenizer._tokenizer.decoder.decode
         tokens = [None if each in skipped else tokenizer.id_to_token(each) for each in range(tokenizer.vocabulary_size)]
         first = [b"" if each is None else decode([each]).encode() for each in tokens]
@@ -113,7 +113,8 @@ class DetokenizeGraph:
         given = tensors[IDS]
         batch, width = tf.unstack(tf.shape(given))
         ids = tf.clip_by_value(tf.reshape(given, [-1]), 0, self._size - 1)
-        kept = indices(tf.logical_and(tf.reshape(tensors[MASK], [-1]), gather(self._counts, ids) > 0))
+        is_text = gather(self._counts, ids) + gather(self._counts, ids + self._later) > 0
+        kept = indices(tf.logical_and(tf.reshape(tensors[MASK], [-1]), is_text))
         ids, rows = tf.gather(ids, kept), kept // tf.maximum(width, 1)
         # A last text that no array may be empty.
         ids, rows = tf.concat([ids, [self._sample()]], 0), tf.concat([rows, batch[None]], 0)

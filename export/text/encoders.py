@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from keras_transformer.export.text.byte_fallback import with_fallback
 from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
 from keras_transformer.export.text.byte_pairs import Merges
 from keras_transformer.export.text.composition import Composition
+from keras_transformer.export.text.sentencepiece import SentencePieceSteps
 from keras_transformer.export.text.tokenizer_parts import pair_of, parts_of, type_of, unsupported
+from keras_transformer.export.text.unigram import UnigramSteps
 from keras_transformer.export.text.wordpiece import WordPieceSteps
 from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
 from keras_transformer.text.hugging_face.formats import library
@@ -31,22 +33,28 @@ def encoder_of(tokenizer: Any) -> Encoder:
     Raises:
         InvalidModelError: names the part of the tokenizer that cannot be a graph.
     """
-    if tokenizer.kind == "bytes":
-        return lambda values, rows: (values + tokenizer._first_byte, rows)
-    if tokenizer.kind == "wordpiece":
-        return _own_wordpiece(tokenizer)
-    if tokenizer.kind not in ("byte_pair", "hugging_face"):
+    if tokenizer.kind not in _KINDS:
         raise unsupported(f"a tokenizer of the kind '{tokenizer.kind}'")
-    content = tokenizer._content if tokenizer.kind == "byte_pair" else tokenizer.content
+    return _KINDS[tokenizer.kind](tokenizer)
+
+
+def _of_content(content: Mapping[str, Any], special: Collection[int] = ()) -> Encoder:
+    """The encoder of the content of a `tokenizer.json`, with the ids of tokens whose names are ordinary text."""
     kind = content["model"].get("type", "BPE")
     added = _added(content)
     if kind == "WordPiece" and not added:
         return _wordpiece(content)
     if kind == "BPE":
         return _byte_pairs(content, added)
+    if kind == "Unigram" and not added:
+        return UnigramSteps(content, special)
     if added:
         raise unsupported(f"the added token {next(iter(added))!r}, which texts may contain")
     raise unsupported(f"a model of the type {kind}")
+
+
+def _bytes(tokenizer: Any) -> Encoder:
+    return lambda values, rows: (values + tokenizer._first_byte, rows)
 
 
 def _added(content: Mapping[str, Any]) -> dict[str, int]:
@@ -168,3 +176,13 @@ def _splitter(part: Mapping[str, Any]) -> Any:
     if part["type"] == "Split" and pattern in PATTERNS and part["behavior"] == "Isolated" and not part.get("invert"):
         return Splitter(pattern)
     raise unsupported(f"the pre-tokenizer {part['type']}{f' with the pattern {pattern}' if pattern else ''}")
+
+
+# Kind of tokenizer to its encoder.
+_KINDS: dict[str, Callable[[Any], Encoder]] = {
+    "bytes": _bytes,
+    "wordpiece": _own_wordpiece,
+    "byte_pair": lambda tokenizer: _of_content(tokenizer._content),
+    "sentencepiece": SentencePieceSteps,
+    "hugging_face": lambda tokenizer: _of_content(tokenizer.content, tokenizer._special_ids),
+}

@@ -21,6 +21,7 @@ class TokenizeGraph:
     Args:
         tokenizer: a tokenizer of `keras_transformer.text`.
         options: dict of "start", "end" and "max_length", as `Tokenizer.encode` takes them.
+        width: int or None. The number of columns, not below `max_length`; by default that of the longest row.
 
     Call arguments:
         tensors: dict of "bytes", uint8 `(B, N)`: UTF-8, each text from the start of its row; and "lengths", int32
@@ -33,11 +34,11 @@ class TokenizeGraph:
         InvalidModelError: the tokenizer cannot be a graph; the message names the part of it.
     """
 
-    def __init__(self, tokenizer: Any, options: Mapping[str, Any]) -> None:
+    def __init__(self, tokenizer: Any, options: Mapping[str, Any], width: int | None = None) -> None:
         frame = tokenizer._post_processor
         self._before = frame(True, False, None)([]) if options.get("start") else []
         self._after = frame(False, True, None)([]) if options.get("end") else []
-        self._longest = options.get("max_length")
+        self._longest, self._width = options.get("max_length"), width
         self._pad = tokenizer.pad_id or 0
         self._pads_left = getattr(tokenizer, "padding_side", "right") == "left"
         self._cuts_left = getattr(tokenizer, "truncation_side", "right") == "left"
@@ -64,7 +65,8 @@ class TokenizeGraph:
         inside = indices(tf.logical_and(places >= 0, places < room))
         counts = tf.minimum(counts, room)
         totals = counts + frame
-        width = tf.maximum(tf.reduce_max(totals), 1)  # LiteRT returns no empty arrays.
+        # LiteRT returns no empty arrays.
+        width = tf.maximum(tf.reduce_max(totals), 1) if self._width is None else tf.constant(self._width)
         shift = width - totals if self._pads_left else tf.zeros_like(totals)
         rows, places = tf.gather(rows, inside), tf.gather(places, inside) + len(self._before)
         every = tf.range(batch)

@@ -15,10 +15,8 @@ from keras_transformer.export.text.graph import IDS, MASK, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 
 TOKENIZE, DETOKENIZE = "tokenize", "detokenize"
-_ROWS, _SIZES = (
-    ArraySpec(BYTES, "uint8", (None, None), ("batch", "bytes")),
-    ArraySpec(LENGTHS, "int32", (None,), ("batch",)),
-)
+ROWS_SPEC = ArraySpec(BYTES, "uint8", (None, None), ("batch", "bytes"))
+LENGTHS_SPEC = ArraySpec(LENGTHS, "int32", (None,), ("batch",))
 _TOKENS = ArraySpec(IDS, "int32", (None, None), ("batch", "length"))
 _MASKS = ArraySpec(MASK, "bool", (None, None), ("batch", "length"))
 # Ids of a row, and number of rows of random ids.
@@ -45,7 +43,9 @@ def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
         Probe(text_rows(texts), f"{len(texts)} texts", outputs)
         for texts, outputs in zip(batches, expected, strict=True)
     ]
-    signatures = {TOKENIZE: Signature(TokenizeGraph(tokenizer, options), (_ROWS, _SIZES), probes, is_repeatable=True)}
+    signatures = {
+        TOKENIZE: Signature(TokenizeGraph(tokenizer, options), (ROWS_SPEC, LENGTHS_SPEC), probes, is_repeatable=True)
+    }
     try:
         graph = DetokenizeGraph(tokenizer)
     except InvalidModelError:
@@ -64,9 +64,9 @@ def _decoded(arrays: Mapping[str, np.ndarray], tokenizer: Any) -> list[str]:
     return [tokenizer.decode(row[mask].tolist()) for row, mask in zip(arrays[IDS], arrays[MASK], strict=True)]
 
 
-def padded_ids(rows: Sequence[Sequence[int]], tokenizer: Any) -> dict[str, np.ndarray]:
-    """Rows of ids as arrays, padded on the side of the tokenizer, of at least one column."""
-    width = max(1, *map(len, rows))
+def padded_ids(rows: Sequence[Sequence[int]], tokenizer: Any, width: int | None = None) -> dict[str, np.ndarray]:
+    """Rows of ids as arrays, padded on the side of the tokenizer to a width, by default the longest's, at least 1."""
+    width = width or max(1, *map(len, rows))
     ids = np.full((len(rows), width), tokenizer.pad_id or 0, "int32")
     mask = np.zeros(ids.shape, bool)
     for number, row in enumerate(rows):

@@ -105,6 +105,6 @@ def code_points(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def loop(condition: Any, body: Any, state: list[Tensor]) -> list[Tensor]:
-    """`tf.while_loop` over vectors whose lengths may change."""
-    shapes = [tf.TensorShape([None]) if each.shape.rank == 1 else each.shape for each in state]
+    """`tf.while_loop` over arrays whose sizes may change."""
+    shapes = [tf.TensorShape([None] * each.shape.rank) for each in state]
     return tf.while_loop(condition, body, state, shape_invariants=shapes)

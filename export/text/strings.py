@@ -13,22 +13,20 @@ from onnx import TensorProto, compose, helper
 
 from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import artifact_path, read_manifest, signature_specs
-from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS, encode_texts, read_tokenizer
+from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS, read_tokenizer
 from keras_transformer.export.engines.files import check_file_target
-from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, ParityError, RunError
+from keras_transformer.export.errors import InvalidBundleError, InvalidModelError
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.options import PLAIN_OPSET, OnnxOptions
 from keras_transformer.export.reporting.report import Artifact, Parity, Report
 from keras_transformer.export.runtime.loading import SERVE, load
 from keras_transformer.export.text import extensions
-from keras_transformer.export.text.graph import IDS, MASK, SEGMENTS
+from keras_transformer.export.text.joined_files import check_equal, check_inputs, outputs_for
 from keras_transformer.export.text.spec import DETOKENIZE, TOKENIZE, padded_ids
 from keras_transformer.export.text.spelled_graph import probe_batches, spelled_graph
-from keras_transformer.export.verification.comparison import Limit, compare
 from keras_transformer.utils.types import Path
 
 TEXT = "text"
-_ROUNDING = Limit(tolerance=1e-5)
 
 
 def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> Report:
@@ -111,9 +109,7 @@ def _with_spelling(
         model, inputs = None, signature_specs(manifest, name)[1]
     else:
         model, inputs = _loaded(directory, manifest, name), signature_specs(manifest, name)[0]
-    for each in inputs:
-        if each.name not in (IDS, MASK, SEGMENTS):
-            raise InvalidModelError(f"signature '{name}' takes '{each.name}', which is no part of a text")
+    check_inputs(name, inputs)
     front = spelled_graph(tokenizer, manifest["tokenizer"]["options"], inputs, _options(model), work)
     if model is not None:
         names = file_names(manifest, NAME, name).inputs
@@ -146,36 +142,16 @@ def _check_spelling(path: pathlib.Path, directory: pathlib.Path, name: str, toke
     compared = 0
     for number, texts in enumerate(probe_batches()):
         # Some texts have no tokens, or are longer than the model allows.
-        given = [text for text in texts if _outputs(model, [text], tokenizer) is not None]
+        given = [text for text in texts if outputs_for(model, [text], tokenizer) is not None]
         if not given:
             continue
-        expected = _outputs(model, given, tokenizer)
+        expected = outputs_for(model, given, tokenizer)
         found = session.run(None, {TEXT: np.array(given, object)})
         for output, array in zip(session.get_outputs(), found, strict=True):
-            _check_equal(output.name, f"texts {number}", array, expected[names[output.name]])
+            check_equal(NAME, output.name, f"texts {number}", array, expected[names[output.name]])
         compared += len(given)
     if not compared:
         raise InvalidModelError(f"signature '{name}' takes none of the texts that it would be compared on")
-
-
-def _outputs(model: Any, texts: list[str], tokenizer: Any) -> Any:
-    """What a signature returns for texts; None where it does not take them."""
-    try:
-        return model(encode_texts(texts, tokenizer, model.tokenizer_options, model.inputs))
-    except (InputError, RunError):
-        return None
-
-
-def _check_equal(output: str, label: str, found: np.ndarray, wanted: np.ndarray) -> None:
-    """Floats may differ by rounding: the runtime may compute the joined graph in another order."""
-    is_equal = found.shape == wanted.shape
-    if is_equal and wanted.dtype.kind == "f":
-        is_equal = compare(found, wanted, limit=_ROUNDING).is_accepted
-    elif is_equal:
-        is_equal = np.array_equal(found, wanted)
-    if not is_equal:
-        detail = "is not what the bundle returns for the same texts"
-        raise ParityError(NAME, output, label, np.nan, 1.0, 0.0, detail)
 
 
 # Strings at the output.
@@ -200,7 +176,7 @@ def _check_reading(path: pathlib.Path, tokenizer: Any) -> None:
         arrays = padded_ids(rows, tokenizer)
         (found,) = session.run([TEXT], arrays)
         wanted = [tokenizer.decode(row).partition("\x00")[0] for row in rows]
-        _check_equal(TEXT, f"ids {number}", found, np.array(wanted, object))
+        check_equal(NAME, TEXT, f"ids {number}", found, np.array(wanted, object))
 
 
 def _loaded(directory: pathlib.Path, manifest: dict[str, Any], name: str) -> onnx.ModelProto:

@@ -12,7 +12,7 @@ _NESTED = ("pretokenizers", "normalizers", "decoders")
 
 def unsupported(what: str) -> InvalidModelError:
     """The error of a tokenizer with a part that cannot be in a file."""
-    return InvalidModelError(f"{what} cannot be part of a tokenizer's file; WordPiece, BPE and bytes can")
+    return InvalidModelError(f"{what} cannot be part of a tokenizer's file; WordPiece, BPE, Unigram and bytes can")
 
 
 def type_of(part: Mapping[str, Any] | None) -> str:

@@ -8,9 +8,9 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from keras_transformer import models, tasks
-from keras_transformer.export import ParityError, export, export_tokenizer, write_text_onnx
+from keras_transformer.export import ParityError, export, export_tokenizer, write_text_onnx, write_text_tflite
 from keras_transformer.export.text import spec
-from keras_transformer.text import WordPiece, from_huggingface
+from keras_transformer.text import SentencePiece, WordPiece, from_huggingface
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "tokenizers"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able", ",", "!", "the", "cat", "##s", "mat"]
@@ -22,10 +22,28 @@ def wordpiece():
     return WordPiece(WORDS)
 
 
+def unigram():
+    lines = ["the cat sat on the mat, don't the cats sit? 345 345", "a na\u00efve man, \u4f60\u4f60", "......!!!! 1111"]
+    return SentencePiece.train(lines * 20, 330)
+
+
+def classifier(out):
+    size = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    backbone = models.BERT(size, len(WORDS), max_sequence_length=12)
+    model = tasks.SequenceClassifier(backbone, num_classes=3)
+    text = {"tokenizer": wordpiece(), "tokenizer_options": OPTIONS}
+    shape = {"batch": 1, "length": 12}
+    export(model, out / "classifier", ["tflite", "onnx"], progress=False, static=shape, **text)
+    write_text_tflite(out / "classifier", out / "any.tflite")
+    write_text_tflite(out / "classifier", out / "one.tflite", "serve_1x12")
+
+
 def main(out):
     export_tokenizer(wordpiece(), out / "wordpiece", ["tflite"], tokenizer_options=OPTIONS, progress=False)
     export_tokenizer(from_huggingface(DATA / "gpt2"), out / "gpt2", ["onnx"], progress=False)
     export_tokenizer(from_huggingface(DATA / "qwen2"), out / "qwen2", ["tflite"], progress=False)
+    export_tokenizer(unigram(), out / "unigram", ["tflite", "onnx"], progress=False)
+    classifier(out)
     # A file of another tokenizer.
     right, swapped = spec.TokenizeGraph, [*WORDS[:5], "un", "##able", "##aff", *WORDS[8:]]
     spec.TokenizeGraph = lambda tokenizer, options: right(WordPiece(swapped), options)
@@ -35,11 +53,6 @@ def main(out):
         (out / "refused.txt").write_text(str(error))
     spec.TokenizeGraph = right
     if HAS_STRINGS:
-        size = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        backbone = models.BERT(size, len(WORDS), max_sequence_length=12)
-        model = tasks.SequenceClassifier(backbone, num_classes=3)
-        text = {"tokenizer": wordpiece(), "tokenizer_options": OPTIONS}
-        export(model, out / "classifier", ["onnx"], progress=False, **text)
         write_text_onnx(out / "classifier", out / "classifier.onnx")
         write_text_onnx(out / "gpt2", out / "tokenize.onnx")
         write_text_onnx(out / "gpt2", out / "detokenize.onnx", "detokenize")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from keras_transformer.text.errors import InvalidTokenizerError
 
@@ -68,6 +69,28 @@ def read_charsmap(model: bytes) -> bytes:
         for _, at, end in _fields(model, start, stop, wanted=2):
             charsmap = model[at:end]
     return charsmap
+
+
+class Spacing(NamedTuple):
+    """What a model does with spaces: the options of its `NormalizerSpec` and `TrainerSpec`, named as there."""
+
+    add_dummy_prefix: bool
+    remove_extra_whitespaces: bool
+    escape_whitespaces: bool
+    treat_whitespace_as_suffix: bool
+
+
+def read_spacing(model: bytes) -> Spacing:
+    """Reads what a model does with spaces."""
+    # The field of the specification, the field in it, and the default.
+    places = ((3, 3, True), (3, 4, True), (3, 5, True), (2, 24, False))
+    found = []
+    for outer, inner, default in places:
+        for _, start, stop in _fields(model, 0, len(model), wanted=outer):
+            for value, _, _ in _fields(model, start, stop, wanted=inner):
+                default = bool(value)
+        found.append(default)
+    return Spacing(*found)
 
 
 def with_exact_scores(model: bytes) -> bytes:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import text_worker as worker
+from ai_edge_litert.interpreter import Interpreter
 
-from keras_transformer.export import InvalidBundleError, load, write_text_onnx
+from keras_transformer.export import InvalidBundleError, InvalidModelError, load, write_text_onnx, write_text_tflite
 from keras_transformer.export.bundle.tokenizers import text_rows
 from keras_transformer.export.text.probe_texts import random_text
 from keras_transformer.text import from_huggingface
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 NEEDS_EXTENSIONS = pytest.mark.skipif(not worker.HAS_STRINGS, reason="onnxruntime-extensions is not installed")
 # Not those that the export compares.
 TEXTS = [random_text(random.Random(seed), seed % 40) for seed in range(1000, 1200)]
+FILES = [("wordpiece", "tflite"), ("gpt2", "onnx"), ("qwen2", "tflite"), ("unigram", "tflite"), ("unigram", "onnx")]
 TEXTS += ["Unaffable cats, THE mat!", "", "the " * 30, "<|endoftext|> a<|endoftext|>", "don't \n\n x  "]
 
 
@@ -32,7 +34,7 @@ def written(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("name, backend", [("wordpiece", "tflite"), ("gpt2", "onnx"), ("qwen2", "tflite")])
+@pytest.mark.parametrize("name, backend", FILES)
 def test_a_file_returns_the_ids_and_texts_of_the_tokenizer(written, name, backend):
     tokenize, detokenize = (load(written / name, backend, each) for each in ("tokenize", "detokenize"))
     tokenizer = tokenize.tokenizer
@@ -62,6 +64,41 @@ def test_texts_as_bytes():
     assert arrays["bytes"].tolist() == [[110, 195, 169], [0, 0, 0], [97, 0, 0]]
     assert arrays["lengths"].tolist() == [3, 0, 1]
     assert text_rows([""])["bytes"].shape == (1, 1)
+
+
+# Bytes to the outputs of a model.
+
+
+@pytest.mark.parametrize("file, signature", [("any", "serve"), ("one", "serve_1x12")])
+def test_bytes_to_the_outputs_of_a_model(written, file, signature):
+    interpreter = Interpreter(str(written / f"{file}.tflite"), num_threads=1)
+    assert list(interpreter.get_signature_list()) == [signature]
+    classify, model = interpreter.get_signature_runner(signature), load(written / "classifier", "tflite")
+    texts = ["Unaffable cats, THE mat!", "the mat", "cat " * 20, "", "the", "CATS"]
+    expected = model(texts)["probabilities"]
+    found = [classify(**text_rows([text]))["probabilities"][0] for text in texts * 2]
+    np.testing.assert_allclose(found, [*expected, *expected], atol=1e-6)
+    assert np.ptp(expected, axis=0).max() > 1e-4  # The texts differ.
+    if file == "any":
+        np.testing.assert_allclose(classify(**text_rows(texts))["probabilities"], expected, atol=1e-6)
+
+
+def test_the_joined_file_has_the_weights_once(written):
+    joined, model, front = (
+        (written / name).stat().st_size
+        for name in ("any.tflite", "classifier/model.tflite", "wordpiece/tokenize.tflite")
+    )
+    assert joined < model + front
+
+
+def test_what_cannot_take_bytes_is_refused(written, tmp_path):
+    with pytest.raises(InvalidBundleError, match="no signature 'other'"):
+        write_text_tflite(written / "classifier", tmp_path / "a.tflite", "other")
+    with pytest.raises(InvalidBundleError, match="no tflite artifact"):
+        write_text_tflite(written / "gpt2", tmp_path / "a.tflite", "tokenize")
+    with pytest.raises(InvalidModelError, match="takes 'bytes', which is no part of a text"):
+        write_text_tflite(written / "wordpiece", tmp_path / "a.tflite", "tokenize")
+    assert not list(tmp_path.iterdir())
 
 
 # Strings.

@@ -1,23 +1,37 @@
 """Tokenizers as graphs, against the tokenizers in Python, whose ids are those of Hugging Face."""
 
+import base64
+import io
 import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 import tokenizers
 
 from keras_transformer.export import InvalidModelError
 from keras_transformer.export.bundle.tokenizers import text_rows
+from keras_transformer.export.text.charsmap import read_rules
 from keras_transformer.export.text.composition import Composition
 from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
+from keras_transformer.export.text.replacement import ClusterReplacement, Replacement
 from keras_transformer.export.text.spec import padded_ids
 from keras_transformer.export.text.utf8 import repaired
-from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer, WordPiece, from_huggingface
+from keras_transformer.text import (
+    BytePair,
+    Bytes,
+    Characters,
+    HuggingFaceTokenizer,
+    SentencePiece,
+    WordPiece,
+    from_huggingface,
+)
+from keras_transformer.text.tokenizers.sentencepiece_model import read_charsmap
 
 DATA = Path(__file__).parents[2] / "data" / "tokenizers"
 WORDS = [
@@ -48,6 +62,11 @@ PARTS = [
     *("!?", "\u302e\u1715", "\u1715", "\u0345", "\u0301", "\u4f60", "\u3000", "<think>", "</think>", "<th"),
     *("<|endoftext|>", "\u2581", "\x00", "\U0001f600", "\u1112", "\u1161", "\u11ab", "\u2126", "\u0cc6", "\u0cc2"),
 ]
+CORPUS = [
+    "the cat sat on the mat, don't the cats sit? I'LL AbAbAb",
+    "......!!!! 1111 345 345 12 na\u00efve \u00fcber \u4f60\u4f60 \u1112\u1161\u11ab",
+    "a man in a blue shirt is standing on a ladder, cleaning a window",
+] * 20
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
@@ -109,6 +128,23 @@ def prepending():
     return changed("llama", normalizer={"type": "Sequence", "normalizers": parts}, pre_tokenizer=None)
 
 
+def unigram(**options):
+    return SentencePiece.train(CORPUS, 340, **options)
+
+
+def unrounded(**options):
+    """A unigram model with the scores and the options of the library itself."""
+    options = {"vocab_size": 130, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1} | options
+    writer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=writer, **options)
+    return SentencePiece(writer.getvalue())
+
+
+def nmt_nfkc():
+    """The normalization of T5 and XLM-R, as a `tokenizer.json` has it."""
+    return base64.b64encode(read_charsmap(unigram()._model)).decode()
+
+
 MAKERS = {
     "wordpiece": lambda: WordPiece(WORDS),
     "wordpiece cased": lambda: WordPiece(WORDS, lowercase=False),
@@ -125,6 +161,22 @@ MAKERS = {
     "prefixed": prefixed,
     "digits": digits,
     "prepending": prepending,
+    "t5": lambda: from_huggingface(DATA / "t5"),
+    "albert": lambda: from_huggingface(DATA / "albert"),
+    "xlnet": lambda: from_huggingface(DATA / "xlnet"),
+    "t5 normalized": lambda: changed("t5", normalizer={"type": "Precompiled", "precompiled_charsmap": nmt_nfkc()}),
+    "unigram": unigram,
+    "unigram lossless": lambda: unigram(lossless=True),
+    "unigram without bytes": lambda: unigram(byte_fallback=False, normalization="nmt_nfkc_cf"),
+    "unigram unrounded": lambda: unrounded(user_defined_symbols=["<sep>", "\u00e9", "'LL", "a Ab", "(", "\ufb01"]),
+    "bpe of sentencepiece": lambda: unigram(model_type="bpe"),
+    "bpe lossless": lambda: unigram(model_type="bpe", lossless=True),
+    "unigram identity": lambda: unrounded(
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        remove_extra_whitespaces=False,
+        user_defined_symbols=["'s"],
+    ),
 }
 
 
@@ -163,6 +215,77 @@ def test_ids_are_those_of_the_tokenizer(made, texts, name):
     assert len({index for row in expected for index in row}) > 10
 
 
+LONG = ["\U0001f600" * 7000 + " the cats", "......" * 900 + "1111" * 900, "the cat sat. " * 400 + "<sep>" * 9, "a"]
+
+
+@pytest.mark.parametrize("name", ["unigram", "unigram unrounded"])
+def test_sums_of_scores_are_those_of_the_library(made, name):
+    """Of texts so long that sums are rounded, and that the library starts them again, at 1e5."""
+    tokenizer = made(name)
+    ids, mask = encoded(tf.function(TokenizeGraph(tokenizer, {})), LONG)
+    assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == tokenizer.encode(LONG)
+
+
+def test_spaces_and_marks_of_unigram_models():
+    """A mark in a text is a space, but is removed only at the end of a text."""
+    tokenizer = unrounded(normalization_rule_name="identity")
+    texts = ["a", " a ", "a\u2581", "a \u2581", "\u2581a", "a  a", "a \u2581a", "", "  ", "\u2581"]
+    rows = dict(zip(texts, tokenizer.encode(texts), strict=True))
+    assert rows["a"] == rows[" a "] == rows["a\u2581"] == rows["a \u2581"] != rows["\u2581a"]
+    assert rows["a  a"] != rows["a \u2581a"]
+    assert rows[""] == rows["  "] == rows["\u2581"] == []
+    ids, mask = encoded(TokenizeGraph(tokenizer, {}), texts)
+    assert [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)] == list(rows.values())
+
+
+def texts_of_rules(rules):
+    """Texts of rules and of their starts, in which several rules apply, with other marks, prefixes and line ends."""
+    generator = random.Random(6)
+    later = [
+        *sorted({character for _, character in rules.edges}),
+        *("\u0301", "\u200d", "\u0903", "\r\n", "\u0600") * 8,
+    ]
+    starts = [*generator.choices(sorted(rules.first), k=400), *"aeo\u0627\u1112" * 20]
+    parts = [
+        generator.choice(starts) + "".join(generator.choices(later, k=generator.randrange(4))) for _ in range(9000)
+    ]
+    return ["".join(generator.choices(parts, k=generator.randrange(1, 6))) for _ in range(2000)]
+
+
+def replaced(replace, texts):
+    codes = tf.constant([ord(each) for text in texts for each in text])
+    rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    found, item = (np.asarray(each) for each in replace(codes, tf.constant(np.diff(rows, prepend=-1) > 0)))
+    made = [""] * len(texts)
+    for row, code in zip(rows[item], found, strict=True):
+        made[row] += chr(code)
+    return made
+
+
+def test_normalization_is_that_of_sentencepiece():
+    tokenizer = unrounded(normalization_rule_name="nmt_nfkc", add_dummy_prefix=False, remove_extra_whitespaces=False)
+    rules = read_rules(read_charsmap(tokenizer._model))
+    texts, replace = texts_of_rules(rules), Replacement(rules)
+    found = replaced(lambda codes, first: replace(codes, first, tf.zeros_like(first)), texts)
+    library = sentencepiece.SentencePieceProcessor(model_proto=tokenizer._model)
+    expected = [library.normalize(text) for text in texts]
+    assert [pair for pair in zip(found, expected, strict=True) if pair[0].replace(" ", "\u2581") != pair[1]] == []
+    assert sum(one != two for one, two in zip(texts, expected, strict=True)) > 1500
+
+
+def test_normalization_of_clusters_is_that_of_tokenizers():
+    charsmap = read_charsmap(unigram()._model)
+    rules = read_rules(charsmap)
+    texts = texts_of_rules(rules)
+    normalize = tokenizers.normalizers.Precompiled(charsmap).normalize_str
+    expected = [normalize(text) for text in texts]
+    found = replaced(ClusterReplacement(rules), texts)
+    assert [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]] == []
+    # They would be other texts without clusters.
+    replace = Replacement(rules)
+    assert replaced(lambda codes, first: replace(codes, first, tf.zeros_like(first)), texts) != expected
+
+
 def test_whole_words_and_added_tokens_are_in_the_texts(made, texts):
     """The cases above would pass without them if no text had any."""
     own = made("llama 3"), ["!?\u010a", "\u0120Ab", "345"]
@@ -193,7 +316,7 @@ def test_truncation_on_the_left(made):
     assert ids[0][mask[0]].tolist() == tokenizer.encode("the cats and the dogs")[-3:]
 
 
-@pytest.mark.parametrize("name", [*MAKERS])
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "albert"])  # Its texts are cleaned up.
 def test_texts_are_those_of_the_tokenizer(made, name):
     tokenizer, random_ids = made(name), np.random.default_rng(1)
     lengths = random_ids.integers(0, 30, 60)
@@ -273,8 +396,20 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
         (lambda: changed("gpt2", normalizer={"type": "NFKC"}), "the normalizers NFKC"),
         (lambda: from_huggingface(DATA / "bloom"), "the pre-tokenizer Split with the pattern"),
         (lambda: from_huggingface(DATA / "clip"), "end_of_word_suffix='</w>'"),
-        (lambda: from_huggingface(DATA / "t5"), "a model of the type Unigram"),
+        (lambda: from_huggingface(DATA / "deberta_v2"), "Unigram with the normalizers Replace, NFC, Strip"),
+        (lambda: changed("t5", normalizer={"type": "NFKD"}), "Unigram with the normalizers NFKD"),
+        (
+            lambda: changed("t5", pre_tokenizer={"type": "WhitespaceSplit"}),
+            "Unigram with the pre-tokenizers Whitespace",
+        ),
+        (lambda: changed("t5", model={"byte_fallback": True}), "Unigram of a tokenizer.json with byte fallback"),
         (lambda: Characters.train(["abc"]), "the kind 'characters'"),
+        (lambda: unrounded(model_type="char"), "a SentencePiece model of the type char"),
+        (
+            lambda: unrounded(model_type="bpe", user_defined_symbols=["<sep>"]),
+            "the user-defined or unused piece '<sep>'",
+        ),
+        (lambda: unrounded(treat_whitespace_as_suffix=True), "spaces after words"),
         (
             lambda: changed("gpt2", pre_tokenizer=sequence(split(LLAMA3, "MergedWithNext"), BYTE_LEVEL)),
             "the pre-tokenizer Split",
