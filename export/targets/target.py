@@ -83,7 +83,7 @@ class Target:
         """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
 
         Args:
-            model: `ModelT` of a TFLite file, or `ModelProto` of an ONNX file.
+            model: `ModelT` of a TFLite file, or `FixedGraph` of an ONNX file.
         """
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:

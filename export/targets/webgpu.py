@@ -45,6 +45,11 @@ class WebGPU(Target):
 
         return OnnxOptions(opset=20, contrib_ops=False)
 
+    def rewrite(self, model: Any) -> None:
+        from keras_transformer.export.onnx.delegates import rewrite
+
+        rewrite(model, "sine_tables", "sine_polynomials")
+
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)
 
