@@ -41,4 +41,3 @@ class ComputesInHalf:
 def _variables(operator: Any) -> list[Any]:
     given = [each if isinstance(each, (list, tuple)) else [each] for each in operator.inputs.values()]
     return [each for several in given for each in several]
-

@@ -11,7 +11,7 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
-from keras_transformer.export.onnx.delegates.fixed_graph import FixedGraph
+from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.library import NAME
@@ -72,8 +72,9 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
         if spec.target is not None:
-            arrays = dict(arrays)
-            spec.target.rewrite(FixedGraph(model, arrays, _limits(spec)))
+            if spec.target.has_tables_of_sines:
+                with_sine_tables(model, arrays, _limits(spec))
+            spec.target.rewrite(model, arrays)
         attach(model, arrays, make_tensor)
         describe(model, spec.metadata)
         onnx.save(model, str(path))

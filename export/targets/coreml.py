@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
 from keras_transformer.export.onnx.library import NAME as ONNX
 from keras_transformer.export.runtime.libraries import Library
@@ -30,12 +29,8 @@ class CoreML(Target):
     precisions = (None, "fp16")
     tolerance = {None: 1e-4, "fp16": 2e-2}
     compiled_suffix = _SUFFIX
+    has_tables_of_sines = True
     setup = install_command("coreml")
-
-    def rewrite(self, model: Any) -> None:
-        from keras_transformer.export.onnx.delegates import rewrite
-
-        rewrite(model, "sine_tables")
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

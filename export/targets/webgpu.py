@@ -36,6 +36,7 @@ class WebGPU(Target):
     name = "webgpu"
     format = ONNX
     tolerance = {None: 1e-4}
+    has_tables_of_sines = True
     setup = "npm install onnxruntime-web, and install Chromium"
 
     @property
@@ -45,10 +46,10 @@ class WebGPU(Target):
 
         return OnnxOptions(opset=20, contrib_ops=False)
 
-    def rewrite(self, model: Any) -> None:
-        from keras_transformer.export.onnx.delegates import rewrite
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+        from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 
-        rewrite(model, "sine_tables", "sine_polynomials")
+        with_sine_polynomials(model, {} if arrays is None else arrays)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

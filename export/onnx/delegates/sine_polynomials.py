@@ -5,11 +5,13 @@ Shaders of GPUs compute sines with few correct digits; see `sine_tables`.
 
 from __future__ import annotations
 
-import numpy as np
-import onnx
+from typing import Any
 
-from keras_transformer.export.onnx.delegates.fixed_graph import FixedGraph
-from keras_transformer.export.onnx.node_maker import NodeMaker
+import numpy as np
+
+from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.delegates.making import has_bodies, making
+from keras_transformer.export.spec.lazy_array import AnyArray
 
 # Pi in three parts, the first two of few bits, so that their products with small integers are exact (Cody and Waite).
 _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
@@ -17,18 +19,23 @@ _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
 _SERIES = (-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)
 
 
-def with_sine_polynomials(graph: FixedGraph) -> None:
+def with_sine_polynomials(model: Any, arrays: dict[str, AnyArray]) -> None:
     """Replaces the sines and cosines of a graph by polynomials of the rest of the angle by pi, with a sign.
 
     Args:
-        graph: `FixedGraph` whose sines are of float32, changed in place.
+        model: `ModelProto` without initializers, whose sines are of float32; changed in place.
+        arrays: dict of name to array: its initializers, changed in place.
     """
-    graph.replace(_polynomial)
+    if has_bodies(model):
+        return
+    editor = Editor(model, arrays)
+    found = {node.output[0]: _polynomial(editor, node) for node in editor.graph.node if node.op_type in ("Sin", "Cos")}
+    if found:
+        editor.replace(found)
 
 
-def _polynomial(node: onnx.NodeProto, make: NodeMaker) -> bool:
-    if node.op_type not in ("Sin", "Cos"):
-        return False
+def _polynomial(editor: Editor, node: Any) -> list[Any]:
+    make, made = making(editor, node)
     numbers: dict[float, str] = {}
 
     def number(value: float) -> str:
@@ -54,4 +61,4 @@ def _polynomial(node: onnx.NodeProto, make: NodeMaker) -> bool:
         total = make("Mul", make("Add", total, number(term)), square)
     sine = make("Mul", make("Add", total, number(1.0)), rest)
     make.into(node.output[0], "Mul", sine, sign)
-    return True
+    return made
