@@ -47,9 +47,12 @@ class WebGPU(Target):
         return OnnxOptions(opset=20, contrib_ops=False)
 
     def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+        from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
         from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 
-        with_sine_polynomials(model, {} if arrays is None else arrays)
+        constants = {} if arrays is None else arrays
+        without_one_hots(model, constants)
+        with_sine_polynomials(model, constants)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

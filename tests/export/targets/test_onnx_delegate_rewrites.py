@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
+from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 
@@ -48,12 +49,15 @@ def run(model, feeds):
     return session.run(None, feeds)
 
 
-def rewritten(text, limits=None, polynomials=False):
+def rewritten(text, limits=None, polynomials=False, rewrite=None):
     """The model before and after, with the constants that the rewrites made."""
     before, after = parser.parse_model(text), parser.parse_model(text)
     arrays = {each.name: numpy_helper.to_array(each) for each in after.graph.initializer}
     del after.graph.initializer[:]
-    with_sine_tables(after, arrays, limits or {})
+    if rewrite is None:
+        with_sine_tables(after, arrays, limits or {})
+    else:
+        rewrite(after, arrays)
     if polynomials:
         with_sine_polynomials(after, arrays)
     after.graph.initializer.extend(numpy_helper.from_array(each, key) for key, each in arrays.items())
@@ -119,3 +123,30 @@ def test_a_graph_with_branches_stays_as_it_is():
     """
     before, after = rewritten(text, polynomials=True)
     assert before.graph.node == after.graph.node
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot_rows_are_comparisons(axis):
+    shape = {-1: "2, 3, 4", 0: "4, 2, 3", 1: "2, 4, 3"}[axis]
+    text = f"""{HEAD}
+    chosen (int64[2, 3] ids) => (float[{shape}] y) <int64[1] depth = {{4}}, float[2] values = {{-1.5, 2}}> {{
+      y = OneHot <axis = {axis}> (ids, depth, values)
+    }}
+    """
+    before, after = rewritten(text, rewrite=without_one_hots)
+    assert operators(after) == {"Cast", "Unsqueeze", "Equal", "Where"}
+    feeds = {"ids": np.array([[0, 3, 4], [1, 1, 2]])}
+    expected = np.where(np.expand_dims(feeds["ids"], -1) == np.arange(4), 2, -1.5)
+    expected = np.moveaxis(expected, -1, axis)
+    for model in (before, after):
+        np.testing.assert_array_equal(run(model, feeds)[0], expected)
+
+
+def test_a_one_hot_of_unknown_depth_stays():
+    text = f"""{HEAD}
+    chosen (int64[2] ids, int64[1] depth) => (float[2, n] y) <float[2] values = {{0, 1}}> {{
+      y = OneHot (ids, depth, values)
+    }}
+    """
+    before, after = rewritten(text, rewrite=without_one_hots)
+    assert operators(after) == operators(before)
