@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 from keras_transformer.export.coreml.builder import Builder
+from keras_transformer.export.coreml.halves import ComputesInHalf
 from keras_transformer.export.coreml.library import coremltools
 from keras_transformer.export.coreml.operators import OPERATORS
 
@@ -34,7 +35,7 @@ def write_program(path: pathlib.Path, package: pathlib.Path, half: bool) -> None
     graph = onnx.load(str(path)).graph
     opset = tools.target.iOS17
     program = _program(graph, opset, half)
-    precision = tools.precision.FLOAT16 if half else tools.precision.FLOAT32
+    precision = tools.transform.FP16ComputePrecision(ComputesInHalf()) if half else tools.precision.FLOAT32
     passes = tools.PassPipeline.DEFAULT
     passes.remove_passes({_SHORT_INDICES})
     model = tools.convert(

@@ -11,6 +11,7 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.library import NAME
@@ -24,6 +25,7 @@ from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
+from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.graph_names import output_names
 from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
@@ -69,11 +71,21 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         model, arrays = _model(traced, spec, name, weights)
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
+        if spec.target is not None:
+            if spec.target.has_tables_of_sines:
+                with_sine_tables(model, arrays, _limits(spec))
+            spec.target.rewrite(model, arrays)
         attach(model, arrays, make_tensor)
         describe(model, spec.metadata)
         onnx.save(model, str(path))
         _check(path)
     return files
+
+
+def _limits(spec: ExportSpec) -> dict[str, int]:
+    """The number that each input of one number is below, where that is known."""
+    slots = (spec.generation or {}).get(STATIC_LENGTH)
+    return {"cache_index": slots} if slots else {}
 
 
 def _number_names_from_one() -> None:

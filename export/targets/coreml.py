@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 from keras_transformer.export.onnx.library import NAME as ONNX
 from keras_transformer.export.runtime.libraries import Library
@@ -29,7 +30,13 @@ class CoreML(Target):
     precisions = (None, "fp16")
     tolerance = {None: 1e-4, "fp16": 2e-2}
     compiled_suffix = _SUFFIX
+    has_tables_of_sines = True
     setup = install_command("coreml")
+
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+        from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+
+        without_one_hots(model, {} if arrays is None else arrays)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

@@ -36,6 +36,7 @@ class WebGPU(Target):
     name = "webgpu"
     format = ONNX
     tolerance = {None: 1e-4}
+    has_tables_of_sines = True
     setup = "npm install onnxruntime-web, and install Chromium"
 
     @property
@@ -44,6 +45,14 @@ class WebGPU(Target):
         from keras_transformer.export.onnx.options import OnnxOptions
 
         return OnnxOptions(opset=20, contrib_ops=False)
+
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+        from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+        from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
+
+        constants = {} if arrays is None else arrays
+        without_one_hots(model, constants)
+        with_sine_polynomials(model, constants)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

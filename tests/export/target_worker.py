@@ -59,6 +59,8 @@ def main(out):
         "classifier_xnnpack": lambda: classifier(out / "classifier_xnnpack", "xnnpack"),
         "translator_xnnpack": lambda: translator(out / "translator_xnnpack", "xnnpack"),
         "decoder_qnn": lambda: decoder(out / "decoder_qnn", "qnn"),
+        "decoder_webgpu": lambda: decoder(out / "decoder_webgpu", "webgpu"),
+        "decoder_coreml": lambda: decoder(out / "decoder_coreml", "coreml"),
     }
     run_cases(out, cases)
 

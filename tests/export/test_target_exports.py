@@ -59,6 +59,7 @@ def test_a_decoder_has_its_cache_as_inputs_and_outputs(targets):
     [
         ("decoder_litert-gpu", "tflite", PROMPTS),
         ("decoder_qnn", "onnx", PROMPTS),
+        ("decoder_webgpu", "onnx", PROMPTS),
         ("translator_xnnpack", "tflite", SOURCES),
     ],
 )
@@ -84,6 +85,38 @@ def test_every_shape_of_an_onnx_file_is_fixed(targets):
         assert "GatherND" not in {node.op_type for node in graph.node}
 
 
+@pytest.mark.parametrize("name", ["decoder_webgpu", "decoder_coreml"])
+def test_the_sines_of_the_slots_of_the_cache_are_a_table(targets, name):
+    graph = onnx.load(targets.bundle(name) / "model.decode_1.onnx").graph
+    assert {"Sin", "Cos"}.isdisjoint(node.op_type for node in graph.node)
+    # 4 pairs of features.
+    assert sum(list(each.dims) == [12, 4 if name == "decoder_coreml" else 8] for each in graph.initializer) == 2
+
+
+def test_the_ml_programs_of_a_decoder_generate_what_keras_does(targets):
+    """With the cache that one program returns as an input of the next."""
+    found = result(targets, "decoder_coreml")
+    if not found.is_proven:
+        pytest.skip(found.reason)
+    from keras_transformer.export.coreml.interpreter import Program
+
+    assert found.compiled == ("model.prefill_4.mlpackage", "model.decode_1.mlpackage")
+    folder = targets.bundle("decoder_coreml")
+    prefill, decode = (Program(folder / each) for each in found.compiled)
+    prompt, expected = PROMPTS[1], targets["decoder_coreml"]["tokens"][1]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    shapes = {each["name"]: each["shape"] for each in manifest["signatures"]["decode_1"]["inputs"]}
+    cache = {key: np.zeros(shape, "float32") for key, shape in shapes.items() if key.startswith("decoder_block")}
+    outputs = prefill({"token_ids": np.array([prompt], "int32"), "lengths": np.array([4], "int32"), **cache})
+    tokens = [int(outputs["logits"].argmax())]
+    for index in range(4, 8):
+        cache = {key: outputs[f"{key}_output"] for key in cache}
+        given = {"token_ids": np.array([tokens[-1:]], "int32"), "cache_index": np.array([index], "int32")}
+        outputs = decode({**given, **cache})
+        tokens.append(int(outputs["logits"].argmax()))
+    assert tokens == expected
+
+
 def test_xnnpack_takes_all_but_lookups_and_integers(targets):
     found = result(targets, "classifier_xnnpack")
     assert found.is_proven
@@ -95,7 +128,14 @@ def test_xnnpack_takes_all_but_lookups_and_integers(targets):
 
 
 @pytest.mark.parametrize(
-    ("name", "limit"), [("classifier_litert-gpu", 1e-5), ("decoder_litert-gpu", 1e-5), ("decoder_qnn", 1e-2)]
+    ("name", "limit"),
+    [
+        ("classifier_litert-gpu", 1e-5),
+        ("decoder_litert-gpu", 1e-5),
+        ("decoder_qnn", 1e-2),
+        ("decoder_webgpu", 1e-5),
+        ("decoder_coreml", 1e-5),
+    ],
 )
 def test_the_accelerator_takes_every_node(targets, name, limit):
     found = result(targets, name)

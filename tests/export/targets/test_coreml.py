@@ -163,3 +163,29 @@ def test_what_core_ml_has_not_is_an_error_that_names_it(graph, tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(NotImplementedError, match="Pad 'block_0/pad': Pad that repeats"):
         get_target("coreml").compile(tmp_path / "model.onnx", "serve", tmp_path / "p.mlpackage", None)
+
+
+@needs_coremltools
+def test_integers_are_numbers_of_32_bits_in_16(tmp_path):
+    """Sums up to 5001 and their sines: the nearest number of 16 bits to 5001 is 5000."""
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    counted (int32[1, 3] ids, float[1, 3] x) => (int32[1, 3] sums, float[1, 3] sines, float[1, 3] y)
+    <int64 axis = {1}, float rate = {0.37}, float scale = {1.5}> {
+      sums = CumSum (ids, axis)
+      numbers = Cast <to = 1> (sums)
+      angles = Mul (numbers, rate)
+      sines = Sin (angles)
+      both = Add (sines, x)
+      y = Mul (both, scale)
+    }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    package, x = tmp_path / "model.mlpackage", np.array([[1, 2, 3]], "float32")
+    target = get_target("coreml")
+    assert target.compile(tmp_path / "model.onnx", "serve", package, "fp16")
+    (found,) = target.run(package, "serve", [{"ids": np.array([[1001, 2000, 2000]], "int32"), "x": x}], "fp16").outputs
+    np.testing.assert_array_equal(found["sums"], [[1001, 3001, 5001]])
+    sines = np.sin(np.array([1001, 3001, 5001]) * 0.37)
+    np.testing.assert_allclose(found["sines"], [sines], atol=2e-3)
+    np.testing.assert_allclose(found["y"], 1.5 * (sines + x), atol=4e-3)
+    assert np.abs(found["y"] - 1.5 * (sines + x)).max() > 1e-5  # The rest is in 16 bits.

@@ -1,0 +1,119 @@
+"""Sines and cosines that are known when the file is written, as constants or as lookups in a table.
+
+Accelerators compute sines with few correct digits: WGSL promises an error of 2**-11 between -pi and pi, and nothing
+outside, and in 16 bits an angle of 500 has a step of 0.25. The angles of rotary positions depend on the index of a slot of
+the cache alone, which is below its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.delegates.making import has_bodies, making
+from keras_transformer.export.spec.lazy_array import AnyArray
+
+_FUNCTIONS = {"Sin": np.sin, "Cos": np.cos}
+# Larger tables, in numbers, are not written.
+_MOST = 2**22
+
+
+def with_sine_tables(model: Any, arrays: dict[str, AnyArray], limits: Mapping[str, int]) -> None:
+    """Replaces sines and cosines of constants, and of what depends on one input that is below a known number.
+
+    Args:
+        model: `ModelProto` of fixed shapes without initializers, changed in place.
+        arrays: dict of name to array: its initializers, changed in place.
+        limits: dict of an input of one integer to the number that it is below.
+    """
+    if has_bodies(model):
+        return
+    editor = Editor(model, arrays)
+    outputs = {each.name for each in editor.graph.output}
+    angles: dict[str, tuple[str, np.ndarray] | None] = {}
+    found: dict[str, list[Any]] = {}
+    for node in editor.graph.node:
+        if node.op_type not in _FUNCTIONS:
+            continue
+        if node.input[0] not in angles:
+            angles[node.input[0]] = _angles(editor, node.input[0], limits, model.opset_import)
+        known = angles[node.input[0]]
+        if known is not None and (known[0] or node.output[0] not in outputs):
+            found[node.output[0]] = _replacement(editor, node, *known)
+    if found:
+        editor.replace(found)
+
+
+def _replacement(editor: Editor, node: Any, source: str, angles: np.ndarray) -> list[Any]:
+    # In double precision: runtimes round the angle to 32 bits, as the model does, and then compute its sine exactly.
+    sines = _FUNCTIONS[node.op_type](angles.astype("float64")).astype("float32")
+    make, made = making(editor, node)
+    if not source:
+        editor.arrays[node.output[0]] = sines[0]
+        return made
+    index = source
+    if editor.shape(source) != (1,):
+        index = make("Reshape", source, make.constant(np.array([1]), "one"))
+    row = make("Gather", make.constant(sines.reshape(len(sines), -1), "sines"), index, axis=0)
+    make.into(node.output[0], "Reshape", row, make.constant(np.array(sines.shape[1:], "int64"), "shape"))
+    return made
+
+
+def _angles(
+    editor: Editor, name: str, limits: Mapping[str, int], opsets: Sequence[Any]
+) -> tuple[str, np.ndarray] | None:
+    """`(source, angles)`: the input that the angles depend on, or "", and the angles for each of its values; or None."""
+    nodes, inputs = _cone(editor, name)
+    if not inputs:
+        source, count = "", 1
+    else:
+        source = next(iter(inputs))
+        count = limits.get(source, 0) if len(inputs) == 1 and editor.shape(source) in ((), (1,)) else 0
+    if not count:
+        return None
+    evaluate = _evaluator(editor, nodes, name, source, opsets)
+    first = evaluate(0)
+    if first.dtype != np.float32 or count * first.size > _MOST:
+        return None
+    return source, np.stack([first, *(evaluate(number) for number in range(1, count))])
+
+
+def _cone(editor: Editor, name: str) -> tuple[list[Any], set[str]]:
+    """The nodes that compute a tensor, in their order, and what else it depends on but constants."""
+    found: set[str] = set()
+    waiting, inputs = [name], set()
+    while waiting:
+        each = waiting.pop()
+        maker = editor.makers.get(each)
+        if editor.value(each) is not None:
+            continue
+        if maker is None:
+            inputs.add(each)
+        elif maker.output[0] not in found:
+            found.add(maker.output[0])
+            waiting += filter(None, maker.input)
+    return [node for node in editor.graph.node if node.output and node.output[0] in found], inputs
+
+
+def _evaluator(
+    editor: Editor, nodes: list[Any], name: str, source: str, opsets: Sequence[Any]
+) -> Callable[[int], np.ndarray]:
+    """A function from the value of the source to the value of a tensor."""
+    from onnx.reference import ReferenceEvaluator
+
+    read = {each for node in nodes for each in node.input} | {name}
+    arrays = {each: editor.value(each) for each in sorted(read)}
+    constants = [numpy_helper.from_array(array, key) for key, array in arrays.items() if array is not None]
+    given = [each for each in editor.graph.input if each.name == source]
+    part = helper.make_graph(nodes, "angles", given, [onnx.ValueInfoProto(name=name)], constants)
+    evaluator = ReferenceEvaluator(helper.make_model(part, opset_imports=opsets))
+    if not source:
+        return lambda number: np.asarray(evaluator.run([name], {})[0])
+    dtype = helper.tensor_dtype_to_np_dtype(given[0].type.tensor_type.elem_type)
+    shape = [each.dim_value for each in given[0].type.tensor_type.shape.dim]
+    return lambda number: np.asarray(evaluator.run([name], {source: np.full(shape, number, dtype)})[0])

@@ -1,0 +1,152 @@
+"""Rewrites of ONNX graphs for accelerators: each computes what the graph did before, of other operators."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper, parser
+
+from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
+from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
+
+HEAD = '<ir_version: 9, opset_import: ["" : 20]>'
+# Angles of the positions of two tokens from a slot of the cache on.
+ROTARY = f"""{HEAD}
+rotary (int32[1] cache_index, float[1, 2, 3] x) => (float[1, 2, 3] y)
+<int64[1] last = {{-1}}, float[2] offsets = {{0, 1}}, float[3] rates = {{1, 0.1, 0.01}}> {{
+  slot = Cast <to = 1> (cache_index)
+  slots = Add (slot, offsets)
+  column = Unsqueeze (slots, last)
+  angles = Mul (column, rates)
+  sine = Sin (angles)
+  cosine = Cos (angles)
+  product = Mul (x, sine)
+  y = Add (product, cosine)
+}}
+"""
+KNOWN = f"""{HEAD}
+known (float[1, 3] x) => (float[1, 3] y)
+<float[3] angles = {{-300.5, 0.25, 2000}}> {{
+  sine = Sin (angles)
+  y = Mul (x, sine)
+}}
+"""
+COMPUTED = f"""{HEAD}
+computed (float[4000] x) => (float[4000] sine, float[4000] cosine) {{
+  sine = Sin (x)
+  cosine = Cos (x)
+}}
+"""
+
+
+def operators(model):
+    return {node.op_type for node in model.graph.node}
+
+
+def run(model, feeds):
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return session.run(None, feeds)
+
+
+def rewritten(text, limits=None, polynomials=False, rewrite=None):
+    """The model before and after, with the constants that the rewrites made."""
+    before, after = parser.parse_model(text), parser.parse_model(text)
+    arrays = {each.name: numpy_helper.to_array(each) for each in after.graph.initializer}
+    del after.graph.initializer[:]
+    if rewrite is None:
+        with_sine_tables(after, arrays, limits or {})
+    else:
+        rewrite(after, arrays)
+    if polynomials:
+        with_sine_polynomials(after, arrays)
+    after.graph.initializer.extend(numpy_helper.from_array(each, key) for key, each in arrays.items())
+    onnx.checker.check_model(after, full_check=True)
+    return before, after
+
+
+@pytest.mark.parametrize("slot", [0, 1, 511])
+def test_rotary_angles_become_a_table_of_the_slots(slot):
+    before, after = rewritten(ROTARY, {"cache_index": 512})
+    assert operators(after) == {"Gather", "Reshape", "Mul", "Add"}
+    tables = [each for each in after.graph.initializer if each.dims[0] == 512]
+    assert [list(each.dims) for each in tables] == [[512, 6], [512, 6]]
+    feeds = {"cache_index": np.array([slot], "int32"), "x": np.array([[[1, 2, 3], [4, 5, 6]]], "float32")}
+    # The formula in float64, of angles in float32.
+    rates = np.array([1, 0.1, 0.01], "float32")
+    angles = (np.array([[slot], [slot + 1]], "float32") * rates).astype("float64")
+    expected = feeds["x"] * np.sin(angles) + np.cos(angles)
+    np.testing.assert_allclose(run(after, feeds)[0], expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run(before, feeds)[0], expected, rtol=0, atol=1e-6)
+
+
+def test_an_index_of_unknown_range_keeps_its_sine():
+    for limits in ({}, {"other": 512}, {"cache_index": 2**22}):
+        before, after = rewritten(ROTARY, limits)
+        assert operators(after) == operators(before)
+
+
+def test_sines_of_constants_are_constants():
+    before, after = rewritten(KNOWN)
+    assert operators(after) == {"Mul"}
+    assert {each.name for each in after.graph.initializer} == {"sine"}
+    x = np.ones((1, 3), "float32")
+    np.testing.assert_allclose(run(after, {"x": x})[0], np.sin(x * [-300.5, 0.25, 2000]), rtol=0, atol=6e-8)
+
+
+def test_a_constant_that_is_an_output_is_not_replaced():
+    text = KNOWN.replace("(float[1, 3] y)", "(float[3] sine, float[1, 3] y)")
+    _, after = rewritten(text)
+    assert operators(after) == {"Sin", "Mul"}
+
+
+@pytest.mark.parametrize("largest", [4.0, 3000.0])
+def test_sines_of_computed_angles_are_polynomials(largest):
+    _, after = rewritten(COMPUTED, polynomials=True)
+    assert operators(after) == {"Mul", "Add", "Sub", "Floor"}
+    x = np.linspace(-largest, largest, 4000, dtype="float32")
+    sine, cosine = run(after, {"x": x})
+    np.testing.assert_allclose(sine, np.sin(x.astype("float64")), rtol=0, atol=3e-7)
+    np.testing.assert_allclose(cosine, np.cos(x.astype("float64")), rtol=0, atol=3e-7)
+
+
+def test_a_graph_with_branches_stays_as_it_is():
+    """Their bodies read tensors of the graph around them."""
+    text = f"""{HEAD}
+    branches (bool[1] first, float[2] x) => (float[2] y) <float[2] read = {{3, 4}}> {{
+      one = Sin (x)
+      y = If (first) <
+        then_branch = then () => (float[2] a) {{ a = Add (one, read) }},
+        else_branch = else () => (float[2] b) {{ b = Sin (read) }}
+      >
+    }}
+    """
+    before, after = rewritten(text, polynomials=True)
+    assert before.graph.node == after.graph.node
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot_rows_are_comparisons(axis):
+    shape = {-1: "2, 3, 4", 0: "4, 2, 3", 1: "2, 4, 3"}[axis]
+    text = f"""{HEAD}
+    chosen (int64[2, 3] ids) => (float[{shape}] y) <int64[1] depth = {{4}}, float[2] values = {{-1.5, 2}}> {{
+      y = OneHot <axis = {axis}> (ids, depth, values)
+    }}
+    """
+    before, after = rewritten(text, rewrite=without_one_hots)
+    assert operators(after) == {"Cast", "Unsqueeze", "Equal", "Where"}
+    feeds = {"ids": np.array([[0, 3, 4], [1, 1, 2]])}
+    expected = np.where(np.expand_dims(feeds["ids"], -1) == np.arange(4), 2, -1.5)
+    expected = np.moveaxis(expected, -1, axis)
+    for model in (before, after):
+        np.testing.assert_array_equal(run(model, feeds)[0], expected)
+
+
+def test_a_one_hot_of_unknown_depth_stays():
+    text = f"""{HEAD}
+    chosen (int64[2] ids, int64[1] depth) => (float[2, n] y) <float[2] values = {{0, 1}}> {{
+      y = OneHot (ids, depth, values)
+    }}
+    """
+    before, after = rewritten(text, rewrite=without_one_hots)
+    assert operators(after) == operators(before)
