@@ -27,7 +27,7 @@ import numpy as np
 import quantization_peers
 from measure import Table, arguments, versions
 
-from keras_transformer.export import Quantization, export
+from keras_transformer.export import export
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import Predictions
@@ -137,8 +137,7 @@ def of_files(model, formats, tokens):
     """The perplexity of the exported files by format, and the megabytes of each."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder, "bundle")
-        # A rounding decides whether a token that stands alone makes the states large: predictions of text count here.
-        report = export(model, folder, formats, quantize=Quantization("learned", tolerance=2.0), progress=False)
+        report = export(model, folder, formats, quantize="learned", progress=False)
         manifest, found = read_manifest(folder), {}
         for name in formats:
             steps = get_format(name).open_steps(folder, manifest, available_cores())

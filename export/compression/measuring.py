@@ -56,8 +56,8 @@ class Metric:
             return 1.0
         if format not in self._expected:
             model = load(self._source, format, check=False)
-            if not hasattr(model, "steps"):
-                raise QuantizationError("a text measures language models only: pass inputs, labels or a score")
+            if not hasattr(model, "steps") or model.spec.is_encoder_decoder:
+                raise QuantizationError("a text measures decoders only: pass inputs, labels or a score")
             tokens = token_rows(self._evaluation.text, model.tokenizer, model.spec)
-            self._expected[format] = FloatPredictions.measure(model.steps, {"prefill": []}, tokens)
+            self._expected[format] = FloatPredictions.measure(model.steps, {}, tokens)
         return self._expected[format].compare(folder, read_manifest(folder), format).perplexity

@@ -46,10 +46,10 @@ class FloatPredictions:
 
         Args:
             steps: `RuntimeSteps` of float files, or of the model.
-            probes: dict of signature name to its probes: they have a first token, and a source.
+            probes: dict of signature name to its probes: those of "prefill" have a first token, where no tokens are given,
+                and those of "encode" the source of an encoder-decoder.
             token_ids: int32 array `(B, T)`; None for a text that the model writes itself.
         """
-        first = np.concatenate([probe.inputs["token_ids"][:, 0] for probe in probes["prefill"]])
         rows = ROWS if token_ids is None else len(token_ids)
         source: dict[str, np.ndarray] = {}
         if steps.spec.is_encoder_decoder:
@@ -57,6 +57,7 @@ class FloatPredictions:
             source = dict(zip(names, rows_of(probes["encode"][-1].inputs, names, rows), strict=True))
         values = tuple(source.values()) or None
         if token_ids is None:
+            first = np.concatenate([probe.inputs["token_ids"][:, 0] for probe in probes["prefill"]])
             length = min(LENGTH, steps.spec.max_length or LENGTH)
             token_ids = sample(steps, np.resize(first, rows), length, values)
         prompt, singles = lengths_of(token_ids.shape[1])

@@ -103,6 +103,7 @@ class QuantizedCopies:
         predictions = self._float_predictions(name)
         judged = predictions is not None
         limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
+        is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
         others_size = writing.bytes_in(folder) - artifact.size
         record = manifest["artifacts"][name]
         get_format(name).quantize(spec, folder, record["signatures"])
@@ -114,7 +115,7 @@ class QuantizedCopies:
         record |= {} if weights is None else {"weights": weights}
         record |= {} if spec.runs_floats else {"float_files": NOT_RUN}
         times = record["milliseconds"]
-        parity, classes = verify_quantized(folder, name, probes, limit, manifest, times)
+        parity, classes = verify_quantized(folder, name, probes, limit, manifest, times, is_judged_on_text=is_lenient)
         record["parity"] = [vars(each) for each in parity]
         if predictions:
             record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)

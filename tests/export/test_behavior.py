@@ -29,7 +29,7 @@ from keras_transformer.export.quantization.behavior import (
 )
 from keras_transformer.export.quantization.language_behavior import FILE, FloatPredictions, token_rows
 from keras_transformer.export.quantization.reading import logits_of, sample
-from keras_transformer.export.verification.quantized import row_change
+from keras_transformer.export.verification.quantized import LoneRows, row_change
 
 TOKENS = np.array([[0, 1, 0]], "int32")
 FLOAT = np.log(np.array([[[0.5, 0.25, 0.25], [0.8, 0.1, 0.1]]]))
@@ -150,6 +150,26 @@ def test_the_change_of_rows():
     assert row_change(masked * [[1.5], [1.5]], masked) != row_change(masked, masked) == 0
     assert np.isnan(row_change(np.array([[1.0, -1e9], [2.0, 0.0]]), masked))
     assert np.isnan(row_change(np.array([np.nan]), np.array([1.0])))
+
+
+def test_half_of_the_tokens_that_stand_alone_may_differ():
+    row = np.ones((1, 1, 5))
+    error = ParityError("onnx", "logits", "batch=1", 1.0, 1.0, 1.0)
+    half = LoneRows(1.0)
+    assert [half.takes(row, change, error) for change in (0.02, 1.5)] == [True, True]
+    half.check()
+    assert half.takes(row, 1.2, error)
+    with pytest.raises(ParityError):
+        half.check()
+    other = ParityError("onnx", "hidden", "batch=1", 1.0, 1.0, 1.0)
+    assert half.takes(row, 0.1, error)  # Two of four, but the only one of another output.
+    assert half.takes(row, 1.3, other)
+    with pytest.raises(ParityError, match="hidden"):
+        half.check()
+    # Several rows, numbers that are not finite, and files that are judged by their probes.
+    assert not half.takes(np.ones((1, 2, 5)), 0.1, error)
+    assert not half.takes(row, float("nan"), error)
+    assert not LoneRows(None).takes(row, 0.1, error)
 
 
 def faulty(source, folder, change):

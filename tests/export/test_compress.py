@@ -116,6 +116,18 @@ def test_a_loss_is_approached_by_mixtures(tmp_path):
     assert found["chosen"] == min(kept, key=lambda name: trials[name]["nbytes"]) != "float32"
 
 
+def test_the_perplexity_of_a_text_is_that_of_the_rounded_weights(tmp_path):
+    command = [sys.executable, str(pathlib.Path(__file__).with_name("compress_worker.py")), str(tmp_path / "b"), "text"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    scores = {each["candidate"]: -each["score"] for each in found["trials"]}
+    assert found["metric"] == "perplexity"
+    assert scores["float32"] == 1
+    assert abs(found["in_keras"] - 1) > 1e-3
+    assert scores["int4"] == pytest.approx(found["in_keras"], rel=1e-4)
+
+
 @pytest.mark.parametrize("budget, expected", [("20MB", 20_000_000), ("1.5 kb", 1500), (7, 7), ("2 GB", 2_000_000_000)])
 def test_sizes(budget, expected):
     assert parse_size(budget) == expected
