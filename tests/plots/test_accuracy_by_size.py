@@ -10,7 +10,7 @@ ROWS = [
 ]
 
 
-def test_curves_run_from_the_smallest_file_to_the_float_file():
+def test_points_run_from_the_smallest_file_to_the_float_file():
     (axes,) = plots.accuracy_by_size(ROWS, label="accuracy in %").axes
     onnx, tflite = axes.get_lines()
     np.testing.assert_allclose(onnx.get_xydata(), [[0.5, 80.2], [1.0, 80.4], [4.0, 80.3]])
@@ -37,7 +37,15 @@ def test_names_of_points_that_lie_close_do_not_cover_one_another():
 def test_formats_differ_without_their_colors():
     rows = [{"format": str(each), "mode": "int8", "score": each, "bytes": 10**6} for each in range(4)]
     lines = plots.accuracy_by_size(rows).axes[0].get_lines()
-    assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 4
+    assert len({line.get_marker() for line in lines}) == 4
+
+
+def test_noise_is_not_magnified():
+    rows = [{"format": "onnx", "mode": str(each), "score": 80 + each / 10, "bytes": 10**6} for each in range(4)]
+    low, high = plots.accuracy_by_size(rows).axes[0].get_ylim()
+    assert (low, high) == pytest.approx((80.15 - 0.65 * 0.803, 80.15 + 0.65 * 0.803))
+    low, high = plots.accuracy_by_size([*rows, rows[0] | {"score": 70.0}]).axes[0].get_ylim()
+    assert (low, high) == pytest.approx((70 - 0.15 * 10.3, 80.3 + 0.15 * 10.3))
 
 
 @pytest.mark.parametrize(
