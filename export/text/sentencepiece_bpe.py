@@ -48,7 +48,8 @@ class BytePairPieces:
         self._letters = symbol_table({each: numbers[each] for each in letters})
         size = max(numbers.values()) + 1
         ranks = {score: rank for rank, score in enumerate(sorted({each[1] for each in pieces}, reverse=True))}
-        merges, together = {}, {}
+        merges: dict[tuple[int, int], tuple[int, int]] = {}
+        together: dict[tuple[int, int], int] = {}
         for text, index in known.items():
             for at in range(1, len(text)):
                 left, right = text[:at], text[at:]

@@ -109,7 +109,12 @@ class UnigramSteps:
 
 
 # Normalizers that make the same of a character in any text: marks, whose order NFKD changes, are removed.
-_OF_CHARACTERS = ([], ["Lowercase"], ["NFKD", "StripAccents"], ["NFKD", "StripAccents", "Lowercase"])
+_OF_CHARACTERS: tuple[list[str], ...] = (
+    [],
+    ["Lowercase"],
+    ["NFKD", "StripAccents"],
+    ["NFKD", "StripAccents", "Lowercase"],
+)
 
 
 def _normalizers(normalizer: Mapping[str, Any] | None) -> list[Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]:

@@ -83,14 +83,6 @@ def test_bytes_to_the_outputs_of_a_model(written, file, signature):
         np.testing.assert_allclose(classify(**text_rows(texts))["probabilities"], expected, atol=1e-6)
 
 
-def test_the_joined_file_has_the_weights_once(written):
-    joined, model, front = (
-        (written / name).stat().st_size
-        for name in ("any.tflite", "classifier/model.tflite", "wordpiece/tokenize.tflite")
-    )
-    assert joined < model + front
-
-
 def test_what_cannot_take_bytes_is_refused(written, tmp_path):
     with pytest.raises(InvalidBundleError, match="no signature 'other'"):
         write_text_tflite(written / "classifier", tmp_path / "a.tflite", "other")
