@@ -105,7 +105,7 @@ def _evaluator(editor: Editor, nodes: list[Any], name: str, source: str) -> Call
     given = [each for each in editor.graph.input if each.name == source]
     part = helper.make_graph(nodes, "angles", given, [onnx.ValueInfoProto(name=name)], constants)
     # The operators of angles are the same in all opsets that are written.
-    evaluator = ReferenceEvaluator(helper.make_model(part, opset_imports=[helper.make_opsetid("", DEFAULT_OPSET)]))
+    evaluator: Any = ReferenceEvaluator(helper.make_model(part, opset_imports=[helper.make_opsetid("", DEFAULT_OPSET)]))
     if not source:
         return lambda number: np.asarray(evaluator.run([name], {})[0])
     dtype = helper.tensor_dtype_to_np_dtype(given[0].type.tensor_type.elem_type)
