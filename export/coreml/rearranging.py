@@ -70,7 +70,11 @@ def _split(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
     axis = options.get("axis", 0)
     if rest and rest[0] is not None:
         return list(build.split(x=x, split_sizes=[int(each) for each in value_of(rest[0]).ravel()], axis=axis))
-    raise NotImplementedError("Split without sizes")
+    count = options.get("num_outputs")
+    if count is None:
+        raise NotImplementedError("Split without sizes")
+    size = -(-x.shape[axis] // count)  # The last part is smaller.
+    return list(build.split(x=x, split_sizes=[*[size] * (count - 1), x.shape[axis] - size * (count - 1)], axis=axis))
 
 
 def _slice(build: Builder, inputs: Sequence[Any], options: Options) -> Any:

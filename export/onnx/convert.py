@@ -11,7 +11,6 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
-from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.library import NAME
@@ -72,20 +71,12 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
         if spec.target is not None:
-            if spec.target.has_tables_of_sines:
-                with_sine_tables(model, arrays, _limits(spec))
-            spec.target.rewrite(model, arrays)
+            spec.target.rewrite(model, arrays, (spec.generation or {}).get(STATIC_LENGTH))
         attach(model, arrays, make_tensor)
         describe(model, spec.metadata)
         onnx.save(model, str(path))
         _check(path)
     return files
-
-
-def _limits(spec: ExportSpec) -> dict[str, int]:
-    """The number that each input of one number is below, where that is known."""
-    slots = (spec.generation or {}).get(STATIC_LENGTH)
-    return {"cache_index": slots} if slots else {}
 
 
 def _number_names_from_one() -> None:

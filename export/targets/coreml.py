@@ -30,13 +30,15 @@ class CoreML(Target):
     precisions = (None, "fp16")
     tolerance = {None: 1e-4, "fp16": 2e-2}
     compiled_suffix = _SUFFIX
-    has_tables_of_sines = True
     setup = install_command("coreml")
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
-        from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+        from keras_transformer.export.onnx.delegates import one_hots, sine_tables
+        from keras_transformer.export.onnx.delegates.editor import Editor
 
-        without_one_hots(model, {} if arrays is None else arrays)
+        editor = Editor(model, {} if arrays is None else arrays, slots)
+        sine_tables.with_sine_tables(editor)
+        one_hots.without_one_hots(editor)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

@@ -63,8 +63,6 @@ class Target:
         compiled_suffix: end of the names of files that the accelerator's compiler makes, or "".
         setup: what to do where a library is missing, in one sentence.
         quantizes_results: whether it multiplies integers only where the product becomes integers too.
-        has_tables_of_sines: whether sines of known angles, such as those of the slots of a cache, are constants and tables
-            in its ONNX files.
     """
 
     name: str
@@ -75,19 +73,19 @@ class Target:
     compiled_suffix: str = ""
     setup: str = ""
     quantizes_results: bool = False
-    has_tables_of_sines: bool = False
 
     @property
     def onnx(self) -> Any:
         """The `OnnxOptions` of its files where the export names none, or None."""
         return None
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
         """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
 
         Args:
             model: `ModelT` of a TFLite file, or `ModelProto` of an ONNX file, without its initializers.
             arrays: dict of name to array: the initializers of an ONNX file, changed in place; None for TFLite.
+            slots: number of the slots of the cache of a decoder in ONNX, or None.
         """
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:

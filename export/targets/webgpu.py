@@ -36,7 +36,6 @@ class WebGPU(Target):
     name = "webgpu"
     format = ONNX
     tolerance = {None: 1e-4}
-    has_tables_of_sines = True
     setup = "npm install onnxruntime-web, and install Chromium"
 
     @property
@@ -46,13 +45,14 @@ class WebGPU(Target):
 
         return OnnxOptions(opset=20, contrib_ops=False)
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
-        from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
-        from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+        from keras_transformer.export.onnx.delegates import one_hots, sine_polynomials, sine_tables
+        from keras_transformer.export.onnx.delegates.editor import Editor
 
-        constants = {} if arrays is None else arrays
-        without_one_hots(model, constants)
-        with_sine_polynomials(model, constants)
+        editor = Editor(model, {} if arrays is None else arrays, slots)
+        sine_tables.with_sine_tables(editor)
+        sine_polynomials.with_sine_polynomials(editor)
+        one_hots.without_one_hots(editor)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

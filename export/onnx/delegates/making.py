@@ -22,6 +22,6 @@ def making(editor: Editor, node: Any) -> tuple[NodeMaker, list[Any]]:
     return NodeMaker(made, node, store), made
 
 
-def has_bodies(model: Any) -> bool:
-    """Whether a graph has loops or branches: their bodies read tensors around them, which an `Editor` does not see."""
-    return any(count >= len(model.graph.node) for count, _ in enumerate(all_nodes(model.graph)))
+def has_bodies(editor: Editor) -> bool:
+    """Whether a graph has loops or branches: their bodies read tensors around them, which the editor does not see."""
+    return any(count >= len(editor.graph.node) for count, _ in enumerate(all_nodes(editor.graph)))

@@ -9,21 +9,18 @@ from onnx import TensorProto
 
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.making import has_bodies, making
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 
-def without_one_hots(model: Any, arrays: dict[str, AnyArray]) -> None:
+def without_one_hots(editor: Editor) -> None:
     """Replaces each `OneHot` of known depth by a comparison with the numbers below it, in 32 bits.
 
     Negative indices give rows without a one, as in Keras; ONNX counts them from the end.
 
     Args:
-        model: `ModelProto` of fixed shapes without initializers, changed in place.
-        arrays: dict of name to array: its initializers, changed in place.
+        editor: `Editor` of a graph of fixed shapes.
     """
-    if has_bodies(model):
+    if has_bodies(editor):
         return
-    editor = Editor(model, arrays)
     found: dict[str, list[Any]] = {}
     for node in editor.graph.node:
         made = _comparison(editor, node) if node.op_type == "OneHot" else None

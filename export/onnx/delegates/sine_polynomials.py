@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.making import has_bodies, making
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 # Pi in three parts, the first two of few bits, so that their products with small integers are exact (Cody and Waite).
 _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
@@ -19,16 +18,14 @@ _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
 _SERIES = (-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)
 
 
-def with_sine_polynomials(model: Any, arrays: dict[str, AnyArray]) -> None:
+def with_sine_polynomials(editor: Editor) -> None:
     """Replaces the sines and cosines of a graph by polynomials of the rest of the angle by pi, with a sign.
 
     Args:
-        model: `ModelProto` without initializers, whose sines are of float32; changed in place.
-        arrays: dict of name to array: its initializers, changed in place.
+        editor: `Editor` of a graph whose sines are of float32.
     """
-    if has_bodies(model):
+    if has_bodies(editor):
         return
-    editor = Editor(model, arrays)
     found = {node.output[0]: _polynomial(editor, node) for node in editor.graph.node if node.op_type in ("Sin", "Cos")}
     if found:
         editor.replace(found)

@@ -7,7 +7,7 @@ the cache alone, which is below its length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,21 @@ from onnx import helper, numpy_helper
 
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.making import has_bodies, making
-from keras_transformer.export.spec.lazy_array import AnyArray
+from keras_transformer.export.onnx.options import DEFAULT_OPSET
 
 _FUNCTIONS = {"Sin": np.sin, "Cos": np.cos}
 # Larger tables, in numbers, are not written.
 _MOST = 2**22
 
 
-def with_sine_tables(model: Any, arrays: dict[str, AnyArray], limits: Mapping[str, int]) -> None:
-    """Replaces sines and cosines of constants, and of what depends on one input that is below a known number.
+def with_sine_tables(editor: Editor) -> None:
+    """Replaces sines and cosines of constants, and of what depends on the index of a slot of the cache alone.
 
     Args:
-        model: `ModelProto` of fixed shapes without initializers, changed in place.
-        arrays: dict of name to array: its initializers, changed in place.
-        limits: dict of an input of one integer to the number that it is below.
+        editor: `Editor` of a graph of fixed shapes, with the number of slots if there is a cache.
     """
-    if has_bodies(model):
+    if has_bodies(editor):
         return
-    editor = Editor(model, arrays)
     outputs = {each.name for each in editor.graph.output}
     angles: dict[str, tuple[str, np.ndarray] | None] = {}
     found: dict[str, list[Any]] = {}
@@ -41,7 +38,7 @@ def with_sine_tables(model: Any, arrays: dict[str, AnyArray], limits: Mapping[st
         if node.op_type not in _FUNCTIONS:
             continue
         if node.input[0] not in angles:
-            angles[node.input[0]] = _angles(editor, node.input[0], limits, model.opset_import)
+            angles[node.input[0]] = _angles(editor, node.input[0])
         known = angles[node.input[0]]
         if known is not None and (known[0] or node.output[0] not in outputs):
             found[node.output[0]] = _replacement(editor, node, *known)
@@ -64,19 +61,17 @@ def _replacement(editor: Editor, node: Any, source: str, angles: np.ndarray) -> 
     return made
 
 
-def _angles(
-    editor: Editor, name: str, limits: Mapping[str, int], opsets: Sequence[Any]
-) -> tuple[str, np.ndarray] | None:
+def _angles(editor: Editor, name: str) -> tuple[str, np.ndarray] | None:
     """`(source, angles)`: the input that the angles depend on, or "", and the angles for each of its values; or None."""
     nodes, inputs = _cone(editor, name)
-    if not inputs:
-        source, count = "", 1
-    else:
-        source = next(iter(inputs))
-        count = limits.get(source, 0) if len(inputs) == 1 and editor.shape(source) in ((), (1,)) else 0
-    if not count:
-        return None
-    evaluate = _evaluator(editor, nodes, name, source, opsets)
+    source, count = "", 1
+    if inputs:
+        if editor.index is None or editor.slots is None or inputs != {editor.index}:
+            return None
+        source, count = editor.index, editor.slots
+        if editor.shape(source) not in ((), (1,)):
+            return None
+    evaluate = _evaluator(editor, nodes, name, source)
     first = evaluate(0)
     if first.dtype != np.float32 or count * first.size > _MOST:
         return None
@@ -100,9 +95,7 @@ def _cone(editor: Editor, name: str) -> tuple[list[Any], set[str]]:
     return [node for node in editor.graph.node if node.output and node.output[0] in found], inputs
 
 
-def _evaluator(
-    editor: Editor, nodes: list[Any], name: str, source: str, opsets: Sequence[Any]
-) -> Callable[[int], np.ndarray]:
+def _evaluator(editor: Editor, nodes: list[Any], name: str, source: str) -> Callable[[int], np.ndarray]:
     """A function from the value of the source to the value of a tensor."""
     from onnx.reference import ReferenceEvaluator
 
@@ -111,7 +104,8 @@ def _evaluator(
     constants = [numpy_helper.from_array(array, key) for key, array in arrays.items() if array is not None]
     given = [each for each in editor.graph.input if each.name == source]
     part = helper.make_graph(nodes, "angles", given, [onnx.ValueInfoProto(name=name)], constants)
-    evaluator = ReferenceEvaluator(helper.make_model(part, opset_imports=opsets))
+    # The operators of angles are the same in all opsets that are written.
+    evaluator: Any = ReferenceEvaluator(helper.make_model(part, opset_imports=[helper.make_opsetid("", DEFAULT_OPSET)]))
     if not source:
         return lambda number: np.asarray(evaluator.run([name], {})[0])
     dtype = helper.tensor_dtype_to_np_dtype(given[0].type.tensor_type.elem_type)

@@ -71,6 +71,7 @@ CASES = {
     "slice": case("Slice", "x", "one", "three", "two", "one"),
     "reversed": case("Slice", "x", "last", "low_list", "one", "minus"),
     "split": case("Split", "x", "sizes", outputs=2, axis=2),
+    "split_count": case("Split", "x", outputs=2, axis=1, num_outputs=2),
     "pad": case("Pad", "x", "sides", "floor"),
     "gather": case("Gather", "x", "last_rows", axis=1),
     "gather_ids": case("Gather", "x", "ids", axis=2),

@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
+from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
@@ -49,17 +50,14 @@ def run(model, feeds):
     return session.run(None, feeds)
 
 
-def rewritten(text, limits=None, polynomials=False, rewrite=None):
-    """The model before and after, with the constants that the rewrites made."""
+def rewritten(text, *rules, slots=None):
+    """The model before and after, with the constants that the rules made."""
     before, after = parser.parse_model(text), parser.parse_model(text)
     arrays = {each.name: numpy_helper.to_array(each) for each in after.graph.initializer}
     del after.graph.initializer[:]
-    if rewrite is None:
-        with_sine_tables(after, arrays, limits or {})
-    else:
-        rewrite(after, arrays)
-    if polynomials:
-        with_sine_polynomials(after, arrays)
+    editor = Editor(after, arrays, slots)
+    for rule in rules:
+        rule(editor)
     after.graph.initializer.extend(numpy_helper.from_array(each, key) for key, each in arrays.items())
     onnx.checker.check_model(after, full_check=True)
     return before, after
@@ -67,7 +65,7 @@ def rewritten(text, limits=None, polynomials=False, rewrite=None):
 
 @pytest.mark.parametrize("slot", [0, 1, 511])
 def test_rotary_angles_become_a_table_of_the_slots(slot):
-    before, after = rewritten(ROTARY, {"cache_index": 512})
+    before, after = rewritten(ROTARY, with_sine_tables, slots=512)
     assert operators(after) == {"Gather", "Reshape", "Mul", "Add"}
     tables = [each for each in after.graph.initializer if each.dims[0] == 512]
     assert [list(each.dims) for each in tables] == [[512, 6], [512, 6]]
@@ -81,13 +79,13 @@ def test_rotary_angles_become_a_table_of_the_slots(slot):
 
 
 def test_an_index_of_unknown_range_keeps_its_sine():
-    for limits in ({}, {"other": 512}, {"cache_index": 2**22}):
-        before, after = rewritten(ROTARY, limits)
+    for text, slots in ((ROTARY, None), (ROTARY, 2**22), (ROTARY.replace("cache_index", "other"), 512)):
+        before, after = rewritten(text, with_sine_tables, slots=slots)
         assert operators(after) == operators(before)
 
 
 def test_sines_of_constants_are_constants():
-    before, after = rewritten(KNOWN)
+    before, after = rewritten(KNOWN, with_sine_tables)
     assert operators(after) == {"Mul"}
     assert {each.name for each in after.graph.initializer} == {"sine"}
     x = np.ones((1, 3), "float32")
@@ -96,13 +94,13 @@ def test_sines_of_constants_are_constants():
 
 def test_a_constant_that_is_an_output_is_not_replaced():
     text = KNOWN.replace("(float[1, 3] y)", "(float[3] sine, float[1, 3] y)")
-    _, after = rewritten(text)
+    _, after = rewritten(text, with_sine_tables)
     assert operators(after) == {"Sin", "Mul"}
 
 
 @pytest.mark.parametrize("largest", [4.0, 3000.0])
 def test_sines_of_computed_angles_are_polynomials(largest):
-    _, after = rewritten(COMPUTED, polynomials=True)
+    _, after = rewritten(COMPUTED, with_sine_tables, with_sine_polynomials)
     assert operators(after) == {"Mul", "Add", "Sub", "Floor"}
     x = np.linspace(-largest, largest, 4000, dtype="float32")
     sine, cosine = run(after, {"x": x})
@@ -121,7 +119,7 @@ def test_a_graph_with_branches_stays_as_it_is():
       >
     }}
     """
-    before, after = rewritten(text, polynomials=True)
+    before, after = rewritten(text, with_sine_tables, with_sine_polynomials, without_one_hots)
     assert before.graph.node == after.graph.node
 
 
@@ -133,7 +131,7 @@ def test_one_hot_rows_are_comparisons(axis):
       y = OneHot <axis = {axis}> (ids, depth, values)
     }}
     """
-    before, after = rewritten(text, rewrite=without_one_hots)
+    before, after = rewritten(text, without_one_hots)
     assert operators(after) == {"Cast", "Unsqueeze", "Equal", "Where"}
     feeds = {"ids": np.array([[0, 3, 4], [1, 1, 2]])}
     expected = np.where(np.expand_dims(feeds["ids"], -1) == np.arange(4), 2, -1.5)
@@ -148,5 +146,5 @@ def test_a_one_hot_of_unknown_depth_stays():
       y = OneHot (ids, depth, values)
     }}
     """
-    before, after = rewritten(text, rewrite=without_one_hots)
+    before, after = rewritten(text, without_one_hots)
     assert operators(after) == operators(before)
