@@ -69,6 +69,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         model, arrays = _model(traced, spec, name, weights)
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
+        if spec.target is not None:
+            spec.target.rewrite(model, arrays)
         attach(model, arrays, make_tensor)
         describe(model, spec.metadata)
         onnx.save(model, str(path))

@@ -212,12 +212,17 @@ class _Quantizer:
     def _store_the_rest_in_8_bits(self):
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
         for name in sorted(self.candidates & read):
-            array = np.asarray(self.arrays.pop(name))
-            q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
-            codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
-            scales = self.weights.store(f"{name}.int8_whole.scale", scale)
-            inputs = [codes, scales, self.weights.zeros(scales)]
-            self.top.append(helper.make_node("DequantizeLinear", inputs, [name], f"{name}/to_float", axis=0))
+            self.top.append(self._dequantized(name))
+
+    def _dequantized(self, name: str) -> Any:
+        """A node that computes a weight from 8 bits, with a scale for each index of the first axis."""
+        array = np.asarray(self.arrays.pop(name))
+        q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
+        codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
+        scales = self.weights.store(f"{name}.int8_whole.scale", scale)
+        return helper.make_node(
+            "DequantizeLinear", [codes, scales, self.weights.zeros(scales)], [name], f"{name}/to_float", axis=0
+        )
 
     def _find_transposed(self):
         for node in all_nodes(self.model.graph):
@@ -229,7 +234,7 @@ class _Quantizer:
         nodes: list[Any] = []
         for node in graph.node:
             make = NodeMaker(nodes, node, self.weights.store)
-            if not self._product(node, make) and not self._table(node, make):
+            if not (self._product(node, make) or self._convolution(node, make) or self._table(node, make)):
                 nodes.append(node)
         read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
         kept = [node for node in nodes if node.op_type != "Transpose" or node.output[0] in read]
@@ -255,6 +260,14 @@ class _Quantizer:
         self.products.multiply(make, node.input[0], (name, by_rows), result, by_block)
         if bias is not None:
             make.into(node.output[0], "Add", result, bias)
+        return True
+
+    def _convolution(self, node: Any, make: NodeMaker) -> bool:
+        """Rewrites a convolution whose result has a range; returns whether it was one. Its weight is stored later."""
+        if node.op_type != "Conv" or node.input[1] not in self.candidates or not self.products.has_range(node.output[0]):
+            return False
+        options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        self.products.convolve(make, node.input, options, node.output[0])
         return True
 
     def _table(self, node: Any, make: NodeMaker) -> bool:

@@ -53,6 +53,11 @@ class QNN(Target):
     quantizes_results = True
     setup = f"{install_command('qnn')} (Qualcomm's license)"
 
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+        from keras_transformer.export.onnx.delegates.rewrite import rewrite_for_fp16
+
+        rewrite_for_fp16(model, arrays if arrays is not None else {})
+
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)
 

@@ -79,11 +79,12 @@ class Target:
         """The `OnnxOptions` of its files where the export names none, or None."""
         return None
 
-    def rewrite(self, model: Any) -> None:
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
         """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
 
         Args:
-            model: `ModelT` of a TFLite file, or `ModelProto` of an ONNX file.
+            model: `ModelT` of a TFLite file, or `ModelProto` of an ONNX file, without its initializers.
+            arrays: dict of name to array: the initializers of an ONNX file, changed in place; None for TFLite.
         """
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:

@@ -1,0 +1,1 @@
+"""Rewrites of ONNX graphs of fixed shapes into what accelerators compute, a file for each."""

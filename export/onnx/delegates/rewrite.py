@@ -1,0 +1,23 @@
+"""The rewrites of an ONNX graph for accelerators that compute in fp16, in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_transformer.export.onnx.delegates import absent_values
+from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.spec.lazy_array import AnyArray
+
+_RULES = (absent_values.without_large_numbers,)
+
+
+def rewrite_for_fp16(model: Any, arrays: dict[str, AnyArray]) -> None:
+    """Writes a graph so that it computes in fp16 what it does in float32; values in float32 change by rounding only.
+
+    Args:
+        model: `ModelProto` without initializers, changed in place.
+        arrays: dict of name to array: its initializers, changed in place.
+    """
+    editor = Editor(model, arrays)
+    for rule in _RULES:
+        rule(editor)

@@ -1,0 +1,73 @@
+"""Rewrites of ONNX graphs for fp16: each gives the numbers of the graph before in float32, and in fp16 nearly those."""
+
+import numpy as np
+import pytest
+from half_floats import FLOAT, graph, run
+from onnx import TensorProto
+
+from keras_transformer.export.onnx.delegates.absent_values import within_range
+from keras_transformer.export.onnx.delegates.rewrite import rewrite_for_fp16
+
+RNG = np.random.default_rng(7)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def merged_weights():
+    """The logarithm of the sum of a past weight, which may be absent, and a weight; and whether there was a past."""
+    nodes = [
+        ("Greater", ("is_begun", "zero"), "begun"),
+        ("Where", ("begun", "past", "absent"), "log"),
+        ("Sub", ("log", "decay"), "faded"),
+        ("Max", ("faded", "key"), "highest"),
+        ("Sub", ("faded", "highest"), "first_log"),
+        ("Sub", ("key", "highest"), "second_log"),
+        ("Exp", ("first_log",), "first"),
+        ("Exp", ("second_log",), "second"),
+        ("Add", ("first", "second"), "total"),
+        ("Log", ("total",), "total_log"),
+        ("Add", ("highest", "total_log"), "next"),
+        ("Greater", ("faded", "threshold"), "had_past"),
+        ("Add", ("log", "absent"), "twice"),
+        ("Sub", ("twice", "absent"), "back"),
+        ("Exp", ("back",), "share"),
+    ]
+    constants = {"zero": 0.0, "absent": -1e30, "threshold": -5e29, "decay": 0.5}
+    return graph(
+        nodes,
+        {"is_begun": [1, 1], "past": [1, 4], "key": [1, 4]},
+        {"next": FLOAT, "had_past": TensorProto.BOOL, "share": FLOAT},
+        {name: np.array(value, "float32") for name, value in constants.items()},
+    )
+
+
+@pytest.mark.parametrize("begun", [0.0, 1.0])
+def test_absent_weights_stay_absent_within_the_range_of_fp16(begun):
+    model, arrays = merged_weights()
+    inputs = {"is_begun": np.full((1, 1), begun, "float32"), "past": floats(1, 4), "key": floats(1, 4)}
+    before = run(model, arrays, inputs)
+    rewrite_for_fp16(model, arrays)
+    assert max(abs(float(array)) for array in arrays.values()) == 30000
+    after, halved = run(model, arrays, inputs), run(model, arrays, inputs, half=True)
+    past = inputs["past"] - 0.5 if begun else np.full((1, 4), -np.inf, "float32")
+    np.testing.assert_allclose(after["next"], np.logaddexp(past, inputs["key"]), atol=1e-6)
+    np.testing.assert_array_equal(after["next"], before["next"])
+    np.testing.assert_array_equal(after["had_past"], np.full((1, 4), bool(begun)))
+    np.testing.assert_array_equal(before["had_past"], after["had_past"])
+    np.testing.assert_allclose(halved["next"], before["next"], atol=4e-3)
+    np.testing.assert_array_equal(halved["had_past"], before["had_past"])
+
+
+def test_without_the_rewrite_an_absent_weight_is_no_number_in_fp16():
+    model, arrays = merged_weights()
+    inputs = {"is_begun": np.zeros((1, 1), "float32"), "past": floats(1, 4), "key": floats(1, 4)}
+    assert np.isnan(run(model, arrays, inputs, half=True)["share"]).all()
+
+
+def test_large_numbers_keep_their_order_and_small_ones_their_value():
+    given = np.array([-np.inf, -3.4e38, -1e30, -5e29, -2.0, 0.0, 65504.0, 1e9], "float32")
+    np.testing.assert_allclose(
+        within_range(given), [-3.4028235e38 / 1e39 * 3e4, -1.02e4, -3e4, -1.5e4, -2.0, 0.0, 65504.0, 3e4], rtol=1e-5
+    )
