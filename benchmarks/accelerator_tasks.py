@@ -145,7 +145,9 @@ def _on_target(bundle, manifest, precision, options, batches, folder):
         path = folder / f"{start * options.batch_size}.npz"
         if not path.exists():
             part = batches[start : start + step]
-            np.savez(folder / "inputs.npz", **{f"{n}/{key}": x for n, each in enumerate(part) for key, x in each.items()})
+            np.savez(
+                folder / "inputs.npz", **{f"{n}/{key}": x for n, each in enumerate(part) for key, x in each.items()}
+            )
             words = [options.target, str(file), precision, str(len(part)), str(folder / "inputs.npz"), str(path)]
             subprocess.run([sys.executable, __file__, "--run", json.dumps(words)], check=True)
             print(f"{precision}: {start + len(part)} of {len(batches)} batches", flush=True)
@@ -234,7 +236,9 @@ def main():
     task = TASKS[options.task](options)
     with tempfile.TemporaryDirectory() as folder:
         for precision in options.precisions:
-            name = f"{options.task}_{options.target}_{precision.replace('/', '_')}_{options.ranges}_{options.batch_size}"
+            name = (
+                f"{options.task}_{options.target}_{precision.replace('/', '_')}_{options.ranges}_{options.batch_size}"
+            )
             table.add(**measure(task, precision, options, (options.work or pathlib.Path(folder)) / name))
     table.finish(options.json)
     return 0

@@ -10,6 +10,9 @@ import onnx
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.ranges import RangeObserver
 
+# Activation functions that processors of integers look up in a table.
+FUNCTIONS = frozenset({"Gelu"})
+
 
 def ranges_of(
     directory: pathlib.Path,
@@ -25,7 +28,8 @@ def ranges_of(
         files: dict of signature name to the file's path in it; there must be one.
         calibration: iterable of dicts of arrays by input name.
         method: a key of `quantization.ranges.RANGES`.
-        of_results: bool. Whether the products, without a bias, have ranges too, named `TENSOR/result`.
+        of_results: bool. Whether convolutions have ranges, and the results of products and convolutions without a bias,
+            named `TENSOR/result`, and the arguments of activation functions, named `TENSOR/argument`.
 
     Returns:
         dict of tensor name to `(least, largest)`.
@@ -37,7 +41,7 @@ def ranges_of(
         raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
     path = directory / next(iter(files.values()))
     graph = onnx.load(str(path), load_external_data=False).graph
-    offsets = _results_of_products(graph) if of_results else {}
+    offsets = {**_results_of_products(graph), **_arguments(graph)} if of_results else {}
     inputs = _inputs_of_products(graph, of_results)
     names = list(dict.fromkeys([*inputs, *(name for name, _ in offsets.values())]))
     tensors = {**{name: (name, None) for name in inputs}, **offsets}
@@ -83,6 +87,12 @@ def _results_of_products(graph: Any) -> dict[str, tuple[str, np.ndarray | None]]
                 bias = bias.reshape(-1, *(1 for _ in weights[node.input[1]].dims[2:]))
             found[f"{result}/result" if is_convolution else f"{result}/product/result"] = (result, bias)
     return found
+
+
+def _arguments(graph: Any) -> dict[str, tuple[str, None]]:
+    """Dict of `TENSOR/argument` of activation functions to the tensor."""
+    tensors = [node.input[0] for node in graph.node if node.op_type in FUNCTIONS]
+    return {f"{tensor}/argument": (tensor, None) for tensor in tensors}
 
 
 def _session_with_outputs(path: pathlib.Path, names: list[str]) -> Any:

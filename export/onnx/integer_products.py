@@ -132,6 +132,14 @@ class Products:
         """Whether a product, without its bias, was measured."""
         return f"{result}/result" in self._ranges
 
+    def rounded_argument(self, make: NodeMaker, x: str) -> str | None:
+        """The argument of an activation function as integers, and back; None where it was not measured.
+
+        With its result, which the next product rounds, a processor of integers looks it up in a table.
+        """
+        bounds = self._ranges.get(f"{x}/argument")
+        return None if bounds is None else self._rounded(make, x, bounds, "argument_")
+
     def convolve(self, make: NodeMaker, inputs: Sequence[str], options: dict[str, Any], result: str) -> str:
         """A convolution of integers with an integer result, to which the bias is added.
 

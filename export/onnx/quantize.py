@@ -16,6 +16,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.onnx.calibrate import FUNCTIONS, ranges_of
 from keras_transformer.export.onnx.graphs import GraphFiles, load_arrays
 from keras_transformer.export.onnx.integer_products import Layout, Products
 from keras_transformer.export.onnx.integer_tables import look_up
@@ -53,8 +54,6 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     """
     ranges = None
     if spec.quantization.mode == "int8_static":
-        from keras_transformer.export.onnx.calibrate import ranges_of
-
         of_results = spec.target is not None and spec.target.quantizes_results
         calibration = spec.quantization.calibration or ()
         ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)
@@ -234,7 +233,9 @@ class _Quantizer:
         nodes: list[Any] = []
         for node in graph.node:
             make = NodeMaker(nodes, node, self.weights.store)
-            if not (self._product(node, make) or self._convolution(node, make) or self._table(node, make)):
+            if not any(
+                rewrite(node, make) for rewrite in (self._product, self._convolution, self._function, self._table)
+            ):
                 nodes.append(node)
         read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
         kept = [node for node in nodes if node.op_type != "Transpose" or node.output[0] in read]
@@ -264,10 +265,23 @@ class _Quantizer:
 
     def _convolution(self, node: Any, make: NodeMaker) -> bool:
         """Rewrites a convolution whose result has a range; returns whether it was one. Its weight is stored later."""
-        if node.op_type != "Conv" or node.input[1] not in self.candidates or not self.products.has_range(node.output[0]):
+        if (
+            node.op_type != "Conv"
+            or node.input[1] not in self.candidates
+            or not self.products.has_range(node.output[0])
+        ):
             return False
         options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         self.products.convolve(make, node.input, options, node.output[0])
+        return True
+
+    def _function(self, node: Any, make: NodeMaker) -> bool:
+        """Rewrites an activation function whose argument has a range; returns whether it was one."""
+        argument = self.products.rounded_argument(make, node.input[0]) if node.op_type in FUNCTIONS else None
+        if argument is None:
+            return False
+        options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        make.into(node.output[0], node.op_type, argument, **options)
         return True
 
     def _table(self, node: Any, make: NodeMaker) -> bool:

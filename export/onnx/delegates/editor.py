@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper, numpy_helper
 
+from keras_transformer.export.onnx.weights import inline
 from keras_transformer.export.spec.lazy_array import AnyArray
+
+_SMALL = 4096
 
 
 class Editor:
@@ -22,7 +26,32 @@ class Editor:
 
     def __init__(self, model: Any, arrays: dict[str, AnyArray]) -> None:
         self.graph, self.arrays = model.graph, arrays
+        self._model = model
         self._numbers = itertools.count()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Finds the makers and the readers of tensors again, after a change."""
+        self.makers = {name: node for node in self.graph.node for name in node.output}
+        self.readers: dict[str, list[Any]] = {}
+        for node in self.graph.node:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+        self._constants = dict(self.constants())
+        self._shapes: dict[str, tuple[int | None, ...]] | None = None
+
+    def shape(self, name: str) -> tuple[int | None, ...] | None:
+        """The shape of a tensor, None for sizes that are not known; None where nothing is."""
+        if self._shapes is None:
+            self._shapes = self._inferred()
+        return self._shapes.get(name)
+
+    def maker(self, name: str, op: str) -> Any:
+        """The node of an operator that computes a tensor and whose result has no other reader, or None."""
+        node = self.makers.get(name)
+        is_output = any(each.name == name for each in self.graph.output)
+        alone = len(self.readers.get(name, ())) == 1 and not is_output
+        return node if node is not None and node.op_type == op and alone else None
 
     def constants(self) -> Iterator[tuple[str, np.ndarray]]:
         """The names and values of constants that are in memory: those that are no weights of the model."""
@@ -34,7 +63,7 @@ class Editor:
 
     def value(self, name: str) -> np.ndarray | None:
         """The value of a constant, or None."""
-        return dict(self.constants()).get(name)
+        return self._constants.get(name)
 
     def set_value(self, name: str, array: np.ndarray) -> None:
         """Changes the value of a constant."""
@@ -52,12 +81,43 @@ class Editor:
         self.arrays[name] = np.asarray(array)
         return name
 
-    def replace(self, node: Any, nodes: list[Any]) -> None:
-        """Puts nodes in the place of one."""
-        every = list(self.graph.node)
-        place = next(number for number, each in enumerate(every) if each is node or each == node)
+    def replace(self, nodes: dict[str, list[Any]]) -> None:
+        """Puts nodes in the place of others, and removes what is not read any more.
+
+        Args:
+            nodes: dict of the first output of a node to the nodes that take its place.
+        """
+        every = [new for node in self.graph.node for new in nodes.get(node.output[0], [node])]
+        needed = {each.name for each in self.graph.output}
+        kept = []
+        for node in reversed(every):
+            if needed & set(node.output):
+                needed |= set(node.input)
+                kept.append(node)
         del self.graph.node[:]
-        self.graph.node.extend([*every[:place], *nodes, *every[place + 1 :]])
+        self.graph.node.extend(reversed(kept))
+        for name in self.arrays.keys() - needed:
+            del self.arrays[name]
+        self.refresh()
+
+    def _inferred(self) -> dict[str, tuple[int | None, ...]]:
+        skeleton = onnx.ModelProto()
+        skeleton.CopyFrom(self._model)
+        for name, array in self.arrays.items():
+            dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
+            small = isinstance(array, np.ndarray) and array.nbytes < _SMALL
+            tensor = inline(name, array) if small else onnx.TensorProto(name=name, data_type=dtype, dims=array.shape)
+            if not small:
+                tensor.data_location = onnx.TensorProto.EXTERNAL
+                tensor.external_data.add(key="location", value="elsewhere")
+            skeleton.graph.initializer.append(tensor)
+        graph = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
+        shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            if value.type.tensor_type.HasField("shape"):
+                sizes = value.type.tensor_type.shape.dim
+                shapes[value.name] = tuple(each.dim_value if each.HasField("dim_value") else None for each in sizes)
+        return shapes
 
 
 def make(op: str, inputs: list[str], output: str, like: Any, **attributes: Any) -> Any:

@@ -71,3 +71,58 @@ def test_large_numbers_keep_their_order_and_small_ones_their_value():
     np.testing.assert_allclose(
         within_range(given), [-3.4028235e38 / 1e39 * 3e4, -1.02e4, -3e4, -1.5e4, -2.0, 0.0, 65504.0, 3e4], rtol=1e-5
     )
+
+
+def norm(square, division, scale_first=False):
+    """`x / √(mean(x²) + 1e-6)` in several spellings."""
+    nodes = [
+        ("Mul", ("x", "x"), "squares") if square == "Mul" else ("Pow", ("x", "two"), "squares"),
+        ("ReduceMean", ("squares", "axes"), "mean", {"keepdims": 1}),
+        ("Add", ("epsilon", "mean") if scale_first else ("mean", "epsilon"), "sum"),
+        ("Sqrt", ("sum",), "root"),
+    ]
+    if division == "Div":
+        nodes.append(("Div", ("x", "root"), "y"))
+    else:
+        factors = ("inverse", "x") if scale_first else ("x", "inverse")
+        nodes += [("Reciprocal", ("root",), "inverse"), ("Mul", factors, "y")]
+    constants = {"axes": np.array([-1]), "epsilon": np.array(1e-6, "float32"), "two": np.array(2, "float32")}
+    return graph(nodes, {"x": [2, 3, 8]}, {"y": FLOAT}, constants)
+
+
+@pytest.mark.parametrize(
+    ("square", "division", "first"), [("Mul", "Mul", False), ("Pow", "Mul", True), ("Mul", "Div", True)]
+)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 400.0])
+def test_a_norm_without_weights_is_one_operator(square, division, first, scale):
+    model, arrays = norm(square, division, first)
+    x = {"x": floats(2, 3, 8) * np.float32(scale)}
+    before = run(model, arrays, x)["y"]
+    rewrite_for_fp16(model, arrays)
+    assert [node.op_type for node in model.graph.node] == ["RMSNormalization"]
+    assert len(arrays) == 1
+    exact = x["x"].astype("float64")
+    exact = exact / np.sqrt(np.square(exact).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(run(model, arrays, x)["y"], exact, rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(before, exact, rtol=2e-6, atol=1e-6)
+
+
+def test_squares_of_small_and_large_numbers_are_lost_in_fp16_without_it():
+    for scale, kept in ((1e-3, False), (1.0, True), (400.0, False)):
+        model, arrays = norm("Mul", "Mul")
+        x = {"x": floats(2, 3, 8) * np.float32(scale)}
+        whole, half = (run(model, arrays, x, half=half)["y"] for half in (False, True))
+        assert (np.abs(half - whole).max() < 5e-3) == kept
+
+
+@pytest.mark.parametrize("change", ["axis", "other", "read"])
+def test_what_is_no_norm_of_the_last_axis_stays(change):
+    model, arrays = norm("Mul", "Mul")
+    if change == "axis":
+        arrays["axes"] = np.array([1])
+    elif change == "other":
+        model.graph.node[-1].input[0] = "sum"
+    else:
+        model.graph.output.add(name="root").type.tensor_type.elem_type = FLOAT
+    rewrite_for_fp16(model, arrays)
+    assert "RMSNormalization" not in {node.op_type for node in model.graph.node}
