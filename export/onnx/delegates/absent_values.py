@@ -1,8 +1,9 @@
 """Numbers that stand for nothing, such as the logarithm of a zero weight, within the range of fp16.
 
-A model masks by adding a number like -1e30, and asks by comparing with -5e29 whether a value is there. In fp16, whose largest number is
-65504, both become infinities, whose differences are no numbers. They become -3e4 and -1.5e4: the exponential of a number below -104
-is zero in float32 as well, and sums with values of the model stay below 65504.
+A model masks by adding a number like -1e30, and asks by comparing with -5e29 whether a value is there. In fp16, whose
+largest number is 65504, both become infinities, or that number: differences are no numbers, and comparisons wrong. They
+become -3e4 and -1.5e4 here. The exponential of a number below -104 is zero in float32 as well, and sums with values of the
+model stay in the range.
 """
 
 from __future__ import annotations

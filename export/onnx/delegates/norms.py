@@ -1,7 +1,7 @@
 """Norms without weights as `RMSNormalization`.
 
-`x / √(mean(x²) + ε)` squares a tensor: numbers below 8e-3 become smaller than the normal numbers of fp16, those above 256 infinite.
-Accelerators compute the operator with more bits inside.
+`x / √(mean(x²) + ε)` squares a tensor: in fp16 the squares of numbers below 8e-3 lose digits, and those of numbers above
+256 are infinite. Accelerators compute the operator with more bits inside.
 """
 
 from __future__ import annotations
