@@ -122,7 +122,9 @@ class Editor:
 
 def make(op: str, inputs: list[str], output: str, like: Any, **attributes: Any) -> Any:
     """A node that is named after the one that it replaces."""
-    return helper.make_node(op, inputs, [output], f"{like.name or like.output[0]}/{op}", **attributes)
+    name, result = like.name or like.output[0], like.output[0]
+    label = op if output == result else output.removeprefix(f"{result}/")
+    return helper.make_node(op, inputs, [output], f"{name}/{label}", **attributes)
 
 
 def _value(node: Any) -> Any:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.export.onnx.delegates import absent_values, norms
+from keras_transformer.export.onnx.delegates import absent_values, exponentials, norms
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.spec.lazy_array import AnyArray
 
-_RULES = (absent_values.without_large_numbers, norms.with_operators)
+_RULES = (
+    absent_values.without_large_numbers,
+    norms.with_operators,
+    exponentials.without_softplus,
+    exponentials.with_bounded_arguments,
+)
 
 
 def rewrite_for_fp16(model: Any, arrays: dict[str, AnyArray]) -> None:

@@ -126,3 +126,24 @@ def test_what_is_no_norm_of_the_last_axis_stays(change):
         model.graph.output.add(name="root").type.tensor_type.elem_type = FLOAT
     rewrite_for_fp16(model, arrays)
     assert "RMSNormalization" not in {node.op_type for node in model.graph.node}
+
+
+def test_exponentials_have_arguments_of_80_below_zero_at_most():
+    model, arrays = graph([("Exp", ("x",), "y")], {"x": [6]}, {"y": FLOAT}, {})
+    x = {"x": np.array([-3e4, -200.0, -90.0, -16.0, 0.0, 3.0], "float32")}
+    before = run(model, arrays, x)["y"]
+    rewrite_for_fp16(model, arrays)
+    assert [node.op_type for node in model.graph.node] == ["Max", "Exp"]
+    after = run(model, arrays, x)["y"]
+    np.testing.assert_array_equal(after[3:], before[3:])
+    np.testing.assert_allclose(after[:3], np.exp(-80.0), rtol=1e-5)
+
+
+def test_softplus_is_written_with_a_logarithm():
+    model, arrays = graph([("Softplus", ("x",), "y")], {"x": [7]}, {"y": FLOAT}, {})
+    x = {"x": np.array([-200.0, -5.0, -0.5, 0.0, 0.5, 20.0, 300.0], "float32")}
+    rewrite_for_fp16(model, arrays)
+    assert "Softplus" not in {node.op_type for node in model.graph.node}
+    exact = np.logaddexp(0.0, x["x"].astype("float64"))
+    np.testing.assert_allclose(run(model, arrays, x)["y"], exact, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(run(model, arrays, x, half=True)["y"], exact, rtol=2e-3, atol=1e-3)
