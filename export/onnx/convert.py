@@ -24,6 +24,7 @@ from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
+from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.graph_names import output_names
 from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
@@ -70,7 +71,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
         if spec.target is not None:
-            spec.target.rewrite(model, arrays)
+            spec.target.rewrite(model, arrays, (spec.generation or {}).get(STATIC_LENGTH))
         attach(model, arrays, make_tensor)
         describe(model, spec.metadata)
         onnx.save(model, str(path))

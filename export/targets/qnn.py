@@ -53,10 +53,10 @@ class QNN(Target):
     quantizes_results = True
     setup = f"{install_command('qnn')} (Qualcomm's license)"
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None) -> None:
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
         from keras_transformer.export.onnx.delegates.rewrite import rewrite_for_fp16
 
-        rewrite_for_fp16(model, arrays if arrays is not None else {})
+        rewrite_for_fp16(model, arrays if arrays is not None else {}, slots)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

@@ -14,6 +14,7 @@ from keras_transformer.export.onnx.weights import inline
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 _SMALL = 4096
+_INDEX = "cache_index"
 
 
 class Editor:
@@ -22,10 +23,17 @@ class Editor:
     Args:
         model: `ModelProto` without initializers.
         arrays: dict of name to array: its initializers, changed in place.
+        slots: number of the slots of the cache of a decoder, or None.
+
+    Attributes:
+        index: name of the input with the number of the slot that is read next, or None.
+        makers: dict of a tensor to the node that computes it.
+        readers: dict of a tensor to the nodes that read it.
     """
 
-    def __init__(self, model: Any, arrays: dict[str, AnyArray]) -> None:
-        self.graph, self.arrays = model.graph, arrays
+    def __init__(self, model: Any, arrays: dict[str, AnyArray], slots: int | None = None) -> None:
+        self.graph, self.arrays, self.slots = model.graph, arrays, slots
+        self.index = next((each.name for each in model.graph.input if each.name == _INDEX), None)
         self._model = model
         self._numbers = itertools.count()
         self.refresh()

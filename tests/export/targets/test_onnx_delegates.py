@@ -147,3 +147,52 @@ def test_softplus_is_written_with_a_logarithm():
     exact = np.logaddexp(0.0, x["x"].astype("float64"))
     np.testing.assert_allclose(run(model, arrays, x)["y"], exact, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(run(model, arrays, x, half=True)["y"], exact, rtol=2e-3, atol=1e-3)
+
+
+def rotary():
+    """Sines and cosines of the rotation of the token at a slot, with three rates."""
+    nodes = [
+        ("Reshape", ("cache_index", "column"), "positions"),
+        ("Cast", ("positions",), "numbers", {"to": FLOAT}),
+        ("Unsqueeze", ("numbers", "last"), "grown"),
+        ("Mul", ("grown", "rates"), "angles"),
+        ("Sin", ("angles",), "sines"),
+        ("Cos", ("angles",), "cosines"),
+    ]
+    constants = {"column": np.array([-1, 1]), "last": np.array([2]), "rates": np.array([1.0, 0.05, 1e-4], "float32")}
+    model, arrays = graph(nodes, {"cache_index": [1]}, {"sines": FLOAT, "cosines": FLOAT}, constants)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
+    return model, arrays
+
+
+@pytest.mark.parametrize("index", [0, 23, 1999])
+def test_sines_of_a_slot_are_looked_up(index):
+    model, arrays = rotary()
+    inputs = {"cache_index": np.array([index], "int32")}
+    before = run(model, arrays, inputs)
+    rewrite_for_fp16(model, arrays, slots=2000)
+    assert [node.op_type for node in model.graph.node] == ["Gather", "Reshape"] * 2
+    after, halved = run(model, arrays, inputs), run(model, arrays, inputs, half=True)
+    angle = (np.float32(index) * np.array([1.0, 0.05, 1e-4], "float32")).astype("float64")
+    for name, function in (("sines", np.sin), ("cosines", np.cos)):
+        assert after[name].shape == (1, 1, 3)
+        np.testing.assert_allclose(after[name][0, 0], function(angle), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(after[name], before[name], atol=1e-6)
+        np.testing.assert_allclose(halved[name], after[name], atol=5e-4)
+
+
+def test_sines_of_fp16_are_wrong_far_from_the_start_without_it():
+    model, arrays = rotary()
+    inputs = {"cache_index": np.array([1999], "int32")}
+    whole, half = (run(model, arrays, inputs, half=half)["sines"] for half in (False, True))
+    assert np.abs(half - whole).max() > 0.01
+
+
+@pytest.mark.parametrize("change", ["slots", "other"])
+def test_sines_of_something_else_are_computed(change):
+    model, arrays = rotary()
+    if change == "other":
+        model.graph.input[0].name = "positions_of_tokens"
+        model.graph.node[0].input[0] = "positions_of_tokens"
+    rewrite_for_fp16(model, arrays, slots=None if change == "slots" else 2000)
+    assert {"Sin", "Cos"} <= {node.op_type for node in model.graph.node}
