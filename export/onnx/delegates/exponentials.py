@@ -1,7 +1,7 @@
-"""Exponentials and softplus with right numbers on Hexagon.
+"""Exponentials with right numbers on Hexagon.
 
 Its `Exp` in fp16 is wrong below -88: of -90 it is -131008, of -300 it is 131008 (onnxruntime-qnn 2.7). Numbers that small are
-those of weights that a mask takes out. Its `Softplus` is 1.2 % too large at 0.5.
+those of weights that a mask takes out.
 """
 
 from __future__ import annotations
@@ -24,26 +24,6 @@ def with_bounded_arguments(editor: Editor) -> None:
             found[node.output[0]] = [
                 make("Max", [node.input[0], least], bounded, node),
                 make("Exp", [bounded], node.output[0], node),
-            ]
-    if found:
-        editor.replace(found)
-
-
-def without_softplus(editor: Editor) -> None:
-    """`softplus(x)` as `max(x, 0) + log(1 + exp(-|x|))`."""
-    found = {}
-    for node in list(editor.graph.node):
-        if node.op_type == "Softplus":
-            x, y = node.input[0], node.output[0]
-            zero, one = (editor.constant(y, np.array(number, "float32")) for number in (0.0, 1.0))
-            found[y] = [
-                make("Abs", [x], f"{y}/size", node),
-                make("Neg", [f"{y}/size"], f"{y}/negative", node),
-                make("Exp", [f"{y}/negative"], f"{y}/share", node),
-                make("Add", [f"{y}/share", one], f"{y}/sum", node),
-                make("Log", [f"{y}/sum"], f"{y}/rest", node),
-                make("Max", [x, zero], f"{y}/positive", node),
-                make("Add", [f"{y}/positive", f"{y}/rest"], y, node),
             ]
     if found:
         editor.replace(found)

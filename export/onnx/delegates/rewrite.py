@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.export.onnx.delegates import absent_values, angles, exponentials, norms
+from keras_transformer.export.onnx.delegates import absent_values, activations, angles, exponentials, norms
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.spec.lazy_array import AnyArray
 
@@ -12,7 +12,8 @@ _RULES = (
     absent_values.without_large_numbers,
     angles.with_tables,
     norms.with_operators,
-    exponentials.without_softplus,
+    activations.with_tanh,
+    activations.without_softplus,
     exponentials.with_bounded_arguments,
 )
 

@@ -149,6 +149,32 @@ def test_softplus_is_written_with_a_logarithm():
     np.testing.assert_allclose(run(model, arrays, x, half=True)["y"], exact, rtol=2e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("order", [("x", "gate"), ("gate", "x")])
+def test_a_sigmoid_times_its_argument_is_written_with_tanh(order):
+    model, arrays = graph([("Sigmoid", ("x",), "gate"), ("Mul", order, "y")], {"x": [9]}, {"y": FLOAT}, {})
+    x = {"x": np.array([-30.0, -8.0, -1.0, -0.1, 0.0, 0.1, 1.0, 8.0, 300.0], "float32")}
+    before = run(model, arrays, x)["y"]
+    rewrite_for_fp16(model, arrays)
+    assert [node.op_type for node in model.graph.node] == ["Mul", "Tanh", "Mul", "Add"]
+    exact = x["x"].astype("float64") / (1 + np.exp(-x["x"].astype("float64")))
+    np.testing.assert_allclose(run(model, arrays, x)["y"], exact, rtol=1e-6, atol=2e-6)
+    np.testing.assert_allclose(before, exact, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(run(model, arrays, x, half=True)["y"], exact, rtol=2e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("change", ["factor", "read"])
+def test_other_sigmoids_stay(change):
+    other = "z" if change == "factor" else "x"
+    model, arrays = graph(
+        [("Sigmoid", ("x",), "gate"), ("Mul", (other, "gate"), "y")],
+        {"x": [9], "z": [9]},
+        {"y": FLOAT} if change == "factor" else {"y": FLOAT, "gate": FLOAT},
+        {},
+    )
+    rewrite_for_fp16(model, arrays)
+    assert [node.op_type for node in model.graph.node] == ["Sigmoid", "Mul"]
+
+
 def rotary():
     """Sines and cosines of the rotation of the token at a slot, with three rates."""
     nodes = [
