@@ -1,7 +1,7 @@
 """Activation functions with more digits on Hexagon (onnxruntime-qnn 2.7).
 
-Its compiler joins `x · sigmoid(x)` into an operator that is twice as far off as a form with `Tanh`: of a small RetNet outputs
-were 1.1 % of the scale away, and are 0.5 % now. Its `Softplus` is 1.2 % too large at 0.5.
+Its compiler joins `x · sigmoid(x)` into an operator that is twice as far off as a form with `Tanh`: of a small RetNet
+outputs were 1.1 % of the scale away, and are 0.5 % now. Its `Softplus` is 1.2 % too large at 0.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sines and cosines of rotary positions as a table of the slots of the cache.
 
-In fp16 the angle of the slot 500 is known to 0.25, and that of the slot 23 to 0.008. What depends on the index of a slot alone
-is known when the file is written.
+In fp16 the angle of the slot 500 is known to 0.25, and that of the slot 23 to 0.008. What depends on the index of a slot
+alone is known when the file is written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exponentials with right numbers on Hexagon.
 
-Its `Exp` in fp16 is wrong below -88: of -90 it is -131008, of -300 it is 131008 (onnxruntime-qnn 2.7). Numbers that small are
-those of weights that a mask takes out.
+Its `Exp` in fp16 is wrong below -88: of -90 it is -131008, of -300 it is 131008 (onnxruntime-qnn 2.7). Numbers that small
+are those of weights that a mask takes out.
 """
 
 from __future__ import annotations

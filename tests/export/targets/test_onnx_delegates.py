@@ -158,7 +158,7 @@ def test_a_sigmoid_times_its_argument_is_written_with_tanh(order):
     assert [node.op_type for node in model.graph.node] == ["Mul", "Tanh", "Mul", "Add"]
     exact = x["x"].astype("float64") / (1 + np.exp(-x["x"].astype("float64")))
     np.testing.assert_allclose(run(model, arrays, x)["y"], exact, rtol=1e-6, atol=2e-6)
-    np.testing.assert_allclose(before, exact, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(before, exact, rtol=1e-6, atol=2e-6)  # The runtime's sigmoid is 6e-7 off at -8.
     np.testing.assert_allclose(run(model, arrays, x, half=True)["y"], exact, rtol=2e-3, atol=4e-3)
 
 
