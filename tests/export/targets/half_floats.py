@@ -62,8 +62,8 @@ def _rounded(model):
     renamed, nodes = {}, []
 
     def round_to(source, name):
-        nodes.append(helper.make_node("Cast", [source], [f"{name}/half"], to=HALF))
-        nodes.append(helper.make_node("Cast", [f"{name}/half"], [name], to=FLOAT))
+        nodes.append(helper.make_node("Cast", [source], [f"{name}/fp16"], to=HALF))
+        nodes.append(helper.make_node("Cast", [f"{name}/fp16"], [name], to=FLOAT))
 
     for value in model.graph.input:
         if value.name in floats:
