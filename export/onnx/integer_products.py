@@ -128,6 +128,11 @@ class Products:
             return make.into(result, "MatMul", x, factor)
         return self._rounded(make, make("MatMul", x, factor), bounds, "result_", result)
 
+    @property
+    def quantizes_results(self) -> bool:
+        """Whether the results of products were measured, for a processor that multiplies integers to integers only."""
+        return any(name.endswith("/result") for name in self._ranges)
+
     def has_range(self, result: str) -> bool:
         """Whether a product, without its bias, was measured."""
         return f"{result}/result" in self._ranges

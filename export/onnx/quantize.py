@@ -183,6 +183,7 @@ class _Quantizer:
         self.products = Products(self.weights, quantization, self.top, contrib_ops, ranges or {}, layout)
         self.candidates = {name for name, array in self.arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
+        self.halves: dict[str, str] = {}
 
     def run(self) -> None:
         if self.quantization.mode == "fp16":
@@ -223,6 +224,17 @@ class _Quantizer:
             "DequantizeLinear", [codes, scales, self.weights.zeros(scales)], [name], f"{name}/to_float", axis=0
         )
 
+    def _half(self, name: str) -> str:
+        """The name of a table that is stored in 16 bits. Processors of integers look rows up in floats or in one scale."""
+        half = f"{name}.fp16"
+        if half not in self.halves:
+            self.weights.store(half, np.asarray(self.arrays[name]).astype("float16"))
+            self.halves[half] = f"{half}/to_float"
+            self.top.append(
+                helper.make_node("Cast", [half], [f"{half}/to_float"], f"{name}/to_float", to=TensorProto.FLOAT)
+            )
+        return self.halves[half]
+
     def _find_transposed(self):
         for node in all_nodes(self.model.graph):
             name = node.input[0] if node.op_type == "Transpose" else None
@@ -257,7 +269,8 @@ class _Quantizer:
         result = node.output[0] if bias is None else f"{node.output[0]}/product"
         if not self.weights.has(name, by_rows):
             return False
-        by_block = name in self.tied or self.weights.needs_blocks(name, by_rows)
+        is_tied = name in self.tied and not self.products.quantizes_results
+        by_block = is_tied or self.weights.needs_blocks(name, by_rows)
         self.products.multiply(make, node.input[0], (name, by_rows), result, by_block)
         if bias is not None:
             make.into(node.output[0], "Add", result, bias)
@@ -292,6 +305,9 @@ class _Quantizer:
             return False
         if not self.weights.has(node.input[0], True):
             return False
+        if self.products.quantizes_results:
+            make.into(node.output[0], "Gather", self._half(node.input[0]), node.input[1])
+            return True
         blocks, shape = self.weights.by_block(node.input[0], True), self.arrays[node.input[0]].shape[1:]
         look_up(make, blocks, shape, node.input[1], node.output[0], self.top, self.weights)
         return True

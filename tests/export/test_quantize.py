@@ -276,7 +276,11 @@ def test_static_results_are_integers_where_an_accelerator_needs_them(tmp_path):
     quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
     nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
     products = [node.output[0] for node in nodes if node.op_type == "MatMul"]
-    assert len(products) == 2  # The table, which is tied, is multiplied by blocks.
+    assert len(products) == 3
+    (lookup,) = [node for node in nodes if node.op_type == "Gather"]
+    (stored,) = [node.input[0] for node in nodes if node.output[0] == lookup.input[0]]
+    table = weights()["table"].astype("float32")
+    np.testing.assert_array_equal(initializers(tmp_path)[stored], table.astype("float16"))
     assert set(products) <= {node.input[0] for node in nodes if node.op_type == "QuantizeLinear"}
     assert len(results) == 3
     assert 0 < np.abs(run(tmp_path, IDS)[2] - logits).max() < 0.05 * np.abs(logits).max()
