@@ -1,5 +1,7 @@
 """Quantized ONNX graphs against float64 references, and errors of quantization."""
 
+import shutil
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -273,7 +275,10 @@ def test_static_results_are_integers_where_an_accelerator_needs_them(tmp_path):
     results = {name: bounds for name, bounds in ranges.items() if name.endswith("/result")}
     assert {name: ranges[name] for name in plain} == plain
     logits = run(tmp_path, IDS)[2]
+    (tmp_path / "float").mkdir()
+    shutil.copy(tmp_path / FILES["serve"], tmp_path / "float")
     quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    assert check_quantized_weights("onnx", tmp_path / "float", tmp_path, FILES)["unaccounted"] == []
     nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
     products = [node.output[0] for node in nodes if node.op_type == "MatMul"]
     assert len(products) == 3
