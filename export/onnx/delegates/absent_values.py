@@ -28,8 +28,8 @@ def within_range(array: np.ndarray) -> np.ndarray:
 
     Example:
 
-    >>> within_range(np.array([-1e30, -5e29, 2.0], "float32"))
-    array([-30000., -15000.,      2.], dtype=float32)
+    >>> within_range(np.array([-1e30, -5e29, 2.0], "float32")).tolist()
+    [-30000.0, -15000.0, 2.0]
     """
     exact = array.astype("float64")
     magnitude = np.minimum(np.abs(exact), float(np.finfo("float32").max))
