@@ -184,6 +184,7 @@ class _Quantizer:
         self.candidates = {name for name, array in self.arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
         self.halves: dict[str, str] = {}
+        self.convolved: set[str] = set()
 
     def run(self) -> None:
         if self.quantization.mode == "fp16":
@@ -211,7 +212,9 @@ class _Quantizer:
 
     def _store_the_rest_in_8_bits(self):
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
-        for name in sorted(self.candidates & read):
+        # A processor that multiplies integers to integers computes with other constants, such as positions, in floats.
+        names = self.convolved if self.products.quantizes_results else self.candidates
+        for name in sorted(names & read):
             self.top.append(self._dequantized(name))
 
     def _dequantized(self, name: str) -> Any:
@@ -286,6 +289,7 @@ class _Quantizer:
             return False
         options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         self.products.convolve(make, node.input, options, node.output[0])
+        self.convolved.add(node.input[1])
         return True
 
     def _function(self, node: Any, make: NodeMaker) -> bool:

@@ -286,6 +286,7 @@ def test_static_results_are_integers_where_an_accelerator_needs_them(tmp_path):
     (stored,) = [node.input[0] for node in nodes if node.output[0] == lookup.input[0]]
     table = weights()["table"].astype("float32")
     np.testing.assert_array_equal(initializers(tmp_path)[stored], table.astype("float16"))
+    assert initializers(tmp_path)["positions"].dtype == np.float32
     assert set(products) <= {node.input[0] for node in nodes if node.op_type == "QuantizeLinear"}
     assert len(results) == 3
     assert 0 < np.abs(run(tmp_path, IDS)[2] - logits).max() < 0.05 * np.abs(logits).max()
