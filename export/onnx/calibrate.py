@@ -10,6 +10,9 @@ import onnx
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.ranges import RangeObserver
 
+# Activation functions that processors of integers look up in a table.
+FUNCTIONS = frozenset({"Gelu"})
+
 
 def ranges_of(
     directory: pathlib.Path,
@@ -25,7 +28,8 @@ def ranges_of(
         files: dict of signature name to the file's path in it; there must be one.
         calibration: iterable of dicts of arrays by input name.
         method: a key of `quantization.ranges.RANGES`.
-        of_results: bool. Whether the products, without a bias, have ranges too, named `TENSOR/result`.
+        of_results: bool. Whether convolutions have ranges, and the results of products and convolutions without a bias,
+            named `TENSOR/result`, and the arguments of activation functions, named `TENSOR/argument`.
 
     Returns:
         dict of tensor name to `(least, largest)`.
@@ -37,9 +41,10 @@ def ranges_of(
         raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
     path = directory / next(iter(files.values()))
     graph = onnx.load(str(path), load_external_data=False).graph
-    offsets = _results_of_products(graph) if of_results else {}
-    names = list(dict.fromkeys([*_inputs_of_products(graph), *(name for name, _ in offsets.values())]))
-    tensors = {**{name: (name, None) for name in _inputs_of_products(graph)}, **offsets}
+    offsets = {**_results_of_products(graph), **_arguments(graph)} if of_results else {}
+    inputs = _inputs_of_products(graph, of_results)
+    names = list(dict.fromkeys([*inputs, *(name for name, _ in offsets.values())]))
+    tensors = {**{name: (name, None) for name in inputs}, **offsets}
     session = _session_with_outputs(path, names)
     observers = {name: RangeObserver() for name in tensors}
     is_empty = True
@@ -58,26 +63,36 @@ def ranges_of(
     return {name: observer.range(method) for name, observer in observers.items()}
 
 
-def _products(graph: Any) -> list[Any]:
-    return [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+def _products(graph: Any, operators: tuple[str, ...] = ("MatMul", "Gemm")) -> list[Any]:
+    return [node for node in graph.node if node.op_type in operators]
 
 
-def _inputs_of_products(graph: Any) -> list[str]:
+def _inputs_of_products(graph: Any, with_convolutions: bool) -> list[str]:
     weights = {tensor.name for tensor in graph.initializer}
-    return list(dict.fromkeys(node.input[0] for node in _products(graph) if node.input[0] not in weights))
+    nodes = [*_products(graph), *(_products(graph, ("Conv",)) if with_convolutions else [])]
+    return list(dict.fromkeys(node.input[0] for node in nodes if node.input[0] not in weights))
 
 
 def _results_of_products(graph: Any) -> dict[str, tuple[str, np.ndarray | None]]:
-    """Dict of `TENSOR/result` of products to the tensor, and the bias that it has besides."""
+    """Dict of `TENSOR/result` of products and convolutions to the tensor, and the bias that it has besides."""
     weights = {tensor.name: tensor for tensor in graph.initializer}
     found: dict[str, tuple[str, np.ndarray | None]] = {}
-    for node in _products(graph):
-        result = node.output[0]
+    for node in _products(graph, ("MatMul", "Gemm", "Conv")):
+        result, is_convolution = node.output[0], node.op_type == "Conv"
         if len(node.input) < 3:
             found[f"{result}/result"] = (result, None)
         elif node.input[2] in weights:
-            found[f"{result}/product/result"] = (result, onnx.numpy_helper.to_array(weights[node.input[2]]))
+            bias = onnx.numpy_helper.to_array(weights[node.input[2]])
+            if is_convolution:  # Channels are the second axis.
+                bias = bias.reshape(-1, *(1 for _ in weights[node.input[1]].dims[2:]))
+            found[f"{result}/result" if is_convolution else f"{result}/product/result"] = (result, bias)
     return found
+
+
+def _arguments(graph: Any) -> dict[str, tuple[str, None]]:
+    """Dict of `TENSOR/argument` of activation functions to the tensor."""
+    tensors = [node.input[0] for node in graph.node if node.op_type in FUNCTIONS]
+    return {f"{tensor}/argument": (tensor, None) for tensor in tensors}
 
 
 def _session_with_outputs(path: pathlib.Path, names: list[str]) -> Any:

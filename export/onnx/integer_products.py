@@ -9,6 +9,7 @@ that decoders alone read have one for each block.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,6 +127,42 @@ class Products:
         if bounds is None:
             return make.into(result, "MatMul", x, factor)
         return self._rounded(make, make("MatMul", x, factor), bounds, "result_", result)
+
+    @property
+    def quantizes_results(self) -> bool:
+        """Whether the results of products were measured, for a processor that multiplies integers to integers only."""
+        return any(name.endswith("/result") for name in self._ranges)
+
+    def has_range(self, result: str) -> bool:
+        """Whether a product, without its bias, was measured."""
+        return f"{result}/result" in self._ranges
+
+    def rounded_argument(self, make: NodeMaker, x: str) -> str | None:
+        """The argument of an activation function as integers, and back; None where it was not measured.
+
+        With its result, which the next product rounds, a processor of integers looks it up in a table.
+        """
+        bounds = self._ranges.get(f"{x}/argument")
+        return None if bounds is None else self._rounded(make, x, bounds, "argument_")
+
+    def convolve(self, make: NodeMaker, inputs: Sequence[str], options: dict[str, Any], result: str) -> str:
+        """A convolution of integers with an integer result, to which the bias is added.
+
+        Args:
+            make: `NodeMaker`.
+            inputs: names of the activations, the weight, and the bias if there is one.
+            options: the attributes of the convolution.
+            result: name of its result; see `has_range`.
+        """
+        x, kernel, *bias = inputs
+        x = self._rounded(make, x, self._ranges[x], "")
+        product, bounds = make("Conv", x, kernel, **options), self._ranges[f"{result}/result"]
+        if not bias:
+            return self._rounded(make, product, bounds, "result_", result)
+        # Channels are the second axis of `(B, C, ...)`.
+        last = self._weights.arrays[kernel].ndim - 2
+        column = make("Unsqueeze", bias[0], make.constant(np.arange(1, 1 + last), "axes"))
+        return make.into(result, "Add", self._rounded(make, product, bounds, "result_"), column)
 
     def _with_range(self, make: NodeMaker, x: str, largest: np.float32, weight: tuple[str, str], result: str) -> str:
         """A product whose activations have a range that training has fixed: 127 steps on each side of 0."""

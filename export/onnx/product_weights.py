@@ -107,6 +107,14 @@ def _same(reader: ConstantReader, node: Any) -> Dequantized | None:
     return product_weight(reader, node.input[0])
 
 
+def _rounded(reader: ConstantReader, node: Any) -> Dequantized | None:
+    """A product as integers and back, by the same step and zero."""
+    source = reader.producers.get(node.input[0])
+    if source is None or source.op_type != "QuantizeLinear" or list(source.input[1:]) != list(node.input[1:]):
+        return None
+    return product_weight(reader, source.input[0])
+
+
 def _scaled(reader: ConstantReader, node: Any) -> Dequantized | None:
     """A product times constants, or times the scale of its rows of activations."""
     for name, other in (tuple(node.input), tuple(node.input)[::-1]):
@@ -147,6 +155,7 @@ _PRODUCTS = {
     "MatMulIntegerToFloat": _integers,
     "Cast": _same,
     "Identity": _same,
+    "DequantizeLinear": _rounded,
     "Mul": _scaled,
     "Add": _sum,
 }

@@ -16,6 +16,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.onnx.calibrate import FUNCTIONS, ranges_of
 from keras_transformer.export.onnx.graphs import GraphFiles, load_arrays
 from keras_transformer.export.onnx.integer_products import Layout, Products
 from keras_transformer.export.onnx.integer_tables import look_up
@@ -53,8 +54,6 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     """
     ranges = None
     if spec.quantization.mode == "int8_static":
-        from keras_transformer.export.onnx.calibrate import ranges_of
-
         of_results = spec.target is not None and spec.target.quantizes_results
         calibration = spec.quantization.calibration or ()
         ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)
@@ -184,6 +183,8 @@ class _Quantizer:
         self.products = Products(self.weights, quantization, self.top, contrib_ops, ranges or {}, layout)
         self.candidates = {name for name, array in self.arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
+        self.halves: dict[str, str] = {}
+        self.convolved: set[str] = set()
 
     def run(self) -> None:
         if self.quantization.mode == "fp16":
@@ -211,13 +212,31 @@ class _Quantizer:
 
     def _store_the_rest_in_8_bits(self):
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
-        for name in sorted(self.candidates & read):
-            array = np.asarray(self.arrays.pop(name))
-            q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
-            codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
-            scales = self.weights.store(f"{name}.int8_whole.scale", scale)
-            inputs = [codes, scales, self.weights.zeros(scales)]
-            self.top.append(helper.make_node("DequantizeLinear", inputs, [name], f"{name}/to_float", axis=0))
+        # A processor that multiplies integers to integers computes with other constants, such as positions, in floats.
+        names = self.convolved if self.products.quantizes_results else self.candidates
+        for name in sorted(names & read):
+            self.top.append(self._dequantized(name))
+
+    def _dequantized(self, name: str) -> Any:
+        """A node that computes a weight from 8 bits, with a scale for each index of the first axis."""
+        array = np.asarray(self.arrays.pop(name))
+        q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
+        codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
+        scales = self.weights.store(f"{name}.int8_whole.scale", scale)
+        return helper.make_node(
+            "DequantizeLinear", [codes, scales, self.weights.zeros(scales)], [name], f"{name}/to_float", axis=0
+        )
+
+    def _half(self, name: str) -> str:
+        """The name of a table that is stored in 16 bits. Processors of integers look rows up in floats or in one scale."""
+        half = f"{name}.fp16"
+        if half not in self.halves:
+            self.weights.store(half, np.asarray(self.arrays[name]).astype("float16"))
+            self.halves[half] = f"{half}/to_float"
+            self.top.append(
+                helper.make_node("Cast", [half], [f"{half}/to_float"], f"{name}/to_float", to=TensorProto.FLOAT)
+            )
+        return self.halves[half]
 
     def _find_transposed(self):
         for node in all_nodes(self.model.graph):
@@ -229,7 +248,9 @@ class _Quantizer:
         nodes: list[Any] = []
         for node in graph.node:
             make = NodeMaker(nodes, node, self.weights.store)
-            if not self._product(node, make) and not self._table(node, make):
+            if not any(
+                rewrite(node, make) for rewrite in (self._product, self._convolution, self._function, self._table)
+            ):
                 nodes.append(node)
         read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
         kept = [node for node in nodes if node.op_type != "Transpose" or node.output[0] in read]
@@ -251,10 +272,33 @@ class _Quantizer:
         result = node.output[0] if bias is None else f"{node.output[0]}/product"
         if not self.weights.has(name, by_rows):
             return False
-        by_block = name in self.tied or self.weights.needs_blocks(name, by_rows)
+        is_tied = name in self.tied and not self.products.quantizes_results
+        by_block = is_tied or self.weights.needs_blocks(name, by_rows)
         self.products.multiply(make, node.input[0], (name, by_rows), result, by_block)
         if bias is not None:
             make.into(node.output[0], "Add", result, bias)
+        return True
+
+    def _convolution(self, node: Any, make: NodeMaker) -> bool:
+        """Rewrites a convolution whose result has a range; returns whether it was one. Its weight is stored later."""
+        if (
+            node.op_type != "Conv"
+            or node.input[1] not in self.candidates
+            or not self.products.has_range(node.output[0])
+        ):
+            return False
+        options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        self.products.convolve(make, node.input, options, node.output[0])
+        self.convolved.add(node.input[1])
+        return True
+
+    def _function(self, node: Any, make: NodeMaker) -> bool:
+        """Rewrites an activation function whose argument has a range; returns whether it was one."""
+        argument = self.products.rounded_argument(make, node.input[0]) if node.op_type in FUNCTIONS else None
+        if argument is None:
+            return False
+        options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        make.into(node.output[0], node.op_type, argument, **options)
         return True
 
     def _table(self, node: Any, make: NodeMaker) -> bool:
@@ -265,6 +309,9 @@ class _Quantizer:
             return False
         if not self.weights.has(node.input[0], True):
             return False
+        if self.products.quantizes_results:
+            make.into(node.output[0], "Gather", self._half(node.input[0]), node.input[1])
+            return True
         blocks, shape = self.weights.by_block(node.input[0], True), self.arrays[node.input[0]].shape[1:]
         look_up(make, blocks, shape, node.input[1], node.output[0], self.top, self.weights)
         return True

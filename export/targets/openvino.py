@@ -19,7 +19,9 @@ from keras_transformer.version import install_command
 _DEVICE = "CPU"
 _MOST_RANK = 8
 _MORE = {
+    "Asin",
     "EmbedLayerNormalization",
+    "Erf",
     "Expand",
     "If",
     "IsNaN",
@@ -27,6 +29,7 @@ _MORE = {
     "NonZero",
     "OneHot",
     "Range",
+    "ReduceProd",
     "Shape",
     "Size",
     "Tan",

@@ -38,6 +38,10 @@ COMMANDS = {
         ["accelerators", "--tiny", "--targets", "xnnpack"],
         {"model", "target", "nodes", "taken", "difference"},
     ),
+    "accelerator_tasks": (
+        ["accelerator_tasks", "--task", "cifar10", "--target", "xnnpack", "--precisions", "float", "int8_static"],
+        {"precision", "nodes", "rows", "keras", "cpu", "score", "lost", "agreement", "from_cpu"},
+    ),
     "every_model": (
         ["every_model", "--only", "Encoder", "--formats", "onnx"],
         {"model", "float32 onnx", "int8 onnx"},
@@ -194,6 +198,17 @@ def test_what_an_export_says_of_itself(reports):
     (row,) = reports["quantized_tasks"][1]["rows"]
     assert row["change"] == pytest.approx(row["score"] - row["float_score"], abs=0.011)
     assert 0.8 < row["agreement"] <= 1
+
+
+def test_scores_on_an_accelerator_are_of_the_same_rows(reports):
+    rows = reports["accelerator_tasks"][1]["rows"]
+    assert [(row["precision"], row["rows"]) for row in rows] == [("float", 6), ("int8_static", 6)]
+    assert rows[0]["from_cpu"] <= 1e-4
+    assert (rows[0]["lost"], rows[0]["agreement"]) == (0, 100)
+    for row in rows:
+        assert row["lost"] == pytest.approx(row["keras"] - row["score"], abs=0.011)
+        taken, nodes = map(int, row["nodes"].split(" of "))
+        assert 0 < taken <= nodes
 
 
 def test_the_gate_refuses_planted_faults_and_no_sound_file(reports):

@@ -1,5 +1,7 @@
 """Quantized ONNX graphs against float64 references, and errors of quantization."""
 
+import shutil
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -273,13 +275,63 @@ def test_static_results_are_integers_where_an_accelerator_needs_them(tmp_path):
     results = {name: bounds for name, bounds in ranges.items() if name.endswith("/result")}
     assert {name: ranges[name] for name in plain} == plain
     logits = run(tmp_path, IDS)[2]
+    (tmp_path / "float").mkdir()
+    shutil.copy(tmp_path / FILES["serve"], tmp_path / "float")
     quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    assert check_quantized_weights("onnx", tmp_path / "float", tmp_path, FILES)["unaccounted"] == []
     nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
     products = [node.output[0] for node in nodes if node.op_type == "MatMul"]
-    assert len(products) == 2  # The table, which is tied, is multiplied by blocks.
+    assert len(products) == 3
+    (lookup,) = [node for node in nodes if node.op_type == "Gather"]
+    (stored,) = [node.input[0] for node in nodes if node.output[0] == lookup.input[0]]
+    table = weights()["table"].astype("float32")
+    np.testing.assert_array_equal(initializers(tmp_path)[stored], table.astype("float16"))
+    assert initializers(tmp_path)["positions"].dtype == np.float32
     assert set(products) <= {node.input[0] for node in nodes if node.op_type == "QuantizeLinear"}
     assert len(results) == 3
     assert 0 < np.abs(run(tmp_path, IDS)[2] - logits).max() < 0.05 * np.abs(logits).max()
+
+
+def convolution(directory, rng):
+    """A file with a GELU of a convolution of 5 channels to 70 with a bias, and its weights; "ids" are images."""
+    arrays = {"conv/kernel": rng.normal(size=(70, 5, 3, 3)), "conv/bias": rng.normal(size=70)}
+    arrays = {name: array.astype("float32") for name, array in arrays.items()}
+    node = helper.make_node("Conv", ["ids", *arrays], ["c"], "conv", strides=[2, 2], pads=[0, 0, 1, 1])
+    image, result = [1, 5, 6, 6], [1, 70, 3, 3]
+    graph = helper.make_graph(
+        [node, helper.make_node("Gelu", ["c"], ["y"], "gelu", approximate="tanh")],
+        "g",
+        [helper.make_tensor_value_info("ids", TensorProto.FLOAT, image)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, result) for name in ("y", "c")],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    onnx.save(model, str(directory / FILES["serve"]))
+    return arrays
+
+
+def test_static_convolutions_and_functions_are_of_integers_where_an_accelerator_needs_them(tmp_path):
+    rng = np.random.default_rng(5)
+    arrays, x = convolution(tmp_path, rng), rng.uniform(-1, 2, (1, 5, 6, 6)).astype("float32")
+    ranges = ranges_of(tmp_path, FILES, [{"ids": x}], "minmax", of_results=True)
+    before = [array.astype("float64") for array in run(tmp_path, x)]
+    product = before[1] - arrays["conv/bias"].reshape(-1, 1, 1)
+    np.testing.assert_allclose(ranges["ids"], (x.min(), x.max()), rtol=1e-6)
+    np.testing.assert_allclose(ranges["c/result"], (product.min(), product.max()), rtol=1e-5)
+    np.testing.assert_allclose(ranges["c/argument"], (before[1].min(), before[1].max()), rtol=1e-5)
+    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=[{"ids": x}]), ranges=ranges)
+    nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
+    (convolved,), (function,) = ([node for node in nodes if node.op_type == op] for op in ("Conv", "Gelu"))
+    makers = {node.output[0]: node.op_type for node in nodes}
+    assert [makers[name] for name in (*convolved.input, *function.input)] == ["DequantizeLinear"] * 3
+    assert convolved.output[0] in {node.input[0] for node in nodes if node.op_type == "QuantizeLinear"}
+    assert [each.s for each in function.attribute] == [b"tanh"]
+    steps = [(most - least) / 255 for least, most in (ranges["c/result"], ranges["c/argument"])]
+    # Half a step of the product, and what 45 products of rounded factors add at most: 2 steps. Then half a step of the
+    # argument; the slope of GELU is below 1.13.
+    gelu, sums = (np.abs(after - exact) for after, exact in zip(run(tmp_path, x), before, strict=True))
+    assert 0 < sums.max() < 2.5 * steps[0]
+    assert sums.max() < gelu.max() < 1.13 * (2.5 * steps[0] + 0.5 * steps[1])
 
 
 def test_static_activations_of_16_bits_leave_the_rounding_of_the_weights(tmp_path):
