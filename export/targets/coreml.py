@@ -5,19 +5,18 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
-from keras_transformer.export.onnx.library import NAME as ONNX
 from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
-from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.export.targets.onnx_target import OnnxTarget
+from keras_transformer.export.targets.target import Arrays, Measured, Node
 from keras_transformer.version import install_command
 
 _MOST_RANK = 5
 _SUFFIX = ".mlpackage"
 
 
-class CoreML(Target):
+class CoreML(OnnxTarget):
     """Core ML. See `Target`.
 
     Core ML runs on Apple's systems only. Elsewhere the written program is read again, and computed by the values that
@@ -25,23 +24,11 @@ class CoreML(Target):
     """
 
     name = "coreml"
-    format = ONNX
     libraries = (Library("coremltools", "coremltools"),)
     precisions = (None, "fp16")
     tolerance = {None: 1e-4, "fp16": 2e-2}
     compiled_suffix = _SUFFIX
     setup = install_command("coreml")
-
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
-        from keras_transformer.export.onnx.delegates import one_hots, sine_tables
-        from keras_transformer.export.onnx.delegates.editor import Editor
-
-        editor = Editor(model, {} if arrays is None else arrays, slots)
-        sine_tables.with_sine_tables(editor)
-        one_hots.without_one_hots(editor)
-
-    def nodes(self, path: pathlib.Path, signature: str) -> int:
-        return count_nodes(path)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
         from keras_transformer.export.coreml.operators import OPERATORS

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.onnx.library import NAME as ONNX
 from keras_transformer.export.runtime.libraries import Library
-from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
+from keras_transformer.export.targets.onnx_rules import load_graph, onnx_problems
+from keras_transformer.export.targets.onnx_target import OnnxTarget
 from keras_transformer.export.targets.qnn import OPERATORS
-from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.export.targets.target import Arrays, Measured, Node
 from keras_transformer.version import install_command
 
 _DEVICE = "CPU"
@@ -37,18 +37,14 @@ _MORE = {
 }
 
 
-class OpenVINO(Target):
+class OpenVINO(OnnxTarget):
     """OpenVINO on a CPU. See `Target`."""
 
     name = "openvino"
-    format = ONNX
     libraries = (Library("openvino", "openvino"),)
     precisions = (None, "int8_static")
     tolerance = {None: 1e-4, "int8_static": 0.2}
     setup = install_command("openvino")
-
-    def nodes(self, path: pathlib.Path, signature: str) -> int:
-        return count_nodes(path)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
         return list(onnx_problems(load_graph(path), OPERATORS | _MORE, _MOST_RANK))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.onnx.library import LIBRARY
-from keras_transformer.export.onnx.library import NAME as ONNX
 from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
-from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node, Target
+from keras_transformer.export.targets.onnx_target import OnnxTarget
+from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.version import install_command
 
@@ -39,28 +39,19 @@ OPERATORS = frozenset(_OPERATORS_TEXT.split())
 _REMEDIES = {"Loop": "use a mechanism without a loop", "GatherND": "use keras.ops.take on a flattened axis"}
 
 
-class QNN(Target):
+class QNN(OnnxTarget):
     """The NPU of Qualcomm's processors, run by the simulator of onnxruntime-qnn. See `Target`.
 
     Float files compute in fp16 there.
     """
 
     name = "qnn"
-    format = ONNX
     libraries = (LIBRARY, Library("onnxruntime_qnn", "onnxruntime-qnn"))
     precisions = (None, "int8_static")
     tolerance = {None: 2e-2, "int8_static": 0.2}
     compiled_suffix = ".qnn.onnx"
     quantizes_results = True
     setup = f"{install_command('qnn')} (Qualcomm's license)"
-
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
-        from keras_transformer.export.onnx.delegates.rewrite import rewrite_for_fp16
-
-        rewrite_for_fp16(model, arrays if arrays is not None else {}, slots)
-
-    def nodes(self, path: pathlib.Path, signature: str) -> int:
-        return count_nodes(path)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
         graph = load_graph(path)

@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from keras_transformer.export.onnx.library import NAME as ONNX
-from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
-from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
+from keras_transformer.export.targets.onnx_rules import load_graph, onnx_problems
+from keras_transformer.export.targets.onnx_target import OnnxTarget
+from keras_transformer.export.targets.target import Arrays, Measured, Node
 
 _MOST_RANK = 6
 # Found by handing it graphs of one operator each (onnxruntime-web 1.30, opset 20).
@@ -30,11 +30,10 @@ _READS_LONG = frozenset(_READS_LONG_TEXT.split())
 _NOT_OF_BOOL = frozenset({"Concat", "Slice", "Tile", "Transpose"})
 
 
-class WebGPU(Target):
+class WebGPU(OnnxTarget):
     """The WebGPU provider of onnxruntime-web, in a headless Chromium. See `Target`."""
 
     name = "webgpu"
-    format = ONNX
     tolerance = {None: 1e-4}
     setup = "npm install onnxruntime-web, and install Chromium"
 
@@ -44,18 +43,6 @@ class WebGPU(Target):
         from keras_transformer.export.onnx.options import OnnxOptions
 
         return OnnxOptions(opset=20, contrib_ops=False)
-
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
-        from keras_transformer.export.onnx.delegates import one_hots, sine_polynomials, sine_tables
-        from keras_transformer.export.onnx.delegates.editor import Editor
-
-        editor = Editor(model, {} if arrays is None else arrays, slots)
-        sine_tables.with_sine_tables(editor)
-        sine_polynomials.with_sine_polynomials(editor)
-        one_hots.without_one_hots(editor)
-
-    def nodes(self, path: pathlib.Path, signature: str) -> int:
-        return count_nodes(path)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
         graph = load_graph(path)

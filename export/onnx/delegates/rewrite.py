@@ -1,31 +1,45 @@
-"""The rewrites of an ONNX graph for accelerators that compute in fp16, in their order."""
+"""The rewrites of an ONNX graph by target, in their order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from keras_transformer.export.onnx.delegates import absent_values, activations, angles, exponentials, norms
+from keras_transformer.export.onnx.delegates.absent_values import without_large_numbers
+from keras_transformer.export.onnx.delegates.activations import with_tanh, without_softplus
 from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.delegates.exponentials import with_bounded_arguments
+from keras_transformer.export.onnx.delegates.norms import with_operators
+from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
+from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.spec.lazy_array import AnyArray
 
-_RULES = (
-    absent_values.without_large_numbers,
-    angles.with_tables,
-    norms.with_operators,
-    activations.with_tanh,
-    activations.without_softplus,
-    exponentials.with_bounded_arguments,
-)
+RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
+    "qnn": (
+        without_large_numbers,
+        with_sine_tables,
+        with_operators,
+        with_tanh,
+        without_softplus,
+        with_bounded_arguments,
+    ),
+    "webgpu": (with_sine_tables, with_sine_polynomials, without_one_hots),
+    "coreml": (with_sine_tables, without_one_hots),
+}
 
 
-def rewrite_for_fp16(model: Any, arrays: dict[str, AnyArray], slots: int | None = None) -> None:
-    """Writes a graph so that it computes in fp16 what it does in float32; values in float32 change by rounding only.
+def rewrite(target: str, model: Any, arrays: dict[str, AnyArray], slots: int | None = None) -> None:
+    """Writes a graph as a target computes it; values in float32 change by rounding only.
 
     Args:
+        target: key of `TARGETS`. Graphs of those that are not in `RULES` stay as they are.
         model: `ModelProto` without initializers, changed in place.
         arrays: dict of name to array: its initializers, changed in place.
         slots: number of the slots of the cache of a decoder, or None.
     """
+    if target not in RULES:
+        return
     editor = Editor(model, arrays, slots)
-    for rule in _RULES:
+    for rule in RULES[target]:
         rule(editor)

@@ -1,0 +1,24 @@
+"""What the targets of ONNX files share."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from keras_transformer.export.onnx.library import NAME
+from keras_transformer.export.targets.onnx_rules import count_nodes
+from keras_transformer.export.targets.target import Target
+
+
+class OnnxTarget(Target):
+    """An accelerator that runs ONNX files. See `Target`."""
+
+    format = NAME
+
+    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+        from keras_transformer.export.onnx.delegates.rewrite import rewrite
+
+        rewrite(self.name, model, {} if arrays is None else arrays, slots)
+
+    def nodes(self, path: pathlib.Path, signature: str) -> int:
+        return count_nodes(path)
