@@ -49,7 +49,8 @@ def accuracy_by_size(
     axes = figure.add_subplot()
     for (name, points), style in zip(groups.items(), curve_styles(len(groups)), strict=True):
         places = [(x / 1e6, y) for x, y, _ in sorted(points)]
-        axes.plot(*zip(*places, strict=True), label=name, **style | {"linestyle": "none"}, markersize=6)
+        style["linestyle"] = "none"
+        axes.plot(*zip(*places, strict=True), label=name, **style, markersize=6)
     axes.set(xscale="log", xlabel="size in MB", ylabel=label)
     axes.legend(frameon=False)
     axes.margins(x=0.35, y=0.15)  # Names of points stand beside them.

@@ -120,7 +120,7 @@ class Editor:
                 tensor.external_data.add(key="location", value="elsewhere")
             skeleton.graph.initializer.append(tensor)
         graph = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
-        shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
+        shapes: dict[str, tuple[int | None, ...]] = {name: tuple(array.shape) for name, array in self.arrays.items()}
         for value in (*graph.input, *graph.value_info, *graph.output):
             if value.type.tensor_type.HasField("shape"):
                 sizes = value.type.tensor_type.shape.dim
