@@ -104,15 +104,15 @@ def test_the_smallest_of_those_that_lose_little():
 
 
 def test_a_loss_is_approached_by_mixtures(tmp_path):
-    """Each of the three halves the sizes between one that keeps the loss and one that does not."""
+    """Each of the three halves the sizes between one that keeps the loss and one that does not; two may be the same."""
     command = [sys.executable, str(pathlib.Path(__file__).with_name("compress_worker.py")), str(tmp_path / "b"), "0.03"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     trials = {each["candidate"]: each for each in found["trials"]}
     kept = [name for name, each in trials.items() if each["score"] >= -found["max_loss"]]
-    assert len(trials) == 4
-    assert 1 < len(kept) < 4
+    assert 1 < len(kept) < len(trials)
+    assert len(trials) in (3, 4)
     assert found["chosen"] == min(kept, key=lambda name: trials[name]["nbytes"]) != "float32"
 
 
