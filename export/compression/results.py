@@ -107,7 +107,8 @@ class Compression:
             for each in self.trials
             if not each.reason
         ]
-        return accuracy_by_size(rows, label=self.metric)
+        label = "perplexity, as a multiple of the float file's" if self.metric == "perplexity" else self.metric
+        return accuracy_by_size(rows, label=label)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as dicts, lists and numbers."""
