@@ -27,6 +27,7 @@ from measure import Table, Turn, arguments, ratio, ratio_note, take_turns, timed
 from quantized_tasks import example
 
 from keras_transformer import load_model, training
+from keras_transformer.backend import keras_private
 from keras_transformer.export import export, load
 
 TEMPERATURE, MASK, SENTENCES = 1.0, "target_padding_mask", 20
@@ -41,7 +42,7 @@ def pruned(teacher, batches, options):
     student = training.prune(
         teacher, blocks=len(decoder) - options.decoder_blocks, feedforward_units=options.units, importance=found
     )
-    for layer in student._flatten_layers():
+    for layer in keras_private.flatten_layers(student):
         # A small student of soft labels underfits with the dropout of its teacher.
         if isinstance(layer, keras.layers.Dropout) and layer.rate:
             layer.rate = options.dropout

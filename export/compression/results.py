@@ -99,7 +99,8 @@ class Compression:
             yield f"loses at most {self.max_loss:g}"
 
     def plot(self) -> Figure:
-        """The metric against the size, with one curve for each format."""
+        """The metric against the size, a point for each file."""
+        from keras_transformer.export.compression.measuring import PERPLEXITY
         from keras_transformer.plots import accuracy_by_size
 
         rows = [
@@ -107,7 +108,7 @@ class Compression:
             for each in self.trials
             if not each.reason
         ]
-        label = "perplexity, as a multiple of the float file's" if self.metric == "perplexity" else self.metric
+        label = "perplexity, as a multiple of the float file's" if self.metric == PERPLEXITY else self.metric
         return accuracy_by_size(rows, label=label)
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Packed(NamedTuple):
     Args:
         files: dict of signature name to the path of its file in the bundle.
         large: names of the files whose weights are beside them.
-        is_rewritten: bool. Whether files were written anew, not only moved.
+        is_rewritten: bool. Whether files were written again, not only moved.
     """
 
     files: dict[str, str]

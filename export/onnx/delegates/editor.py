@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from keras_transformer.export.onnx.node_maker import NodeMaker
+from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import inline
 from keras_transformer.export.spec.lazy_array import AnyArray
 
@@ -35,8 +36,23 @@ class Editor:
         self.graph, self.arrays, self.slots = model.graph, arrays, slots
         self.index = next((each.name for each in model.graph.input if each.name == _INDEX), None)
         self._model = model
-        self._numbers = itertools.count()
         self.refresh()
+
+    def nodes(self, *operators: str) -> list[Any]:
+        """The nodes of some operators; none of a graph with loops or branches, whose bodies read tensors around them."""
+        if any(count >= len(self.graph.node) for count, _ in enumerate(all_nodes(self.graph))):
+            return []
+        return [node for node in self.graph.node if node.op_type in operators]
+
+    def making(self, node: Any) -> tuple[NodeMaker, list[Any]]:
+        """A `NodeMaker` for the place of a node, and the list that its nodes go to."""
+
+        def store(name: str, array: np.ndarray) -> str:
+            self.arrays[name] = array
+            return name
+
+        made: list[Any] = []
+        return NodeMaker(made, node, store), made
 
     def refresh(self) -> None:
         """Finds the makers and the readers of tensors again, after a change."""
@@ -83,18 +99,14 @@ class Editor:
             if value is not None:
                 value.t.CopyFrom(numpy_helper.from_array(array, value.t.name))
 
-    def constant(self, label: str, array: Any) -> str:
-        """The name of a new constant."""
-        name = f"{label}/half_{next(self._numbers)}"
-        self.arrays[name] = np.asarray(array)
-        return name
-
     def replace(self, nodes: dict[str, list[Any]]) -> None:
         """Puts nodes in the place of others, and removes what is not read any more.
 
         Args:
             nodes: dict of the first output of a node to the nodes that take its place.
         """
+        if not nodes:
+            return
         every = [new for node in self.graph.node for new in nodes.get(node.output[0], [node])]
         needed = {each.name for each in self.graph.output}
         kept = []
@@ -126,13 +138,6 @@ class Editor:
                 sizes = value.type.tensor_type.shape.dim
                 shapes[value.name] = tuple(each.dim_value if each.HasField("dim_value") else None for each in sizes)
         return shapes
-
-
-def make(op: str, inputs: list[str], output: str, like: Any, **attributes: Any) -> Any:
-    """A node that is named after the one that it replaces."""
-    name, result = like.name or like.output[0], like.output[0]
-    label = op if output == result else output.removeprefix(f"{result}/")
-    return helper.make_node(op, inputs, [output], f"{name}/{label}", **attributes)
 
 
 def _value(node: Any) -> Any:

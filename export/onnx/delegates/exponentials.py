@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keras_transformer.export.onnx.delegates.editor import Editor, make
+from keras_transformer.export.onnx.delegates.editor import Editor
 
 # The exponential of -80 is 2e-35: nothing beside a number of fp16, whose smallest is 6e-8.
 _LEAST = -80.0
@@ -17,13 +17,9 @@ _LEAST = -80.0
 def with_bounded_arguments(editor: Editor) -> None:
     """`exp(x)` as `exp(max(x, -80))`."""
     found = {}
-    for node in list(editor.graph.node):
-        if node.op_type == "Exp":
-            bounded = f"{node.output[0]}/bounded"
-            least = editor.constant(node.output[0], np.array(_LEAST, "float32"))
-            found[node.output[0]] = [
-                make("Max", [node.input[0], least], bounded, node),
-                make("Exp", [bounded], node.output[0], node),
-            ]
-    if found:
-        editor.replace(found)
+    for node in editor.nodes("Exp"):
+        make, made = editor.making(node)
+        bounded = make("Max", node.input[0], make.constant(np.array(_LEAST, "float32"), "least"))
+        make.into(node.output[0], "Exp", bounded)
+        found[node.output[0]] = made
+    editor.replace(found)

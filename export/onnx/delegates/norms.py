@@ -11,33 +11,29 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from keras_transformer.export.onnx.delegates.editor import Editor, make
+from keras_transformer.export.onnx.delegates.editor import Editor
 
 
 def with_operators(editor: Editor) -> None:
     """`x · (1 / √(mean(x²) + ε))`, or `x / √(mean(x²) + ε)`, over the last axis, as one operator."""
     found = {}
-    for node in editor.graph.node:
+    for node in editor.nodes("Div", "Mul"):
         for x, root in _factors(editor, node):
             epsilon = _epsilon(editor, x, root)
             width = (editor.shape(x) or (None,))[-1]
             if epsilon is not None and width is not None:
-                ones = editor.constant(node.output[0], np.ones(width, "float32"))
-                inputs = [x, ones]
-                found[node.output[0]] = [
-                    make("RMSNormalization", inputs, node.output[0], node, axis=-1, epsilon=epsilon)
-                ]
+                make, made = editor.making(node)
+                ones = make.constant(np.ones(width, "float32"), "ones")
+                make.into(node.output[0], "RMSNormalization", x, ones, axis=-1, epsilon=epsilon)
+                found[node.output[0]] = made
                 break
-    if found:
-        editor.replace(found)
+    editor.replace(found)
 
 
 def _factors(editor: Editor, node: Any) -> list[tuple[str, str]]:
     """The pairs of a tensor and the square root by which a node divides it."""
     if node.op_type == "Div":
         return [(node.input[0], node.input[1])]
-    if node.op_type != "Mul":
-        return []
     pairs = [(node.input[0], node.input[1]), (node.input[1], node.input[0])]
     inverses = [(x, editor.maker(other, "Reciprocal")) for x, other in pairs]
     return [(x, inverse.input[0]) for x, inverse in inverses if inverse is not None]

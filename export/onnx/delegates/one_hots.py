@@ -8,7 +8,6 @@ import numpy as np
 from onnx import TensorProto
 
 from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.making import has_bodies, making
 
 
 def without_one_hots(editor: Editor) -> None:
@@ -19,15 +18,12 @@ def without_one_hots(editor: Editor) -> None:
     Args:
         editor: `Editor` of a graph of fixed shapes.
     """
-    if has_bodies(editor):
-        return
     found: dict[str, list[Any]] = {}
-    for node in editor.graph.node:
-        made = _comparison(editor, node) if node.op_type == "OneHot" else None
+    for node in editor.nodes("OneHot"):
+        made = _comparison(editor, node)
         if made is not None:
             found[node.output[0]] = made
-    if found:
-        editor.replace(found)
+    editor.replace(found)
 
 
 def _comparison(editor: Editor, node: Any) -> list[Any] | None:
@@ -36,7 +32,7 @@ def _comparison(editor: Editor, node: Any) -> list[Any] | None:
     count, pair, shape = editor.value(depth), editor.value(values), editor.shape(indices)
     if count is None or pair is None or shape is None:
         return None
-    make, made = making(editor, node)
+    make, made = editor.making(node)
     axis = next((each.i for each in node.attribute if each.name == "axis"), -1) % (len(shape) + 1)
     aligned = [1] * (len(shape) + 1)
     aligned[axis] = int(count.reshape(()))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.making import has_bodies, making
 
 # Pi in three parts, the first two of few bits, so that their products with small integers are exact (Cody and Waite).
 _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
@@ -24,15 +23,11 @@ def with_sine_polynomials(editor: Editor) -> None:
     Args:
         editor: `Editor` of a graph whose sines are of float32.
     """
-    if has_bodies(editor):
-        return
-    found = {node.output[0]: _polynomial(editor, node) for node in editor.graph.node if node.op_type in ("Sin", "Cos")}
-    if found:
-        editor.replace(found)
+    editor.replace({node.output[0]: _polynomial(editor, node) for node in editor.nodes("Sin", "Cos")})
 
 
 def _polynomial(editor: Editor, node: Any) -> list[Any]:
-    make, made = making(editor, node)
+    make, made = editor.making(node)
     numbers: dict[float, str] = {}
 
     def number(value: float) -> str:

@@ -15,7 +15,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.making import has_bodies, making
 from keras_transformer.export.onnx.options import DEFAULT_OPSET
 
 _FUNCTIONS = {"Sin": np.sin, "Cos": np.cos}
@@ -29,27 +28,22 @@ def with_sine_tables(editor: Editor) -> None:
     Args:
         editor: `Editor` of a graph of fixed shapes, with the number of slots if there is a cache.
     """
-    if has_bodies(editor):
-        return
     outputs = {each.name for each in editor.graph.output}
     angles: dict[str, tuple[str, np.ndarray] | None] = {}
     found: dict[str, list[Any]] = {}
-    for node in editor.graph.node:
-        if node.op_type not in _FUNCTIONS:
-            continue
+    for node in editor.nodes(*_FUNCTIONS):
         if node.input[0] not in angles:
             angles[node.input[0]] = _angles(editor, node.input[0])
         known = angles[node.input[0]]
         if known is not None and (known[0] or node.output[0] not in outputs):
             found[node.output[0]] = _replacement(editor, node, *known)
-    if found:
-        editor.replace(found)
+    editor.replace(found)
 
 
 def _replacement(editor: Editor, node: Any, source: str, angles: np.ndarray) -> list[Any]:
     # In double precision: runtimes round the angle to 32 bits, as the model does, and then compute its sine exactly.
     sines = _FUNCTIONS[node.op_type](angles.astype("float64")).astype("float32")
-    make, made = making(editor, node)
+    make, made = editor.making(node)
     if not source:
         editor.arrays[node.output[0]] = sines[0]
         return made
