@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 from keras_transformer.export.text.byte_level import Prefix
 from keras_transformer.export.text.byte_pairs import Merges
 from keras_transformer.export.text.code_points import LIMIT, PagedTable
-from keras_transformer.export.text.pair_table import PairTable
+from keras_transformer.export.text.neighbors import Neighbors
 from keras_transformer.export.text.steps import before, code_points, gather, look_up, repeated
 from keras_transformer.export.text.tokenizer_parts import pair_of, parts_of, unsupported
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
@@ -52,25 +53,21 @@ def with_fallback(content: Mapping[str, Any], parts: list[Any], merges: Merges) 
         ids = tf.gather(ids, item)
         rows = tf.gather(rows, tf.gather(places, item))
         ids = tf.where(ids >= 0, ids, spelled)
-        left = before(ids, 0)
-        known = gather(neighbors.owners, gather(neighbors.starts, left) + ids) == left
-        begins = tf.logical_or(before(rows, -1) != rows, tf.logical_not(known))
+        begins = tf.logical_or(before(rows, -1) != rows, tf.logical_not(neighbors(ids)))
         found, where = merges(ids, begins)
         return found, tf.gather(rows, where)
 
     return encode
 
 
-def _neighbors(model: Mapping[str, Any]) -> PairTable:
-    """The pairs of characters that are neighbors in a token. No merge joins others: texts are cut between them."""
+def _neighbors(model: Mapping[str, Any]) -> Neighbors:
+    """The characters that are neighbors in a token. No merge joins others: texts are cut between them."""
     vocabulary = model["vocab"]
-    found = {}
+    found = set()
     for token in {"".join(pair_of(merge)) for merge in model["merges"]}:
-        for left, right in zip(token, token[1:], strict=False):
-            if left in vocabulary and right in vocabulary:
-                found[vocabulary[left], vocabulary[right]] = 1
-    size = max(vocabulary.values()) + 1
-    return PairTable(found, size, size)
+        ids = [vocabulary.get(each) for each in token]
+        found |= {pair for pair in pairwise(ids) if None not in pair}
+    return Neighbors(found, max(vocabulary.values()) + 1)
 
 
 def _space_prefix(content: Mapping[str, Any], parts: list[Any]) -> Prefix | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_transformer.export.text.byte_pairs import Merges
-from keras_transformer.export.text.pair_table import PairTable
+from keras_transformer.export.text.neighbors import Neighbors
 from keras_transformer.export.text.replacement import symbol_table
-from keras_transformer.export.text.steps import before, gather, look_up
+from keras_transformer.export.text.steps import look_up
 from keras_transformer.export.text.tokenizer_parts import unsupported
 from keras_transformer.text.tokenizers.sentencepiece_model import NORMAL, UNUSED, USER_DEFINED
 from keras_transformer.utils.types import Tensor
@@ -49,21 +49,16 @@ class BytePairPieces:
         size = max(numbers.values()) + 1
         ranks = {score: rank for rank, score in enumerate(sorted({each[1] for each in pieces}, reverse=True))}
         merges: dict[tuple[int, int], tuple[int, int]] = {}
-        together: dict[tuple[int, int], int] = {}
         for text, index in known.items():
             for at in range(1, len(text)):
                 left, right = text[:at], text[at:]
                 if left in numbers and right in numbers:
                     merges[numbers[left], numbers[right]] = (ranks[pieces[index][1]], index + 1)
-                together[numbers[text[at - 1]], numbers[text[at]]] = 1
         self._merges = Merges(merges, size)
-        self._together = PairTable(together, size, size)
+        self._neighbors = Neighbors(([numbers[each] for each in text] for text in known), size)
 
     def __call__(self, codes: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         numbers = look_up(self._letters, codes)
-        left = before(numbers, 0)
-        together = gather(self._together.owners, gather(self._together.starts, left) + numbers) == left
-        # No merge joins characters that are in no piece together.
-        found, begins = self._merges(numbers, tf.logical_or(first, tf.logical_not(together)))
+        found, begins = self._merges(numbers, tf.logical_or(first, tf.logical_not(self._neighbors(numbers))))
         ends = tf.concat([begins[1:], tf.shape(codes)], 0) - 1
         return ends, tf.where(tf.logical_and(found > 0, found <= self._size), found - 1, -1)

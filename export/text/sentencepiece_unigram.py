@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.text.best_path import BestPath
-from keras_transformer.export.text.pair_table import PairTable
+from keras_transformer.export.text.neighbors import Neighbors
 from keras_transformer.export.text.replacement import symbol_table
-from keras_transformer.export.text.steps import before, flag, gather, indices, look_up, next_true
+from keras_transformer.export.text.steps import flag, indices, look_up, next_true
 from keras_transformer.text.tokenizers.sentencepiece_model import NORMAL, SCORE_STEP, USER_DEFINED
 from keras_transformer.utils.types import Tensor
 
@@ -47,8 +47,7 @@ class UnigramPieces:
         unknown = np.float32(min((score for _, score, kind in pieces if kind == NORMAL), default=0.0) - _PENALTY)
         spelled = [([symbols[each] for each in text], index) for text, index in known]
         self._path = BestPath(spelled, len(symbols) + 1, scores, unknown, _FARTHEST)
-        together = {pair: 1 for sequence, _ in spelled for pair in zip(sequence, sequence[1:], strict=False)}
-        self._together = PairTable(together, len(symbols) + 1, len(symbols) + 1)
+        self._neighbors = Neighbors((sequence for sequence, _ in spelled), len(symbols) + 1)
         every = np.append(scores[[index for _, index in known]], unknown).astype("float64")
         is_exact = bool((every / SCORE_STEP == np.round(every / SCORE_STEP)).all())
         # The number of characters of which no path has a sum that rounds.
@@ -63,11 +62,9 @@ class UnigramPieces:
         """Where texts are cut: between characters that are in no piece together, in texts whose sums are exact."""
         if not self._exact_size:
             return first
-        left = before(symbols, 0)
-        together = gather(self._together.owners, gather(self._together.starts, left) + symbols) == left
         sizes = next_true(first) - tf.range(tf.size(symbols))
         size = tf.gather(tf.gather(sizes, indices(first)), tf.cumsum(flag(first)) - 1)
-        return tf.logical_or(first, tf.logical_and(tf.logical_not(together), size <= self._exact_size))
+        return tf.logical_or(first, tf.logical_and(tf.logical_not(self._neighbors(symbols)), size <= self._exact_size))
 
 
 def _score(text: str, score: float, kind: int) -> float:
