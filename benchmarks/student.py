@@ -1,13 +1,15 @@
 """BLEU and time per token of a smaller translation model: pruned, then distilled from the whole one.
 
     python benchmarks/student.py --model translation/model.keras --data-dir multi30k --out student
+    python benchmarks/student.py --model translation/model.keras --data-dir multi30k --out longer \
+        --student student/student.keras --references    # a student is trained further
     python benchmarks/student.py --tiny    # smoke test: a tiny model and a few sentences
 
 The teacher is the model that `examples/translation.py` writes. The blocks of its decoder that matter least go, since each
 new token costs all of the decoder; the encoder, which runs once for a sentence, stays (a deep encoder and a shallow decoder:
 Kasai et al., arXiv 2006.10369). The student then learns from the teacher: its translations of the training sentences in
-place of the references (Kim and Rush, arXiv 1606.07947, section 3.2), and its probabilities of each next subword. BLEU is of
-greedy translations of test_2016_flickr, by the exported files; the times are those of the files, in turns.
+place of the references (Kim and Rush, arXiv 1606.07947, section 3.2), or both with `--references`, and its probabilities of
+each next subword. BLEU is of greedy translations of test_2016_flickr, by the exported files; the times are those of the files, in turns.
 """
 
 import os
@@ -33,20 +35,25 @@ from keras_transformer.export import export, load
 TEMPERATURE, MASK, SENTENCES = 1.0, "target_padding_mask", 20
 
 
+def beginning(teacher, batches, options):
+    """The student before it learns: one that was written before, or the pruned teacher, with the dropout of a student."""
+    student = load_model(options.student, compile=False) if options.student else pruned(teacher, batches, options)
+    for layer in keras_private.flatten_layers(student):
+        # A small student of soft labels underfits with the dropout of its teacher.
+        if isinstance(layer, keras.layers.Dropout) and layer.rate:
+            layer.rate = options.dropout
+    return student
+
+
 def pruned(teacher, batches, options):
     """The teacher without some blocks of its decoder, and some feed-forward units."""
     found = training.measure_importance(teacher, batches, training.MaskedCrossentropy())
     decoder = {name: value for name, value in found.blocks.items() if "decoder" in name}
     print({name: round(value, 4) for name, value in found.blocks.items()}, flush=True)
     found = dataclasses.replace(found, blocks=decoder)
-    student = training.prune(
+    return training.prune(
         teacher, blocks=len(decoder) - options.decoder_blocks, feedforward_units=options.units, importance=found
     )
-    for layer in keras_private.flatten_layers(student):
-        # A small student of soft labels underfits with the dropout of its teacher.
-        if isinstance(layer, keras.layers.Dropout) and layer.rate:
-            layer.rate = options.dropout
-    return student
 
 
 def translated(bundle, sources, options):
@@ -125,6 +132,8 @@ def parse():
     parser.add_argument("--model", type=pathlib.Path, help=".keras file written by the example")
     parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, help="folder for the student, and the teacher's translations")
+    parser.add_argument("--student", type=pathlib.Path, help=".keras file of a student to train further")
+    parser.add_argument("--references", action="store_true", help="learn from the prefixes of the references, too")
     parser.add_argument("--decoder-blocks", type=int, default=1, help="that the student keeps")
     parser.add_argument("--units", type=float, default=0.0, help="share of feed-forward units that go")
     parser.add_argument("--epochs", type=int, default=8)
@@ -180,8 +189,10 @@ def main():
         targets = teacher_translations(script, teacher, splits, folder)
         print(f"translated in {(time.process_time() - start) / 60:.1f} minutes of CPU time", flush=True)
         sample = script.batches(teacher.tokenizer, splits["val"], shuffle=False).epoch()
-        student = pruned(teacher, [batch[:2] for batch in itertools.islice(sample, 16)], options)
-        stream = script.batches(teacher.tokenizer, (splits["train"][0], targets), seed=0)
+        student = beginning(teacher, [batch[:2] for batch in itertools.islice(sample, 16)], options)
+        sources, references = splits["train"]
+        pairs = ([*sources, *sources], [*targets, *references]) if options.references else (sources, targets)
+        stream = script.batches(teacher.tokenizer, pairs, seed=0)
         learn(script, student, teacher, stream, options)
         minutes = (time.process_time() - start) / 60
         student.save(folder / "student.keras")

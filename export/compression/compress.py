@@ -15,6 +15,7 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.compression.budget import Budget
 from keras_transformer.export.compression.candidates import CANDIDATES, Candidate, rounded
 from keras_transformer.export.compression.measuring import Metric
+from keras_transformer.export.compression.mixtures import measured_choices
 from keras_transformer.export.compression.results import FLOAT, Compression, Trial, lost
 from keras_transformer.export.errors import ExportError, QuantizationError, one_line
 from keras_transformer.export.formats import check_formats
@@ -23,14 +24,16 @@ from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, readable_size
 from keras_transformer.quantization import WeightQuantizationError
 from keras_transformer.quantization.calibration import as_batches
-from keras_transformer.quantization.choose_schemes import least_bytes, measured, most_bytes, within
+from keras_transformer.quantization.choose_schemes import Choice, least_bytes, most_bytes, within
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
     import keras
 
-# Mixtures that are tried for a loss; each halves the range of sizes.
-_MIXTURES = 3
+    from keras_transformer.quantization import WeightScheme
+
+# Mixtures that are tried for a loss; each halves the range of sizes. For a size, files that are too large are written again.
+_MIXTURES = _ATTEMPTS = 3
 
 
 def compress(
@@ -138,6 +141,8 @@ class _Work:
         self._model, self._root, self._formats, self._steps = model, root, formats, steps
         self._folders: dict[str, pathlib.Path] = {}
         self._floats: list[Trial] = []
+        self._evaluation = evaluation
+        self._choices: dict[str, list[Choice]] = {}
         self.metric = Metric(evaluation, self.folder(FLOAT))
 
     def folder(self, name: str) -> pathlib.Path:
@@ -172,15 +177,20 @@ class _Work:
             self._steps.note(f"{name}: refused: {reason}")
             return [Trial(name, each, 0, float("-inf"), None, reason) for each in self._formats]
 
+    def _mixture(self, batches: list[Any], nbytes: int) -> dict[str, WeightScheme | None]:
+        """The schemes by path that lose the least in some bytes."""
+        if not self._choices:
+            self._choices = measured_choices(self._model, batches, self._evaluation)
+        return within(self._model, self._choices, nbytes)
+
     def _for_loss(self, name: str, candidate: Candidate, batches: list[Any], budget: Budget) -> list[Trial]:
         """Mixtures that approach the smallest one with a loss."""
-        choices = measured(self._model, batches, measure="inputs")
         low, high = least_bytes(self._model), most_bytes(self._model)
         high = min(high, budget.nbytes or high)
         trials: dict[frozenset[Any], list[Trial]] = {}  # Two sizes may have the same schemes.
         for _ in range(_MIXTURES):
             middle = (low + high) // 2
-            schemes, each = within(self._model, choices, middle), f"{name}, {readable_size(middle)}"
+            schemes, each = self._mixture(batches, middle), f"{name}, {readable_size(middle)}"
             key = frozenset(schemes.items())
             if key not in trials:
                 trials[key] = self._tried(each, functools.partial(self._rounded, each, candidate, schemes, batches))
@@ -191,12 +201,14 @@ class _Work:
     def _within(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> Report:
         """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too
         much."""
-        choices = measured(self._model, batches, measure="inputs")
-        report = self._rounded(name, candidate, within(self._model, choices, budget), batches)
-        excess = max(artifact.size for artifact in report.artifacts.values()) - budget
-        if excess <= 0 or budget - excess < least_bytes(self._model):
-            return report
-        return self._rounded(name, candidate, within(self._model, choices, budget - excess), batches)
+        limit, least = budget, least_bytes(self._model)
+        for attempt in range(_ATTEMPTS):
+            report = self._rounded(name, candidate, self._mixture(batches, limit), batches)
+            excess = max(artifact.size for artifact in report.artifacts.values()) - budget
+            limit -= excess + budget // 1000 * attempt
+            if excess <= 0 or limit < least:
+                break
+        return report
 
     def _rounded(self, name: str, candidate: Candidate, schemes: Any, batches: list[Any]) -> Report:
         with rounded(self._model, candidate, schemes, batches) as model:

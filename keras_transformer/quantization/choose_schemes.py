@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 
-from keras_transformer.quantization.calibration import Batch, as_batches, calibrate
+from keras_transformer.quantization.calibration import Batch, as_batches
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel, kernels_of
-from keras_transformer.quantization.methods.clipping import importance
-from keras_transformer.quantization.outputs import outputs_of
-from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.quantization.sensitivities import by_inputs, by_outputs, divergence, squared_change
 
-CANDIDATES = (WeightScheme(3, 32), WeightScheme(4, 128), WeightScheme(4, 32), WeightScheme(8, None))
+CANDIDATES = (WeightScheme(4, 128), WeightScheme(4, 32), WeightScheme(8, None))
+MEASURES = {
+    "output": functools.partial(by_outputs, squared_change),
+    "divergence": functools.partial(by_outputs, divergence),
+    "inputs": by_inputs,
+}
 
 
 class Choice(NamedTuple):
@@ -45,8 +47,8 @@ def choose_schemes(
 ) -> dict[str, WeightScheme | None]:
     """Chooses a scheme for each weight so that the whole model fits a budget and loses the least by measured sensitivities.
 
-    Each weight alone is rounded by each candidate, and the error is measured; errors are taken to add up. Beginning with the
-    smallest schemes, the step with the most error saved for each byte is taken, as long as it fits.
+    Each weight alone is rounded, and the error is measured; errors are taken to add up. Beginning with the smallest schemes,
+    the step with the most error saved for each byte is taken, as long as it fits.
 
     Args:
         model: Functional `keras.Model`, in float32. It stays as it is.
@@ -54,8 +56,10 @@ def choose_schemes(
         budget: int. Bytes of all weights of the model, those that stay in float32 included. Weights of 2 and 3 bits count
             4, as files have them.
         candidates: list of `WeightScheme`. Of those that fit a weight, the cheapest for each error remain.
-        measure: "output": the mean squared change of the model's outputs, relative to their mean square, with a run of the
-            data for each weight and candidate; or "inputs": that of the outputs of the weight itself, from one run.
+        measure: key of `MEASURES`. "output": the squared change of the model's outputs, relative to their square;
+            "divergence": that of the classes that the outputs, logits, stand for, in nats: both run the data once for each
+            weight, rounded by the coarsest of its candidates, and scale the result for the others. "inputs": the squared
+            change of the outputs of the weight itself, from one run; it does not see how much they matter.
         verbose: bool. Whether progress is written to stderr.
 
     Returns:
@@ -73,8 +77,8 @@ def choose_schemes(
     >>> sorted(scheme.bits for scheme in schemes.values())
     [4, 8]
     """
-    if measure not in ("output", "inputs"):
-        raise WeightQuantizationError(f"measure must be 'output' or 'inputs'. Received: {measure!r}")
+    if measure not in MEASURES:
+        raise WeightQuantizationError(f"measure must be one of {', '.join(MEASURES)}. Received: {measure!r}")
     least = least_bytes(model, candidates)
     if least > budget:
         raise WeightQuantizationError(f"the smallest schemes need {least:,} bytes, more than the budget of {budget:,}")
@@ -96,7 +100,7 @@ def measured(
     """
     kernels = kernels_of(model)
     fitting = {kernel.path: _fitting(kernel, candidates) for kernel in kernels}
-    errors = (_output_errors if measure == "output" else _own_errors)(model, kernels, fitting, batches, verbose)
+    errors = MEASURES[measure](model, kernels, fitting, batches, verbose)
     return {
         kernel.path: [
             Choice(scheme, nbytes(kernel, scheme), errors[kernel.path, scheme]) for scheme in fitting[kernel.path]
@@ -146,48 +150,6 @@ def _fitting(kernel, candidates):
     found = [scheme for scheme in candidates if kernel.width % (scheme.block_size or 1) == 0]
     if not found:
         raise WeightQuantizationError(f"no candidate fits {kernel.path!r}, which has rows of {kernel.width} numbers")
-    return found
-
-
-def _output_errors(model, kernels, fitting, batches, verbose):
-    """The relative squared change of the model's outputs by weight and scheme, each rounded alone."""
-
-    def outputs():
-        for batch in batches:
-            yield from outputs_of(model, batch)
-
-    expected, found = list(outputs()), {}
-    total = sum(float(np.square(each, dtype="float64").sum()) for each in expected)
-    for number, kernel in enumerate(kernels):
-        if verbose:
-            print(f"{kernel.path}: {number + 1} of {len(kernels)}", file=sys.stderr, flush=True)
-        rows = kernel.rows()
-        try:
-            for scheme in fitting[kernel.path]:
-                kernel.assign(round_rows(rows, scheme).values)
-                pairs = zip(outputs(), expected, strict=True)
-                found[kernel.path, scheme] = (
-                    sum(float(np.square(a - b, dtype="float64").sum()) for a, b in pairs) / total
-                )
-        finally:
-            kernel.assign(rows)
-    return found
-
-
-def _own_errors(model, kernels, fitting, batches, verbose):
-    """The relative squared change of what each weight computes, by weight and scheme; of the weight itself in a lookup."""
-    statistics = {}
-    for ready in calibrate(model, kernels, batches, verbose):
-        statistics |= {kernel.path: each for kernel, each in ready}
-    found = {}
-    for kernel in kernels:
-        rows, known = kernel.rows(), statistics.get(kernel.path)
-        for scheme in fitting[kernel.path]:
-            change = round_rows(rows, scheme, None if known is None else importance(known)).values - rows
-            if known is None:
-                found[kernel.path, scheme] = float(np.square(change).sum() / np.square(rows).sum())
-            else:
-                found[kernel.path, scheme] = known.error(change) / max(known.error(rows), 1e-30)
     return found
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.quantization import WeightQuantizationError, WeightScheme, choose_schemes, quantize_weights
-from keras_transformer.quantization.choose_schemes import Choice, cheapest, nbytes
+from keras_transformer.quantization.calibration import as_batches
+from keras_transformer.quantization.choose_schemes import Choice, cheapest, measured, nbytes
 from keras_transformer.quantization.kernels import kernels_of
 
 FOUR, EIGHT = WeightScheme(4, 32), WeightScheme(8, None)
@@ -29,7 +30,7 @@ def test_bytes_are_those_of_the_weights(model):
         assert sum(nbytes(kernel, scheme) for kernel in kernels_of(model)) == expected
 
 
-@pytest.mark.parametrize("measure", ["output", "inputs"])
+@pytest.mark.parametrize("measure", ["output", "divergence", "inputs"])
 def test_a_budget_is_kept_and_spent_where_it_counts(model, measure, random):
     data = random.normal(size=(32, 64)).astype("float32")
     before = model.get_weights()
@@ -46,7 +47,7 @@ def test_a_budget_is_kept_and_spent_where_it_counts(model, measure, random):
     budget = rest + 2 * small + large
     found = short(choose_schemes(model, data, budget, [FOUR, EIGHT], measure))
     assert sorted(scheme.bits for scheme in found.values()) == [4, 4, 8]
-    if measure == "output":
+    if measure != "inputs":
         assert found[worst] == EIGHT
     for now, then in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
@@ -54,6 +55,25 @@ def test_a_budget_is_kept_and_spent_where_it_counts(model, measure, random):
     assert set(short(choose_schemes(model, data, 10**6, [FOUR, EIGHT], measure)).values()) == {EIGHT}
     weights = quantize_weights(model, choose_schemes(model, data, budget, [FOUR, EIGHT], measure))
     assert weights.nbytes + rest == budget
+
+
+def test_errors_are_those_of_a_run_with_the_coarsest_scheme(model, random):
+    """Other schemes share the run, by the squares of their rounding errors: near what a run of their own would say."""
+    data, coarse = random.normal(size=(256, 64)).astype("float32"), WeightScheme(3, 64)
+    found = measured(model, as_batches(model, data), [FOUR, coarse], "divergence")
+    expected = model.predict(data, verbose=0)
+
+    def divergence_of(scheme):
+        copy = keras.models.clone_model(model)
+        copy.set_weights(model.get_weights())
+        quantize_weights(copy, {"*b/kernel": scheme})
+        before, after = (np.exp(each.astype("float64")) for each in (expected, copy.predict(data, verbose=0)))
+        before, after = (each / each.sum(-1, keepdims=True) for each in (before, after))
+        return (before * np.log(before / after)).sum(-1).mean()
+
+    errors = {choice.scheme: choice.error for choice in found[next(path for path in found if "b/kernel" in path)]}
+    assert errors[coarse] == pytest.approx(divergence_of(coarse), rel=1e-3)
+    assert errors[FOUR] == pytest.approx(divergence_of(FOUR), rel=0.25)
 
 
 def test_the_step_with_the_most_error_for_a_byte_comes_first():
