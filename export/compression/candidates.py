@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.errors import QuantizationError
 from keras_transformer.quantization import WeightScheme
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Candidate:
         mode: a mode of `export` that needs no data, such as "int8"; None for weights that are rounded with data.
         schemes: `WeightScheme`, or a dict of patterns of paths to schemes; "budget": those that `choose_schemes` finds.
         method: name in `quantization.METHODS`, or a `Method`.
+        trains_scales: bool. Whether `training.train_scales` follows, with the float model as teacher.
 
     Example:
 
@@ -33,6 +35,7 @@ class Candidate:
     mode: str | None = None
     schemes: WeightScheme | Mapping[str, WeightScheme | None] | str | None = None
     method: str | Method = "gptq"
+    trains_scales: bool = False
 
 
 CANDIDATES: dict[str, Candidate] = {
@@ -40,6 +43,7 @@ CANDIDATES: dict[str, Candidate] = {
     "int8": Candidate("int8"),
     "int8, GPTQ": Candidate(schemes=WeightScheme(8, None)),
     "int4 in blocks, GPTQ": Candidate(schemes=WeightScheme(4, 32)),
+    "int4 in blocks, GPTQ, trained": Candidate(schemes=WeightScheme(4, 32), trains_scales=True),
     "int4 by row, GPTQ": Candidate(schemes=WeightScheme(4, None)),
     "mixed, GPTQ": Candidate(schemes="budget"),
 }
@@ -47,7 +51,8 @@ CANDIDATES: dict[str, Candidate] = {
 
 @contextlib.contextmanager
 def rounded(model: keras.Model, candidate: Candidate, schemes: Any, data: Any) -> Iterator[keras.Model]:
-    """Context in which the weights of a model are those of a candidate. Afterwards they are what they were.
+    """Context with a model whose weights are those of a candidate: the given one, which is afterwards what it was, or a copy
+    with scales that were trained.
 
     Args:
         model: `keras.Model`.
@@ -57,6 +62,7 @@ def rounded(model: keras.Model, candidate: Candidate, schemes: Any, data: Any) -
 
     Raises:
         WeightQuantizationError: see `quantize_weights`.
+        QuantizationError: scales are to be trained, and the outputs are probabilities; see `training.Distillation`.
     """
     from keras_transformer.quantization import quantize_weights
 
@@ -64,7 +70,19 @@ def rounded(model: keras.Model, candidate: Candidate, schemes: Any, data: Any) -
     before = getattr(model, "quantized_weights", None)
     try:
         quantize_weights(model, schemes, candidate.method, data)
-        yield model
+        yield _trained(model, values, data) if candidate.trains_scales else model
     finally:
         model.set_weights(values)
         model.quantized_weights = before
+
+
+def _trained(model: keras.Model, values: list[Any], data: Any) -> keras.Model:
+    """A copy of a rounded model with scales that were trained; the teacher has the values of before."""
+    from keras_transformer.training import train_scales
+
+    teacher = type(model).from_config(model.get_config())
+    teacher.set_weights(values)
+    try:
+        return train_scales(model, teacher, data, verbose=0)
+    except ValueError as error:
+        raise QuantizationError(str(error)) from error

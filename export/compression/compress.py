@@ -68,7 +68,7 @@ def compress(
             tried.
         formats: one or more keys of `FORMATS`. Default ONNX and TFLite.
         candidates: dict of name to `Candidate`. Default `CANDIDATES`: fp16, int8, weights of 8 and 4 bits that are rounded
-            with GPTQ, and a mixture of 4 and 8 bits.
+            with GPTQ, those of 4 bits in blocks with trained scales too, and a mixture of 4 and 8 bits.
         progress: as for `export`.
 
     Returns:

@@ -1,5 +1,6 @@
 """The best bundle within a budget: what is tried, what is kept, and what is refused before any work."""
 
+import dataclasses
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 from compress_worker import network
@@ -41,7 +43,7 @@ def compressed(tmp_path_factory):
 def test_the_best_of_the_files_that_fit_is_kept(compressed):
     folder, found, printed = compressed
     trials = {each["candidate"]: each for each in found["trials"]}
-    assert [each["reason"] for each in trials.values()] == [""] * 7
+    assert [each["reason"] for each in trials.values()] == [""] * 8
     assert trials["float32"]["score"] == 1.0  # The labels are its own.
     fitting = {name: each for name, each in trials.items() if each["nbytes"] <= BUDGET}
     assert {"float32", "fp16", "int8"}.isdisjoint(fitting)
@@ -170,6 +172,33 @@ def test_weights_are_restored():
         assert len(model.quantized_weights) == 3
     assert all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
     assert model.quantized_weights is None
+
+
+def test_trained_scales_are_those_of_a_copy():
+    model, x = network(), np.random.default_rng(0).normal(size=(256, 64)).astype("float32")
+    before, expected = model.get_weights(), model.predict(x, verbose=0)
+    candidate, batches = Candidate(schemes=WeightScheme(2, 32)), [x[:96], x[96:192]] * 30
+    lost, codes = {}, {}
+    for trains in (False, True):
+        candidate = dataclasses.replace(candidate, trains_scales=trains)
+        with rounded(model, candidate, candidate.schemes, batches) as found:
+            lost[trains] = np.square(found.predict(x[192:], verbose=0) - expected[192:]).mean()
+            assert (found is model) == (not trains)
+            codes[trains] = [each.codes for each in found.quantized_weights.values()]
+    assert lost[True] < 0.98 * lost[False]
+    assert all(np.array_equal(*pair) for pair in zip(*codes.values(), strict=True))
+    assert all(np.array_equal(*pair) for pair in zip(before, model.get_weights(), strict=True))
+    assert model.quantized_weights is None
+
+
+def test_scales_of_probabilities_are_not_trained():
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(32, "softmax")])
+    candidate = Candidate(schemes=WeightScheme(3, 32), trains_scales=True)
+    with (
+        pytest.raises(QuantizationError, match="probabilities"),
+        rounded(model, candidate, candidate.schemes, np.ones((16, 64))),
+    ):
+        pass
 
 
 def test_files_of_different_kinds(tmp_path, capsys):
