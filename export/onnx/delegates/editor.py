@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -16,6 +16,13 @@ from keras_transformer.export.spec.lazy_array import AnyArray
 
 _SMALL = 4096
 _INDEX = "cache_index"
+
+
+class _Type(NamedTuple):
+    """What is known of a tensor."""
+
+    shape: tuple[int | None, ...] | None = None
+    dtype: int | None = None
 
 
 class Editor:
@@ -62,13 +69,20 @@ class Editor:
             for name in node.input:
                 self.readers.setdefault(name, []).append(node)
         self._constants = dict(self.constants())
-        self._shapes: dict[str, tuple[int | None, ...]] | None = None
+        self._types: dict[str, _Type] | None = None
 
     def shape(self, name: str) -> tuple[int | None, ...] | None:
         """The shape of a tensor, None for sizes that are not known; None where nothing is."""
-        if self._shapes is None:
-            self._shapes = self._inferred()
-        return self._shapes.get(name)
+        return self._type(name).shape
+
+    def dtype(self, name: str) -> int | None:
+        """The type of a tensor's elements, a value of `TensorProto.DataType`; None where it is not known."""
+        return self._type(name).dtype
+
+    def _type(self, name: str) -> _Type:
+        if self._types is None:
+            self._types = self._inferred()
+        return self._types.get(name, _Type())
 
     def maker(self, name: str, op: str) -> Any:
         """The node of an operator that computes a tensor and whose result has no other reader, or None."""
@@ -120,7 +134,7 @@ class Editor:
             del self.arrays[name]
         self.refresh()
 
-    def _inferred(self) -> dict[str, tuple[int | None, ...]]:
+    def _inferred(self) -> dict[str, _Type]:
         skeleton = onnx.ModelProto()
         skeleton.CopyFrom(self._model)
         for name, array in self.arrays.items():
@@ -132,12 +146,15 @@ class Editor:
                 tensor.external_data.add(key="location", value="elsewhere")
             skeleton.graph.initializer.append(tensor)
         graph = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
-        shapes: dict[str, tuple[int | None, ...]] = {name: tuple(array.shape) for name, array in self.arrays.items()}
+        types = {
+            name: _Type(tuple(array.shape), helper.np_dtype_to_tensor_dtype(array.dtype))
+            for name, array in self.arrays.items()
+        }
         for value in (*graph.input, *graph.value_info, *graph.output):
-            if value.type.tensor_type.HasField("shape"):
-                sizes = value.type.tensor_type.shape.dim
-                shapes[value.name] = tuple(each.dim_value if each.HasField("dim_value") else None for each in sizes)
-        return shapes
+            found = value.type.tensor_type
+            sizes = [each.dim_value if each.HasField("dim_value") else None for each in found.shape.dim]
+            types[value.name] = _Type(tuple(sizes) if found.HasField("shape") else None, found.elem_type or None)
+        return types
 
 
 def _value(node: Any) -> Any:

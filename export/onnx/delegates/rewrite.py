@@ -13,6 +13,7 @@ from keras_transformer.export.onnx.delegates.norms import with_operators
 from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
+from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
@@ -24,7 +25,7 @@ RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
         without_softplus,
         with_bounded_arguments,
     ),
-    "webgpu": (with_sine_tables, with_sine_polynomials, without_one_hots),
+    "webgpu": (with_sine_tables, with_sine_polynomials, without_one_hots, with_supported_types),
     "coreml": (with_sine_tables, without_one_hots),
 }
 

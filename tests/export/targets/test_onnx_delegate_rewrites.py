@@ -10,6 +10,7 @@ from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
+from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>'
 # Angles of the positions of two tokens from a slot of the cache on.
@@ -148,3 +149,31 @@ def test_a_one_hot_of_unknown_depth_stays():
     """
     before, after = rewritten(text, without_one_hots)
     assert operators(after) == operators(before)
+
+
+def test_booleans_move_as_numbers_and_distances_are_choices():
+    before, after = rewritten(
+        f"""{HEAD}
+        moved (int32[4] x, float[4] z) => (int32[4] distance, bool[2] part, bool[4] copy, float[4] size)
+        <int32 two = {{2}}, int64[1] begin = {{3}}, int64[1] end = {{-5}}, int64[1] axis = {{0}}, int64[1] step = {{-2}}> {{
+          difference = Sub (x, two)
+          distance = Abs (difference)
+          is_large = Greater (x, two)
+          part = Slice (is_large, begin, end, axis, step)
+          copy = Identity (is_large)
+          size = Abs (z)
+        }}
+        """,
+        with_supported_types,
+    )
+    of_floats = [each for each in after.graph.node if each.op_type == "Abs"]
+    assert [each.input[0] for each in of_floats] == ["z"]
+    assert "Identity" not in operators(after)
+    [slicing] = [each for each in after.graph.node if each.op_type == "Slice"]
+    [source] = [each for each in after.graph.node if each.output[0] == slicing.input[0]]
+    assert source.op_type == "Cast"
+    feeds = {"x": np.array([-7, 9, 2, 5], "int32"), "z": np.array([-1, 0, 2, -0.5], "float32")}
+    for pair in zip(run(before, feeds), run(after, feeds), strict=True):
+        np.testing.assert_array_equal(*pair)
+    assert run(after, feeds)[0].tolist() == [9, 7, 0, 3]
+    assert run(after, feeds)[1].tolist() == [True, True]
