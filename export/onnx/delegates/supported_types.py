@@ -1,4 +1,7 @@
-"""Operators of booleans and integers in the types that WebGPU computes them in; ONNX Runtime moves small integers to the CPU."""
+"""Operators of booleans and integers in types that ONNX Runtime computes them in on WebGPU.
+
+Integers would not do for moving booleans: slices of small ones are left to the CPU.
+"""
 
 from __future__ import annotations
 
