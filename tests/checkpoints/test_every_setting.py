@@ -32,7 +32,7 @@ SETTINGS = {
     "bigbird-MaskedLM": {**ENCODER, "hidden_act": "gelu_new"},
     "bigbird_long-Model": {"attention_type": "original_full", "block_size": 3, "num_random_blocks": 3},
     "bloom-CausalLM": {"layer_norm_epsilon": 1e-5, "n_head": 4},
-    "bloom_untied-CausalLM": {"tie_word_embeddings": True},
+    "bloom_untied-CausalLM": {"apply_residual_connection_post_layernorm": False, "tie_word_embeddings": True},
     "camembert-Model": {**ENCODER, "pad_token_id": 1},
     "clip-Model": {
         "text_config/hidden_act": "quick_gelu",

@@ -543,6 +543,7 @@ RESIDUALS = {
     "sandwich": _residual(blocks.SandwichNormResidual),
     "sublayer": _residual(blocks.SublayerNormResidual),
     "deepnorm": _residual(blocks.DeepNormResidual, alpha=1.5, beta=0.6),
+    "normalized_skip": _residual(blocks.NormalizedSkipResidual),
     "rezero": _residual(blocks.ReZeroResidual, neutral={"norm"}),
     "residual": _residual(blocks.ResiDualResidual),
     "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),

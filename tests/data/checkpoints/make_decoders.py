@@ -241,7 +241,12 @@ FAMILIES = {
     "gemma3": ("Gemma3", "Gemma3TextConfig", GEMMA3, ("CausalLM", *ALL[:1])),
     "gemma3_untied": ("Gemma3", "Gemma3TextConfig", {**GEMMA3, **UNTIED, "attention_bias": False}, ("CausalLM",)),
     "bloom": ("Bloom", "BloomConfig", BLOOM, ("CausalLM", *ALL)),
-    "bloom_untied": ("Bloom", "BloomConfig", {**BLOOM, **UNTIED}, ("CausalLM",)),
+    "bloom_untied": (
+        "Bloom",
+        "BloomConfig",
+        {**BLOOM, **UNTIED, "apply_residual_connection_post_layernorm": True},
+        ("CausalLM",),
+    ),
     "mixtral": ("Mixtral", "MixtralConfig", MIXTRAL, ("CausalLM", *ALL)),
     "mixtral_tied": ("Mixtral", "MixtralConfig", {**MIXTRAL, **TIED, "sliding_window": None}, ("CausalLM",)),
     "falcon": ("Falcon", "FalconConfig", FALCON, ("CausalLM", *ALL[:1])),
