@@ -466,6 +466,7 @@ ATTENTION_POSITIONS = {
         max_sequence_length=20,
     ),
     "xpos": _position(positions.XPos, max_wavelength=50.0, scale_base=9.0, center=3, layout="halves"),
+        rotate_values=True,
     "alibi": _position(positions.ALiBi, symmetric=False, scale=0.5),
     "relative_bias": _position(
         positions.RelativeBias,
