@@ -170,6 +170,16 @@ SETTINGS = {
         "rope_parameters/rope_type": "default",
     },
     "llama_linear-CausalLM": {**LLAMA, "mlp_bias": False, "rope_parameters/factor": 1.0},
+    "llama_longrope-CausalLM": {
+        **LLAMA,
+        "rope_parameters/factor": 1.0,
+        "rope_parameters/original_max_position_embeddings": 8,
+        "rope_parameters/short_factor": [1.0, 1.0, 1.0],
+    },
+    "llama_longrope_long-TokenClassification": {
+        "rope_parameters/long_factor": [1.0, 1.0, 1.0],
+        "rope_parameters/original_max_position_embeddings": 32,
+    },
     "llama_yarn-CausalLM": {
         **LLAMA,
         "attention_bias": False,
