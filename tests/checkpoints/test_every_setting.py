@@ -300,7 +300,7 @@ SETTINGS = {
     },
     "qwen3_tied-CausalLM": {"tie_word_embeddings": False},
     "reformer-MaskedLM": {"hidden_act": "relu", "layer_norm_eps": 1e-12, "local_attn_chunk_length": 64},
-    "reformer-Model": {"local_num_chunks_after": 0, "local_num_chunks_before": 1},
+    "reformer-SequenceClassification": {"local_num_chunks_after": 0, "local_num_chunks_before": 1},
     "roberta-MaskedLM": {**ENCODER, "num_attention_heads": 2, "pad_token_id": 1},
     "roformer-MaskedLM": {**ENCODER, "num_attention_heads": 4},
     "roformer-TokenClassification": {"rotary_value": False},

@@ -277,6 +277,8 @@ MECHANISMS = {
             "attend_across_buckets": True,
             "dropout": 0.5,
             "seed": 7,
+            "chunks_before": 2,
+            "chunks_after": 1,
         },
         num_buckets=2,
         chunk_length=2,
