@@ -51,8 +51,8 @@ class Xlnet(Architecture):
     """XLNet: Yang et al., arXiv 1906.08237.
 
     The language model is the permutation language model. `models.with_memory` of the backbone reads a text in segments, with
-    the lengths that transformers reads from "mem_len" and "reuse_len". Not supported: generation, for which transformers
-    reads the whole text again for every token, and the beam search of "QuestionAnswering".
+    the lengths that transformers reads from "mem_len" and "reuse_len". `tasks.permutation_generator` generates texts, as
+    transformers with `use_mems=False`. Not supported: the beam search of "QuestionAnswering".
     """
 
     base_prefix = "transformer."

@@ -91,6 +91,25 @@ def add_memory():
     np.savez_compressed(HERE / "xlnet-Model" / "memory.npz", **arrays)
 
 
+def add_texts():
+    """Greedy texts of the weights of xlnet-LMHeadModel: each prompt by itself, and each token behind the whole text."""
+    config = transformers.XLNetConfig(**CONFIG)
+    config.num_labels = 3
+    model = build(transformers.XLNetLMHeadModel, config)
+    prompts, texts, logits = ((7, 40, 12, 33, 9), (5, 58, 31), (17,)), [], []
+    for prompt in prompts:
+        text = list(prompt)
+        for _ in range(6):
+            given = model.prepare_inputs_for_generation(torch.tensor([text]), use_mems=False)
+            with torch.no_grad():
+                logits.append(model(**given).logits[0, 0])
+            text.append(int(logits[-1].argmax()))
+        texts.append(text[len(prompt) :])
+    padded = np.array([[*prompt, *[-1] * (5 - len(prompt))] for prompt in prompts], "int32")
+    arrays = {"prompt": padded, "generated": np.array(texts, "int32"), "logits": torch.stack(logits).numpy()}
+    np.savez_compressed(HERE / "xlnet-LMHeadModel" / "texts.npz", **arrays)
+
+
 def main():
     inputs = texts()
     for ending, outputs in OUTPUTS.items():
@@ -102,6 +121,7 @@ def main():
     permuted = {**inputs, **targets(inputs["padding_mask"])}
     make("xlnet-LMHeadModel", "XLNetLMHeadModel", permuted, LOGITS)
     add_memory()
+    add_texts()
     # transformers reads no batches of causal ones.
     row = {key: array[:1] for key, array in (inputs | targets(inputs["padding_mask"], causal=True)).items()}
     make("xlnet_causal-LMHeadModel", "XLNetLMHeadModel", row, LOGITS, attn_type="uni")
