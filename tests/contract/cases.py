@@ -673,7 +673,7 @@ MIXER_LAYERS = {
 _IN_CHUNKS = Growth(arguments=lambda length: {"chunk_size": 32})
 
 
-def _state_space(cls):
+def _state_space(cls, **arguments):
     return Case(
         cls,
         lambda: {"state_dim": 4, "chunk_size": 3},
@@ -691,6 +691,8 @@ def _state_space(cls):
         growth=_IN_CHUNKS,
         inputs=twice,
     )
+            "channels": 2,
+            **arguments,
 
 
 # The index of the layer determines the initial weights; test_time_mixing.py tests them.
@@ -754,7 +756,7 @@ RECURRENCES = {
         neutral=_STARTS,
         inputs=twice,
     ),
-    "s4d": _state_space(recurrence.S4D),
+    "s4d": _state_space(recurrence.S4D, discretization="bilinear"),
     "s4": _state_space(recurrence.S4),
 }
 
