@@ -466,9 +466,9 @@ ATTENTION_POSITIONS = {
         rotary_dim=4,
         scaling="linear",
         max_sequence_length=20,
+        rotate_values=True,
     ),
     "xpos": _position(positions.XPos, max_wavelength=50.0, scale_base=9.0, center=3, layout="halves"),
-        rotate_values=True,
     "alibi": _position(positions.ALiBi, symmetric=False, scale=0.5),
     "relative_bias": _position(
         positions.RelativeBias,
@@ -543,10 +543,10 @@ def _residual(cls, arguments=None, neutral=(), **required):
 RESIDUALS = {
     "pre": _residual(blocks.PreNormResidual),
     "post": _residual(blocks.PostNormResidual),
+    "normalized_skip": _residual(blocks.NormalizedSkipResidual),
     "sandwich": _residual(blocks.SandwichNormResidual),
     "sublayer": _residual(blocks.SublayerNormResidual),
     "deepnorm": _residual(blocks.DeepNormResidual, alpha=1.5, beta=0.6),
-    "normalized_skip": _residual(blocks.NormalizedSkipResidual),
     "rezero": _residual(blocks.ReZeroResidual, neutral={"norm"}),
     "residual": _residual(blocks.ResiDualResidual),
     "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),
@@ -582,7 +582,11 @@ _CONVOLUTION = {"kernel_size": 4, "gated": False, "dropout": 0.5, "kernel_initia
 
 MIXER_LAYERS = {
     "gated_attention_unit": _mixer(
-        attention.GatedAttentionUnit, _GATED, growth=QUADRATIC, key_dim=6, position="relative_bias"
+        attention.GatedAttentionUnit,
+        {**_GATED, "attention_function": "laplace"},
+        growth=QUADRATIC,
+        key_dim=6,
+        position="relative_bias",
     ),
     "mixed_chunk": _mixer(
         attention.MixedChunkAttention,
@@ -592,7 +596,9 @@ MIXER_LAYERS = {
         position="relative_bias",
     ),
     "lightweight_convolution": _mixer(attention.LightweightConvolution, _CONVOLUTION, num_heads=4, kernel_size=3),
-    "dynamic_convolution": _mixer(attention.DynamicConvolution, _CONVOLUTION, num_heads=4, kernel_size=3),
+    "dynamic_convolution": _mixer(
+        attention.DynamicConvolution, {**_CONVOLUTION, "use_filter_bias": True}, num_heads=4, kernel_size=3
+    ),
     "long_short_range": _mixer(
         attention.LongShortRangeAttention,
         {"attention_dim": 4},
@@ -685,14 +691,14 @@ def _state_space(cls, **arguments):
             "activation": "gelu_tanh",
             "kernel_initializer": "ones",
             "seed": 7,
+            "channels": 2,
+            **arguments,
         },
         # Cost, and random initial weights; test_s4.py tests the initialization.
         neutral=frozenset({"chunk_size", "min_step", "max_step", "seed"}),
         growth=_IN_CHUNKS,
         inputs=twice,
     )
-            "channels": 2,
-            **arguments,
 
 
 # The index of the layer determines the initial weights; test_time_mixing.py tests them.
