@@ -20,8 +20,8 @@ def with_memory(
     """`XLNet` that reads a text segment by segment: each block attends to its own inputs of previous segments as well.
 
     The memory is an input and an output, and nothing else is kept. That before the first segment has no tokens:
-    `np.zeros((B, num_layers, 0, D))`. All of it is visible, and it belongs to segment id 0, as in transformers. Only the last
-    segment of a row may have padding, as padding would be visible in the next one.
+    `np.zeros((B, num_layers, 0, D))`. All of it is visible, and it belongs to segment id 0, as in transformers. Only the
+    last segment of a row may have padding, as padding would be visible in the next one.
 
     Args:
         backbone: `XLNet`. Its layers are used, not copied.
