@@ -51,8 +51,9 @@ class AttentionHeads:
         if inputs.reads_memory:
             check_key_mask(inputs.cache, visibility.key_mask)
         if self.position is not None and not self.mechanism.applies_rotation:
-            query, rotated = self.position.rotate(query, key, visibility.query_positions, visibility.key_positions)
-            key = key if inputs.reads_memory else rotated  # The keys of a memory are rotated already.
+            positions = (visibility.query_positions, visibility.key_positions)
+            query, *rotated = self.position.rotate_all(query, key, value, *positions)
+            key, value = (key, value) if inputs.reads_memory else rotated  # A memory is rotated already.
         context, scores, cache = self._call_mechanism(query, key, value, visibility, inputs)
         context = context if self.context_norm is None else self._normalize(context)
         return self.output_dense(context if gate is None else context * gate), scores, cache
@@ -65,7 +66,7 @@ class AttentionHeads:
         key = key if self.key_norm is None else self.key_norm(key)
         if self.position is not None:
             positions = ops.arange(ops.shape(key)[1], dtype="int32") if positions is None else positions
-            _, key = self.position.rotate(key, key, positions, positions)
+            _, key, value = self.position.rotate_all(key, key, value, positions, positions)
         return fill_dense_cache(key, value)
 
     def _project(self, inputs):

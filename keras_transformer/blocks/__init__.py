@@ -15,6 +15,7 @@ from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
 from keras_transformer.blocks.residual.resi_dual import JoinStreams, OpenStreams, ResiDualResidual
 from keras_transformer.blocks.residual.residual import (
+    NormalizedSkipResidual,
     PostNormResidual,
     PreNormResidual,
     Residual,
@@ -47,6 +48,7 @@ __all__ = [
     "NeighborBlock",
     "NeighborEncoder",
     "NoResidual",
+    "NormalizedSkipResidual",
     "OpenStreams",
     "ParallelDecoderBlock",
     "PostNormResidual",

@@ -76,9 +76,12 @@ class Block(keras.layers.Layer):
 
     def _apply_residual(self, residual, sublayer, x, mask, training):
         """Calls `sublayer`, a function of one tensor, inside its residual scheme."""
-        y = sublayer(residual.pre(x, mask=mask, training=training))
+        h = residual.pre(x, mask=mask, training=training)
+        y = sublayer(h)
         y = self._dropout_layer(y, training=training)
-        return residual.post(x, residual.drop_path(y, training=training), mask=mask, training=training)
+        return residual.post(
+            residual.skip(x, h), residual.drop_path(y, training=training), mask=mask, training=training
+        )
 
     def _feed_forward(self, x, padding_mask, training):
         """Calls the feed-forward layer, with the padding mask if it takes one, as a mixture of experts does."""

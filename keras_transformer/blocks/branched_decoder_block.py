@@ -130,8 +130,11 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
                 return own + self._dropout_layer(crossed, training=training)
 
             scheme, x = self.attention_residual, self._split_streams(x)
-            y = attend(scheme.pre(x, mask=padding_mask, training=training))
-            x = scheme.post(x, scheme.drop_path(y, training=training), mask=padding_mask, training=training)
+            h = scheme.pre(x, mask=padding_mask, training=training)
+            y = attend(h)
+            x = scheme.post(
+                scheme.skip(x, h), scheme.drop_path(y, training=training), mask=padding_mask, training=training
+            )
             mix = causal(self.convolution, _CONVOLUTION)
             return self._merge_streams(
                 self._apply_residual(self.convolution_residual, mix, x, padding_mask, training), padding_mask, training

@@ -38,6 +38,7 @@ class EncoderBlock(Block):
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
         global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
         segment_ids: int `(B, T)`, for a mixer that takes them: see `TwoStreamAttention`.
+        memory: float `(B, M, D)`, for a mixer that takes one: see `TwoStreamAttention`.
 
     Returns:
         `(B, T, D)`.
@@ -89,10 +90,11 @@ class EncoderBlock(Block):
         positions: Tensor | None = None,
         global_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
+        memory: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
-        own = {"global_mask": global_mask, "segment_ids": segment_ids}
+        own = {"global_mask": global_mask, "segment_ids": segment_ids, "memory": memory}
         own = {name: value for name, value in own.items() if value is not None}
 
         def mix(x):

@@ -59,6 +59,7 @@ from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
+from keras_transformer.models.xlnet_memory import with_memory
 from keras_transformer.models.yoco import YOCO
 
 MODELS = {
@@ -198,5 +199,6 @@ __all__ = [
     "read_twice",
     "with_front_end",
     "with_image_size",
+    "with_memory",
     "with_query_stream",
 ]

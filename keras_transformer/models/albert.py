@@ -23,6 +23,7 @@ def ALBERT(
     *,
     embedding_dim: int = 128,
     num_block_groups: int = 1,
+    blocks_per_group: int = 1,
     max_sequence_length: int = 512,
     num_segments: int | None = 2,
     activation: Activation = "gelu_tanh",
@@ -37,7 +38,8 @@ def ALBERT(
         size: "base", "large", "xlarge", "xxlarge", or a `Size`.
         vocabulary_size: int. V.
         embedding_dim: int. Width of the embeddings, which a dense layer projects to D.
-        num_block_groups: int. Number of blocks with weights of their own; consecutive layers share them.
+        num_block_groups: int. Number of groups of blocks with weights of their own; consecutive layers share them.
+        blocks_per_group: int that divides the number of layers. Number of different blocks in a group.
         max_sequence_length: int. Rows of the position embedding.
         num_segments: int, or None for no "segment_ids".
         activation: activation of the feed-forward.
@@ -51,7 +53,7 @@ def ALBERT(
         `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name; more groups than layers.
+        ValueError: unknown size name; more groups than layers; `blocks_per_group` that does not divide them.
 
     Example:
 
@@ -72,5 +74,6 @@ def ALBERT(
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,
         num_block_groups=num_block_groups,
+        blocks_per_group=blocks_per_group,
         name=name,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.blocks import Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.utils.types import Activation
@@ -28,6 +29,7 @@ def BLOOM(
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
     layer_norm_epsilon: float = 1e-5,
+    residual: str | Residual = "pre",
     name: str = "bloom",
 ) -> keras.Model:
     """The decoder of BLOOM: pre-norm blocks with ALiBi over normalized token vectors.
@@ -39,6 +41,8 @@ def BLOOM(
         dropout: float in [0, 1). Of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy. "normalized_skip" is the option
+            `apply_residual_connection_post_layernorm` of its code.
         name: str.
 
     Returns:
@@ -59,6 +63,7 @@ def BLOOM(
         size,
         vocabulary_size,
         position=None,
+        residual=residual,
         norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
         embedding_norm=True,
         attention=MultiHeadAttention(

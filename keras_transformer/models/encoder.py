@@ -14,6 +14,7 @@ from keras_transformer.models.building.stack import (
     make_blocks,
     make_feed_forward,
     make_norm,
+    mask_positions,
     of_block,
     padding_input,
     resolve_residual,
@@ -48,6 +49,8 @@ def Encoder(
     activation: Activation = "gelu",
     dropout: float = 0.0,
     num_block_groups: int | None = None,
+    blocks_per_group: int = 1,
+    positions_from_mask: bool = False,
     name: str = "encoder",
 ) -> keras.Model:
     """A stack of encoder blocks over token ids.
@@ -76,6 +79,10 @@ def Encoder(
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         num_block_groups: int, or None. Number of blocks with weights of their own; consecutive layers share a block, and
             each layer has its own cache. ALBERT has 1. Default None: a block for each layer.
+        blocks_per_group: int that divides the number of layers. With more than 1, consecutive layers share a group of so
+            many different blocks instead of a single block, and `num_block_groups` is the number of groups.
+        positions_from_mask: bool. Whether positions that are added to the embedding count real tokens only, so that padding
+            on the left changes nothing. The position object needs a row for -1, the position of padding: RoBERTa's has one.
         name: str.
 
     Returns:
@@ -83,7 +90,8 @@ def Encoder(
         "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers.
+        ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers;
+            `blocks_per_group` that does not divide it.
 
     Example:
 
@@ -113,7 +121,7 @@ def Encoder(
             name=f"encoder_block_{index}",
         )
 
-    blocks = make_blocks(make_block, size.num_layers, num_block_groups)
+    blocks = make_blocks(make_block, size.num_layers, num_block_groups, blocks_per_group)
     first_norm = make_norm(norm, "embedding_norm") if embedding_norm else None
     input_layer, last_norm = first_layer(residual), final_norm(residual, norm)
     # Graph
@@ -123,7 +131,8 @@ def Encoder(
     )
     x = x if num_segments is None else add_segments(x, inputs, num_segments)
     x = x if num_box_coordinates is None else _add_boxes(x, inputs, num_box_coordinates)
-    x = x if embedding_position is None else embedding_position(x)
+    positions = {"positions": mask_positions(inputs["padding_mask"])} if positions_from_mask else {}
+    x = x if embedding_position is None else embedding_position(x, **positions)
     x = x if first_norm is None else first_norm(x)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)

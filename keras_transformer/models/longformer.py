@@ -27,6 +27,7 @@ def Longformer(
     dropout: float = 0.1,
     attention_dropout: float = 0.1,
     layer_norm_epsilon: float = 1e-5,
+    positions_from_mask: bool = False,
     name: str = "longformer",
 ) -> keras.Model:
     """The encoder of Longformer: RoBERTa's, with sliding windows, and global tokens that the input names.
@@ -43,6 +44,8 @@ def Longformer(
         dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
+        positions_from_mask: bool. Whether positions count real tokens only, as in the published code: then rows may be
+            padded on the left.
         name: str.
 
     Returns:
@@ -82,5 +85,6 @@ def Longformer(
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,
+        positions_from_mask=positions_from_mask,
         name=name,
     )

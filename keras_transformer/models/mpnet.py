@@ -21,6 +21,7 @@ def MPNet(
     activation: Activation = "gelu",
     dropout: float = 0.1,
     layer_norm_epsilon: float = 1e-12,
+    positions_from_mask: bool = False,
     name: str = "mpnet",
 ) -> keras.Model:
     """The encoder of MPNet: BERT's without segments, with relative position biases besides learned positions.
@@ -34,6 +35,8 @@ def MPNet(
         activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         layer_norm_epsilon: float > 0. Of every norm.
+        positions_from_mask: bool. Whether positions count real tokens only, as in the published code: then rows may be
+            padded on the left.
         name: str.
 
     Returns:
@@ -58,5 +61,6 @@ def MPNet(
         layer_norm_epsilon=layer_norm_epsilon,
         activation=activation,
         dropout=dropout,
+        positions_from_mask=positions_from_mask,
         name=name,
     )

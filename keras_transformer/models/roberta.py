@@ -22,6 +22,7 @@ def RoBERTa(
     dropout: float = 0.1,
     attention_dropout: float = 0.1,
     layer_norm_epsilon: float = 1e-5,
+    positions_from_mask: bool = False,
     name: str = "roberta",
 ) -> keras.Model:
     """The encoder of RoBERTa, CamemBERT and XLM-RoBERTa: BERT's without segments, its positions offset by `padding_id + 1`.
@@ -36,6 +37,8 @@ def RoBERTa(
         dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
+        positions_from_mask: bool. Whether positions count real tokens only, as in the published code: then rows may be
+            padded on the left.
         name: str.
 
     Returns:
@@ -52,8 +55,8 @@ def RoBERTa(
     (None, None, 16)
 
     Reference: Liu et al., RoBERTa, arXiv 1907.11692, section 3.1; positions, and the single segment, as in its published
-    code. There positions count the tokens that are no padding; here all of them, which is the same for texts that are padded
-    on the right.
+    code. There positions count the tokens that are no padding; here all of them by default, which is the same for texts that
+    are padded on the right and needs no sum over the mask.
     """
     return bert_encoder(
         get_size(size, SIZES),
@@ -64,5 +67,6 @@ def RoBERTa(
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,
+        positions_from_mask=positions_from_mask,
         name=name,
     )

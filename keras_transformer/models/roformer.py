@@ -27,6 +27,7 @@ def RoFormer(
     dropout: float = 0.1,
     attention_dropout: float = 0.1,
     layer_norm_epsilon: float = 1e-12,
+    rotate_values: bool = False,
     name: str = "roformer",
 ) -> keras.Model:
     """The encoder of RoFormer: BERT's, with rotary positions in attention instead of a table.
@@ -41,6 +42,7 @@ def RoFormer(
         dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
+        rotate_values: bool. Whether values are rotated too, as in `rotary_value` of its code.
         name: str.
 
     Returns:
@@ -56,7 +58,7 @@ def RoFormer(
     >>> RoFormer(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Su et al., RoFormer, arXiv 2104.09864, section 3.2.2; queries and keys are turned, values are not.
+    Reference: Su et al., RoFormer, arXiv 2104.09864, section 3.2.2; queries and keys are rotated.
     """
     size = get_size(size, SIZES)
     return bert_encoder(
@@ -65,7 +67,7 @@ def RoFormer(
         num_segments=num_segments,
         embedding_dim=embedding_dim,
         position=None,
-        attention=make_attention(size, position=Rotary(layout="pairs"), dropout=attention_dropout),
+        attention=make_attention(size, position=Rotary(rotate_values=rotate_values), dropout=attention_dropout),
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,

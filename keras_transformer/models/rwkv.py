@@ -28,6 +28,7 @@ def RWKV(
     chunk_size: int = 8,
     dropout: float = 0.0,
     layer_norm_epsilon: float = 1e-5,
+    final_norm_epsilon: float | None = None,
     name: str = "rwkv",
 ) -> keras.Model:
     """The decoder of RWKV-4: blocks of time mixing and channel mixing, whose state has a fixed size.
@@ -39,6 +40,7 @@ def RWKV(
         chunk_size: int >= 1. Tokens per parallel chunk; it affects speed only.
         dropout: float in [0, 1). Of the outputs of time mixing and channel mixing.
         layer_norm_epsilon: float > 0. Of every norm.
+        final_norm_epsilon: float > 0, or None for `layer_norm_epsilon`. Of the norm behind the last block.
         name: str.
 
     Returns:
@@ -76,5 +78,6 @@ def RWKV(
     x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm")(x)
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"])
-    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
+    last_epsilon = layer_norm_epsilon if final_norm_epsilon is None else final_norm_epsilon
+    x = keras.layers.LayerNormalization(epsilon=last_epsilon, name="final_norm")(x)
     return keras.Model(inputs, x, name=name)

@@ -11,6 +11,7 @@ from keras_transformer.attention.layers.shifted_window_attention import ShiftedW
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.models.building.image_stack import image_input
+from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchMerging
@@ -59,6 +60,7 @@ def Swin(
     attention_dropout: float = 0.0,
     stochastic_depth: float = 0.1,
     layer_norm_epsilon: float = 1e-5,
+    use_position_embedding: bool = False,
     name: str = "swin",
 ) -> keras.Model:
     """The Swin Transformer without its head: window attention, shifted in every other block. Each stage halves rows and
@@ -78,6 +80,8 @@ def Swin(
         stochastic_depth: float in [0, 1). Rate of stochastic depth of the last block, in training; it increases linearly
             from 0 at the first.
         layer_norm_epsilon: float. Of the norms of the blocks and the final norm; the others have 1e-5.
+        use_position_embedding: bool. Whether a learned vector for each patch is added to the normalized patches. Its table
+            is for one image size.
         name: str.
 
     Returns:
@@ -93,7 +97,7 @@ def Swin(
     (None, 9, 16)
 
     Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, arXiv 2103.14030. There
-    is no position embedding, as in the paper's default.
+    is no position embedding by default, as in the paper; section 4.4, table 4 compares.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else SwinSize(*size)
     if len(size.num_layers) != len(size.num_heads) or any(
@@ -103,7 +107,7 @@ def Swin(
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     rates = iter(np.linspace(0.0, stochastic_depth, sum(size.num_layers)).tolist())
     images = image_input(image_size, num_channels)
-    x, grid = _embedded(images, size.hidden_dim, pair_of(patch_size), dropout)
+    x, grid = _embedded(images, size.hidden_dim, pair_of(patch_size), use_position_embedding, dropout)
     for stage, (num_layers, num_heads) in enumerate(zip(size.num_layers, size.num_heads, strict=True)):
         if stage:
             x = PatchMerging(grid, name=f"patch_merging_{stage}")(x)
@@ -131,8 +135,8 @@ def Swin(
     return keras.Model(images, x, name=name)
 
 
-def _embedded(images, hidden_dim, patch_size, dropout):
-    """The tokens of the patches, normalized, and their rows and columns."""
+def _embedded(images, hidden_dim, patch_size, use_position_embedding, dropout):
+    """The tokens of the patches, normalized, with positions if requested, and their rows and columns."""
     missing = [-side % patch for side, patch in zip(images.shape[1:3], patch_size, strict=True)]
     x = (
         keras.layers.ZeroPadding2D(((0, missing[0]), (0, missing[1])), name="padding")(images)
@@ -143,4 +147,6 @@ def _embedded(images, hidden_dim, patch_size, dropout):
     grid = x.shape[1:3]
     x = keras.layers.Reshape((grid[0] * grid[1], hidden_dim), name="patches")(x)
     x = keras.layers.LayerNormalization(epsilon=1e-5, name="embedding_norm")(x)
+    if use_position_embedding:
+        x = Learned(grid[0] * grid[1], name="position_embedding")(x)
     return keras.layers.Dropout(dropout, name="embedding_dropout")(x), grid

@@ -56,8 +56,8 @@ def XLNet(
     >>> XLNet(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2; sizes: section 3.1. Not implemented: the memory of the
-    previous segment, which `attention.SegmentRecurrentAttention` has for causal models, and the reversed half of each batch.
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2; sizes: section 3.1. `with_memory` adds the memory of
+    previous segments. Not implemented: the reversed half of each batch.
     """
     size = get_size(size, SIZES)
     # Layers

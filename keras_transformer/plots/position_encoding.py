@@ -74,9 +74,8 @@ def scores(position: Any, n: int, num_heads: int, key_dim: int, seed: int = 0) -
         position = clone(position)
         position.build(tokens.shape, tokens.shape)
     indices = keras.ops.arange(n, dtype="int32")
-    query, key = position.rotate(
-        keras.ops.convert_to_tensor(tokens), keras.ops.convert_to_tensor(tokens), indices, indices
-    )
+    heads = keras.ops.convert_to_tensor(tokens)
+    query, key, _ = position.rotate_all(heads, heads, heads, indices, indices)
     products = keras.ops.einsum("btnh,bsnh->bnts", query, key) / key_dim**0.5
     bias = position.bias(query, indices, indices)
     return keras.ops.convert_to_numpy(products if bias is None else products + bias)[0]

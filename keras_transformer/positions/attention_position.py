@@ -12,10 +12,10 @@ from keras_transformer.utils.types import Tensor
 class AttentionPosition(keras.layers.Layer):
     """Base class of positions that act inside attention. By default each method has no effect.
 
-    A position may rotate the projected query and key (`rotate`), add a term to the scores (`bias`), and add a term to the
-    context (`values`). Positions are int32 `(T,)` or `(B, T)` for queries and `(S,)` or `(B, S)` for keys, or of any other
-    shape that the position object defines, as `AxialRotary` does. With a cache, `rotate` receives only the new keys: cached
-    keys are already rotated.
+    A position may rotate the projected query and key (`rotate`), and the value with them (`rotate_all`), add a term to the
+    scores (`bias`), and add a term to the context (`values`). Positions are int32 `(T,)` or `(B, T)` for queries and `(S,)`
+    or `(B, S)` for keys, or of any other shape that the position object defines, as `AxialRotary` does. With a cache,
+    `rotate` receives only the new keys: cached keys are already rotated.
 
     Attributes:
         needs: frozenset of what a mechanism must support: "bias" (a term added to the scores), "query" (a bias that reads
@@ -49,6 +49,15 @@ class AttentionPosition(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor]:
         """Returns the query `(B, T, N, H)` and the key `(B, S, K, H)`, rotated by their positions."""
         return query, key
+
+    def rotate_all(
+        self, query: Tensor, key: Tensor, value: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns query and key of `rotate`, and the value `(B, S, K, H_value)`, rotated if the position does so.
+
+        Only `MultiHeadAttention` calls it; `rotate` of a position that rotates values raises `ValueError` for others.
+        """
+        return *self.rotate(query, key, query_positions, key_positions), value
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Returns a float32 term `(1 | B, N, T, S)` to add to the scores, or None. The query is the output of `rotate`."""

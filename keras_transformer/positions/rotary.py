@@ -49,6 +49,8 @@ class Rotary(AttentionPosition):
             "longrope"): scaling of the angles for sequences longer than those of training.
         max_sequence_length: int, or None for no limit. The maximum length for generation; it does not change the
             computation.
+        rotate_values: bool. Whether `MultiHeadAttention` rotates values as keys. Then the context depends on the absolute
+            positions. Other layers, and mechanisms that rotate by themselves, raise `ValueError`.
 
     Call arguments:
         inputs: float `(B, T, N, H)`.
@@ -58,7 +60,8 @@ class Rotary(AttentionPosition):
         `(B, T, N, H)`.
 
     Raises:
-        ValueError: unknown layout; odd `rotary_dim` or odd head width; `rotary_dim` above the head width.
+        ValueError: unknown layout; odd `rotary_dim` or odd head width; `rotary_dim` above the head width; `rotate_values` in
+            a layer that does not rotate values.
 
     Example:
 
@@ -67,7 +70,8 @@ class Rotary(AttentionPosition):
     >>> Rotary()(x, positions=[1]).numpy().round(3).ravel().tolist()
     [0.5400000214576721, 0.8410000205039978]
 
-    Reference: Su et al., RoFormer, arXiv 2104.09864, equation 34. `halves`, `rotary_dim` and `scaling` are not in the paper.
+    Reference: Su et al., RoFormer, arXiv 2104.09864, equation 34. `halves`, `rotary_dim` and `scaling` are not in the paper,
+    and `rotate_values` is only in its code.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Rotary(AttentionPosition):
         rotary_dim: int | None = None,
         scaling: str | Config | RotaryScaling | None = None,
         max_sequence_length: int | None = None,
+        rotate_values: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -88,6 +93,7 @@ class Rotary(AttentionPosition):
         self.rotary_dim = rotary_dim
         self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling, argument="scaling")
         self.max_sequence_length = max_sequence_length
+        self.rotate_values = rotate_values
 
     def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         if positions is None:
@@ -97,7 +103,20 @@ class Rotary(AttentionPosition):
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor]:
+        if self.rotate_values:
+            raise ValueError(
+                f"{self.name!r} has rotate_values=True, which only MultiHeadAttention supports, with mechanisms that do not "
+                "rotate by themselves."
+            )
         return self._rotate(query, query_positions), self._rotate(key, key_positions)
+
+    def rotate_all(
+        self, query: Tensor, key: Tensor, value: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if not self.rotate_values:
+            return super().rotate_all(query, key, value, query_positions, key_positions)
+        keys = (self._rotate(x, key_positions) for x in (key, value))
+        return self._rotate(query, query_positions), *keys
 
     def _rotate(self, x, positions):
         width = self.rotary_dim or x.shape[-1]
@@ -132,6 +151,7 @@ class Rotary(AttentionPosition):
             "rotary_dim": self.rotary_dim,
             "scaling": None if self.scaling is None else keras.saving.serialize_keras_object(self.scaling),
             "max_sequence_length": self.max_sequence_length,
+            "rotate_values": self.rotate_values,
         }
 
 

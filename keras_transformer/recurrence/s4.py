@@ -28,6 +28,8 @@ class S4(S4Layer):
         activation: defaults to "gelu".
         kernel_initializer: initializer of the output projections.
         seed: int or None. Seed of the initial steps and outputs.
+        channels: int >= 1. M: responses of each system, with M vectors c and skip weights d, which share a state. The output
+            projections take all `M · D`. Defaults to 1.
 
     Call arguments: see `Recurrence`; `positions` are not read.
 
@@ -90,19 +92,23 @@ class S4(S4Layer):
 
     def _system(self, size):
         a, written = self._discrete()
-        output = 2.0 * ops.concatenate([self._float("output_real"), -self._float("output_imaginary")], axis=1)
+        real, imaginary = self._outputs()
+        output = 2.0 * ops.concatenate([real, -imaginary], axis=2)  # (D, M, S)
         squares = [a]  # A, A², A⁴, ...
         while 2 ** len(squares) <= size:
             squares.append(ops.matmul(squares[-1], squares[-1]))
         columns = ops.expand_dims(written, 2)  # A^t B: (D, S, 1), and twice as many with each square
-        rows = ops.matmul(ops.expand_dims(output, 1), a)  # C A^(t + 1): (D, 1, S)
+        rows = ops.matmul(output, a)  # C A^(t + 1): (D, M, S)
         for square in squares:
             if columns.shape[2] < size:
                 columns = ops.concatenate([columns, ops.matmul(square, columns)], axis=2)
                 rows = ops.concatenate([rows, ops.matmul(rows, square)], axis=1)
-        columns, rows = columns[:, :, :size], rows[:, :size]
+        columns, rows = columns[:, :, :size], rows[:, : size * self.channels]
+        if self.channels > 1:  # By channel and then by time.
+            rows = ops.reshape(rows, (-1, size, self.channels, self.state_dim))
+            rows = ops.reshape(ops.transpose(rows, (0, 2, 1, 3)), (-1, self.channels * size, self.state_dim))
         return ChunkedSystem(
-            kernel=ops.matmul(ops.expand_dims(output, 1), columns)[:, 0],
+            kernel=ops.matmul(output, columns),
             reads=ops.transpose(rows, (0, 2, 1)),
             writes=ops.transpose(columns[:, :, ::-1], (0, 2, 1)),
             transition=(_power(squares, size),),

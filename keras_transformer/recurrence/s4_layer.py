@@ -29,6 +29,7 @@ class S4Layer(Recurrence):
         activation: Activation = "gelu",
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
+        channels: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -43,15 +44,17 @@ class S4Layer(Recurrence):
         self.activation = get_activation(activation)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
+        self.channels = positive("channels", channels)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._built_width = width = query_shape[-1]
         self._build_system(width)
-        self._add("skip", (width,), "ones")
+        self._add("skip", (self.channels * width,), "ones")
+        responses = (*query_shape[:2], self.channels * width)
         self.output_dense = token_projection(self, "output", width)
-        self.output_dense.build(query_shape)
+        self.output_dense.build(responses)
         self.gate_dense = token_projection(self, "gate", width)
-        self.gate_dense.build(query_shape)
+        self.gate_dense.build(responses)
 
     def _add(self, name, shape, start):
         initializer = start if not isinstance(start, np.ndarray) else _constant(start)
@@ -64,10 +67,18 @@ class S4Layer(Recurrence):
     def _add_outputs(self, width, half):
         for offset, name in enumerate(("output_real", "output_imaginary")):
             seed = None if self.seed is None else self.seed + 1 + offset
-            self._add(name, (width, half), keras.initializers.RandomNormal(stddev=0.5**0.5, seed=seed))
+            self._add(name, (self.channels * width, half), keras.initializers.RandomNormal(stddev=0.5**0.5, seed=seed))
 
     def _float(self, name):
         return ops.cast(getattr(self, name), "float32")
+
+    def _outputs(self):
+        """Returns the real and imaginary parts of c, `(D, M, S / 2)` each, from weights that are `(M · D, S / 2)`."""
+        parts = (self._float(f"output_{part}") for part in ("real", "imaginary"))
+        if self.channels == 1:
+            return tuple(ops.expand_dims(part, 1) for part in parts)
+        shape = (self.channels, -1, self.state_dim // 2)
+        return tuple(ops.transpose(ops.reshape(part, shape), (1, 0, 2)) for part in parts)
 
     def _build_system(self, width):
         raise NotImplementedError
@@ -81,6 +92,7 @@ class S4Layer(Recurrence):
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]
         outputs, state = system_response(self._system(size), inputs, mask, state)
+        inputs = inputs if self.channels == 1 else ops.concatenate([inputs] * self.channels, axis=-1)
         outputs = ops.cast(self.activation(outputs + self._float("skip") * inputs), x.dtype)
         return self.output_dense(outputs) * ops.sigmoid(self.gate_dense(outputs)), {"state": state}
 
@@ -98,6 +110,7 @@ class S4Layer(Recurrence):
             "activation": keras.activations.serialize(self.activation),
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
+            "channels": self.channels,
         }
 
 

@@ -1,7 +1,8 @@
-"""Chunked linear state space models, one for each channel: `h_t = A h_{t - 1} + B u_t`, `y_t = C h_t`, in real numbers.
+"""Chunked linear state space models, one for each input: `h_t = A h_{t - 1} + B u_t`, `y_t = C h_t`, in real numbers.
 
 Within a chunk, outputs are a product with the Toeplitz matrix of the kernel; between chunks, a state is carried. In the
-shapes, D is the number of channels, S the width of a state, C the chunk size, n the number of chunks.
+shapes, D is the number of inputs, M that of the outputs of each, S the width of a state, C the chunk size, n the number of
+chunks.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class ChunkedSystem:
-    """The matrices from the inputs and the state of a chunk of C tokens to its outputs and the next state. Channels are
+    """The matrices from the inputs and the state of a chunk of C tokens to its outputs and the next state. Inputs are
     first.
 
     Attributes:
-        kernel: `(D, C)`: `C A^t B`, the impulse response.
-        reads: `(D, S, C)`: `C A^(t + 1)`, from the state before the chunk to each output.
+        kernel: `(D, M, C)`: `C A^t B`, the impulse responses.
+        reads: `(D, S, M · C)`: `C A^(t + 1)`, from the state before the chunk to each output.
         writes: `(D, C, S)`: `A^(C - 1 - t) B`, from each input to the state after the chunk.
         transition: tuple of tensors: `A^C`, as `apply` and `square` take it.
         apply: function of a transition `(D, ...)` and a tuple of one `(D, m, B, S)`, to such a tuple.
@@ -41,6 +42,10 @@ class ChunkedSystem:
 
     @property
     def size(self) -> int:
+        return self.kernel.shape[2]
+
+    @property
+    def channels(self) -> int:
         return self.kernel.shape[1]
 
 
@@ -58,7 +63,7 @@ def system_response(
         state: `(B, D, S)`: the state before the first token. None for zeros.
 
     Returns:
-        `(B, T, D)`; and the state after the last token that is not padding, or None if `state` is None. With a state,
+        `(B, T, M · D)`; and the state after the last token that is not padding, or None if `state` is None. With a state,
         padding must be on the right.
     """
     length, width, size = ops.shape(x)[1], x.shape[2], system.size
@@ -67,7 +72,7 @@ def system_response(
     # Channels first, then chunks, then examples: (D, n, B, C).
     blocks = ops.transpose(ops.reshape(padded, (-1, chunks, size, width)), (3, 1, 0, 2))
     rows = ops.reshape(blocks, (width, -1, size))  # (D, n · B, C)
-    y = ops.matmul(rows, _toeplitz(system.kernel))
+    y = ops.matmul(rows, _toeplitz(system.kernel))  # (D, n · B, M · C)
     following = None
     if state is not None or not (isinstance(chunks, int) and chunks == 1):
         states = _states(system, rows, ops.shape(x)[0], chunks, state)  # (D, n + 1, B, S), or n
@@ -77,13 +82,23 @@ def system_response(
             is_whole = mask is None and isinstance(length, int) and length % size == 0
             following = states[:, -1] if is_whole else _partial(system, blocks, states, _lengths(x, mask))
             following = ops.transpose(following, (1, 0, 2))
-    y = ops.transpose(ops.reshape(y, (width, chunks, -1, size)), (2, 1, 3, 0))
-    return ops.reshape(y, (-1, chunks * size, width))[:, :length], following
+    if system.channels == 1:
+        y = ops.transpose(ops.reshape(y, (width, chunks, -1, size)), (2, 1, 3, 0))
+    else:
+        y = ops.reshape(y, (width, -1, system.channels, size))  # (D, n · B, M, C)
+        y = ops.reshape(ops.transpose(y, (1, 3, 2, 0)), (chunks, -1, size, system.channels * width))
+        y = ops.transpose(y, (1, 0, 2, 3))
+    return ops.reshape(y, (-1, chunks * size, system.channels * width))[:, :length], following
 
 
 def _toeplitz(kernel):
-    """Returns the Toeplitz matrix `(D, C, C)` of a kernel `(D, C)`: row s is the kernel shifted s columns to the right."""
-    width, size = kernel.shape
+    """Returns the Toeplitz matrices `(D, C, M · C)` of a kernel `(D, M, C)`: row s is it, shifted s columns to the right."""
+    inputs, channels, size = kernel.shape
+    if channels > 1:
+        square = _toeplitz(ops.reshape(kernel, (-1, 1, size)))
+        square = ops.transpose(ops.reshape(square, (inputs, channels, size, size)), (0, 2, 1, 3))
+        return ops.reshape(square, (inputs, size, channels * size))
+    width, kernel = inputs, kernel[:, 0]
     # Rows of length 2 C are read with length 2 C - 1, which shifts each row by one more column.
     row = ops.concatenate([kernel, ops.zeros((width, size), kernel.dtype)], axis=1)
     long = ops.reshape(ops.tile(row, (1, size)), (width, -1))[:, : size * (2 * size - 1)]

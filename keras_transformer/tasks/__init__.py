@@ -1,5 +1,6 @@
 """Heads on backbones: ordinary Keras models that train with `compile` and `fit`."""
 
+from keras_transformer.tasks.decoding.permutation_steps import permutation_generator
 from keras_transformer.tasks.distilled_image_classifier import DistilledImageClassifier
 from keras_transformer.tasks.image_classifier import ImageClassifier
 from keras_transformer.tasks.language_model import LanguageModel
@@ -58,6 +59,7 @@ __all__ = [
     "answer_f1",
     "best_spans",
     "exact_match",
+    "permutation_generator",
     "question_windows",
     "untie_embeddings",
 ]

@@ -12,7 +12,8 @@ def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_
     """Permutation language model: a two-stream `XLNet` with a head, `logits = h E^T + b` for each target.
 
     A target is predicted from its position and the tokens before it in a random factorization order. `data.permute_tokens`
-    prepares the batches. The layers of the backbone are used, not copied: after training, use the backbone in another task.
+    prepares the batches, and `permutation_generator` generates texts. The layers of the backbone are used, not copied: after
+    training, use the backbone in another task.
 
     Args:
         backbone: `models.XLNet`.

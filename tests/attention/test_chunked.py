@@ -1,5 +1,7 @@
 """Attention within chunks against softmax under the mask of its definition."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,17 @@ def test_is_softmax_under_its_mask(before, after, causal):
             found = chunked(x, x, value_mask=padding, use_causal_mask=causal)
             expected = whole(x, x, query_mask=padding, value_mask=padding, attention_mask=mask)
             np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_local_layer_of_the_reference():
+    """The context has no output projection, and scores no bias: the kernels are those of transformers' Reformer."""
+    golden = np.load(pathlib.Path(__file__).parents[1] / "data" / "reformer.npz")
+    x, prefix = golden["outputs/local_input"], "params/encoder.layers.0.attention.self_attention"
+    layer = MultiHeadAttention(2, 8, use_bias=False, mechanism=ChunkedAttention(8, 1, 0))
+    layer.build(x.shape, x.shape)
+    kernels = [golden[f"{prefix}.{name}.weight"].T.reshape(16, 2, 8) for name in ("query", "key", "value")]
+    layer.set_weights([*kernels, np.eye(16).reshape(2, 8, 16)])
+    np.testing.assert_allclose(layer(x, x, use_causal_mask=True), golden["outputs/local_context"], atol=1e-5)
 
 
 def test_numbers_out_of_range():

@@ -49,6 +49,22 @@ def test_reference_of_dynamic_convolution():
     np.testing.assert_allclose(layer(x, x), batch_first(golden["outputs/y"]), atol=1e-6)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_dynamic_convolution_with_a_filter_bias_is_its_formula(causal):
+    x = np.random.default_rng(0).normal(size=(2, 7, 4)).astype("float32")
+    layer = DynamicConvolution(2, kernel_size=3, gated=False, use_filter_bias=True)
+    layer.build(x.shape)
+    without_projections(layer, 4)
+    kernel, bias = (np.random.default_rng(1).normal(size=shape).astype("float32") for shape in ((4, 6), (6,)))
+    layer._filter_dense.set_weights([kernel, bias])
+    filters = np.exp((x.astype("float64") @ kernel + bias).reshape(2, 7, 2, 3))
+    filters /= filters.sum(-1, keepdims=True)
+    before = 2 if causal else 1
+    padded = np.pad(x, ((0, 0), (before, 2 - before), (0, 0)))
+    expected = sum(np.repeat(filters[..., k], 2, axis=2) * padded[:, k : k + 7] for k in range(3))
+    np.testing.assert_allclose(layer(x, x, use_causal_mask=causal), expected, atol=1e-6)
+
+
 def test_reference_of_both_branches():
     golden = np.load(DATA / "lsra_multibranch.npz")
     x, seen = batch_first(golden["inputs/x"]), ~golden["inputs/padding_mask"]

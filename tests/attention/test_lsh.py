@@ -36,8 +36,9 @@ def by_loops(mechanism, query, value, mask, causal):
         for r in range(mechanism.num_rounds):
             order = sorted(tokens, key=lambda i: (buckets[b, i, h, r], i))
             for rank, i in enumerate(order):
-                first = rank - size if causal else (rank // size - 1) * size
-                last = rank + 1 if causal else (rank // size + 1) * size
+                before, after = mechanism.chunks_before, mechanism.chunks_after
+                first = rank - before * size if causal else (rank // size - before) * size
+                last = rank + 1 if causal else (rank // size + 1 + after) * size
                 keys = [j for j in order[max(first, 0) : last] if buckets[b, j, h, r] == buckets[b, i, h, r]]
                 scores = query[b, keys, h] @ query[b, i, h] / np.linalg.norm(query[b, keys, h], axis=1)
                 weights = np.exp(scores) * [1e-40 if j == i else 1.0 for j in keys]
@@ -48,10 +49,10 @@ def by_loops(mechanism, query, value, mask, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("chunk_length", [1, 4, 50])
-def test_any_length_is_the_formula(chunk_length, causal):
+@pytest.mark.parametrize("chunk_length, neighbors", [(1, (1, 0)), (4, (1, 0)), (50, (1, 0)), (4, (2, 1)), (3, (0, 2))])
+def test_any_length_is_the_formula(chunk_length, neighbors, causal):
     rng = np.random.default_rng(0)
-    mechanism = LSHAttention(num_buckets=4, chunk_length=chunk_length, num_rounds=3, seed=0)
+    mechanism = LSHAttention(4, chunk_length, 3, seed=0, chunks_before=neighbors[0], chunks_after=neighbors[1])
     for length in (1, 6, 33):
         query, value = (rng.normal(size=(2, length, 2, width)).astype("float32") for width in (4, 3))
         mask = rng.uniform(size=(2, length)) > 0.3
@@ -63,10 +64,30 @@ def test_any_length_is_the_formula(chunk_length, causal):
             np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("neighbors", [(0, 0), (2, 1), (0, 9)])
+def test_across_buckets_all_rounds_are_one_ring_of_chunks(neighbors):
+    """As in transformers: a chunk that is reached twice counts twice."""
+    (before, after), size, rng = neighbors, 4, np.random.default_rng(0)
+    mechanism = LSHAttention(4, size, 3, True, seed=0, chunks_before=before, chunks_after=after)
+    query, value = (rng.normal(size=(1, 12, 1, width)).astype("float32") for width in (5, 2))
+    found = mechanism(query, query, value)
+    buckets, query, value = np.asarray(mechanism.buckets(query))[0, :, 0], query[0, :, 0].astype(float), value[0, :, 0]
+    keys = query / np.linalg.norm(query, axis=1, keepdims=True)
+    chunks = np.concatenate([np.argsort(buckets[:, r], kind="stable") for r in range(3)]).reshape(-1, size)
+    sums, totals = np.zeros(value.shape), np.zeros((12, 1))
+    for number, chunk in enumerate(chunks):
+        seen = np.concatenate([chunks[(number + offset) % len(chunks)] for offset in range(-before, after + 1)])
+        weights = np.exp(query[chunk] @ keys[seen].T) * np.where(chunk[:, None] == seen, 1e-40, 1.0)
+        sums[chunk] += weights @ value[seen]
+        totals[chunk] += weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(found[0, :, 0], sums / totals, atol=1e-5)
+
+
+@pytest.mark.parametrize("neighbors", [(1, 0), (2, 1)])
 @pytest.mark.parametrize("across", [False, True])
-def test_padding_anywhere_changes_nothing(across):
+def test_padding_anywhere_changes_nothing(across, neighbors):
     """Hidden tokens leave the others in the very chunks that they form alone, in the wrap between rounds too."""
-    mechanism = LSHAttention(num_buckets=4, chunk_length=3, num_rounds=2, attend_across_buckets=across)
+    mechanism = LSHAttention(4, 3, 2, across, chunks_before=neighbors[0], chunks_after=neighbors[1])
     layer = MultiHeadAttention(2, 4, mechanism=mechanism)
     rng = np.random.default_rng(0)
     x, mask = rng.normal(size=(2, 20, 8)).astype("float32"), rng.uniform(size=(2, 20)) > 0.4
@@ -76,10 +97,10 @@ def test_padding_anywhere_changes_nothing(across):
         np.testing.assert_allclose(layer(alone, alone)[0], padded[row, mask[row]], atol=1e-6)
 
 
-def test_few_and_many_new_tokens_read_the_cache_alike():
-    layer = MultiHeadAttention(
-        2, 4, mechanism=LSHAttention(num_buckets=4, chunk_length=3, num_rounds=2), position="rotary"
-    )
+@pytest.mark.parametrize("before", [1, 2])
+def test_few_and_many_new_tokens_read_the_cache_alike(before):
+    mechanism = LSHAttention(num_buckets=4, chunk_length=3, num_rounds=2, chunks_before=before)
+    layer = MultiHeadAttention(2, 4, mechanism=mechanism, position="rotary")
     x = np.random.default_rng(0).normal(size=(2, 45, 8)).astype("float32")
     whole = np.asarray(layer(x, x, use_causal_mask=True))
     cache, index = layer.init_cache(2, max_length=50), 0

@@ -1,11 +1,13 @@
 """Gated attention, whole and in groups, against the reference's figures and the dense formulas."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from keras_transformer.attention import GatedAttentionUnit, MixedChunkAttention
+from keras_transformer.attention.layers.attention_functions import laplace
 from keras_transformer.positions import RelativeBias
 
 DATA = Path(__file__).parents[1] / "data"
@@ -38,6 +40,47 @@ def test_reference_of_the_unit():
     load(golden, layer, "offsetscale", "to_out.0", np.sqrt(16))
     assert np.all(golden["inputs/mask"])
     np.testing.assert_allclose(layer(x, x) + golden["inputs/x"], golden["outputs/y"], atol=1e-5)
+
+
+def reference_form(function, causal, share):
+    """The unit of `gau_forms.npz`, with scores times `share`."""
+    golden, forms = np.load(DATA / "gau.npz"), np.load(DATA / "gau_forms.npz")
+    position = RelativeBias(bidirectional=not causal)
+    layer, x = GatedAttentionUnit(key_dim=8, position=position, attention_function=function), normalized(golden)
+    layer.build(x.shape)
+    load(golden, layer, "offsetscale", "to_out.0", np.sqrt(16) * share)
+    scale = forms["gamma"] * np.array([[share], [1.0]])
+    layer._scale.assign(scale)
+    layer._shift.assign(golden["params/offsetscale.beta"] * np.array([[share], [1.0]]))
+    return layer, x, golden["inputs/x"], forms
+
+
+@pytest.mark.parametrize("function", ["squared_relu", "laplace"])
+def test_reference_of_the_unit_with_either_function_and_a_mask(function):
+    """The reference divides scores by the padded length, this layer by the number of keys."""
+    layer, x, residual, forms = reference_form(function, False, 1.0)
+    assert_close(layer(x, x) + residual, forms[f"{function}_bidirectional"])
+    mask, expected = forms["mask"], forms[f"{function}_bidirectional_masked"]
+    for row, length in ((0, 14), (1, 9)):
+        layer, *_ = reference_form(function, False, length / 14)
+        found = (np.asarray(layer(x, x, query_mask=mask, value_mask=mask)) + residual)[row, :length]
+        assert_close(found, expected[row, :length])
+
+
+@pytest.mark.parametrize("function", ["squared_relu", "laplace"])
+def test_reference_of_the_causal_unit(function):
+    for index in (0, 4, 13):
+        layer, x, residual, forms = reference_form(function, True, (index + 1) / 14)
+        mask = forms["mask"]
+        found = (np.asarray(layer(x, x, use_causal_mask=True)) + residual)[:, index]
+        assert_close(found, forms[f"{function}_causal"][:, index])
+        found = (np.asarray(layer(x, x, query_mask=mask, value_mask=mask, use_causal_mask=True)) + residual)[:, index]
+        expected = forms[f"{function}_causal_masked"][:, index]
+        assert_close(found[mask[:, index]], expected[mask[:, index]])
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, atol=2e-6 * np.abs(expected).max())
 
 
 def test_reference_of_mixed_chunks():
@@ -74,7 +117,15 @@ def dense_unit(layer, x, mask, causal):
     seen = np.tril(np.ones((x.shape[1],) * 2))[None] if causal else np.ones((1, x.shape[1], x.shape[1]))
     seen = seen * mask[:, None] * mask[:, :, None]
     scores = query @ key.transpose(0, 2, 1) / np.maximum(seen.sum(-1, keepdims=True), 1)
-    return finish(layer, (np.maximum(scores, 0) ** 2 * seen) @ value, gate)
+    return finish(layer, (WEIGHTS[layer.attention_function](scores) * seen) @ value, gate)
+
+
+# The Laplace function of Mega with the error function of Python.
+_ERF = np.vectorize(math.erf)
+WEIGHTS = {
+    "squared_relu": lambda scores: np.maximum(scores, 0) ** 2,
+    "laplace": lambda scores: (1 + _ERF((scores - np.sqrt(0.5)) / np.sqrt(2 / (4 * np.pi)))) / 2,
+}
 
 
 def dense_chunks(layer, x, mask, causal):
@@ -98,6 +149,29 @@ def varied(layer, x):
     rng = np.random.default_rng(5)
     layer.set_weights([rng.normal(size=weight.shape) * 0.7 for weight in layer.weights])
     return layer
+
+
+def test_the_laplace_function_is_near_the_error_function_everywhere():
+    scores = np.concatenate(
+        [np.linspace(-4, 4, 4001), [np.sqrt(0.5)], np.sqrt(0.5) + np.array([-0.5, 0.5]) * 0.2820948]
+    )
+    np.testing.assert_allclose(laplace(scores.astype("float32")), WEIGHTS["laplace"](scores), atol=3e-7)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_unit_with_the_laplace_function_is_its_formula(causal):
+    """Weights of a score of zero are no zeros: masked keys have none, and a query without keys has no context."""
+    x = np.random.default_rng(0).normal(size=(2, 13, 6)).astype("float32")
+    layer = varied(GatedAttentionUnit(key_dim=4, attention_function="laplace"), x)
+    mask = np.random.default_rng(1).uniform(size=(2, 13)) > 0.3
+    output = layer(x, x, query_mask=mask, value_mask=mask, use_causal_mask=causal)
+    np.testing.assert_allclose(output, dense_unit(layer, x, mask, causal), atol=1e-4, rtol=1e-5)
+    expected = dense_unit(layer, x, mask | True, causal)
+    np.testing.assert_allclose(layer(x, x, use_causal_mask=causal), expected, atol=1e-4, rtol=1e-5)
+    if causal:
+        first, cache = layer(x[:, :5], x[:, :5], cache=layer.init_cache(2, 13), cache_index=0)
+        second, _ = layer(x[:, 5:], x[:, 5:], cache=cache, cache_index=5)
+        np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -39,6 +39,34 @@ def test_reference(kernel, suffix):
     np.testing.assert_allclose(layer(query, key, value), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", ["softmax", "relu"])
+@pytest.mark.parametrize("chunk_size", [3, 128])
+def test_reference_of_the_causal_form(kernel, chunk_size):
+    """The reference adds 1e-6 to each sum of features, and its features of keys depend on later ones (`RandomFeatures`): the
+    formula is compared with both.
+    """
+    golden, causal = np.load(DATA / "performer_favor.npz"), np.load(DATA / "performer_causal.npz")
+    query, key, value = (golden[f"inputs/{name}"].transpose(0, 2, 1, 3) for name in "qkv")
+    layer = PerformerAttention(20, kernel, chunk_size)
+    layer.build(query.shape, key.shape, value.shape)
+    features = layer.linear.feature_map
+    features.projection.assign(golden["params/projection_matrix"])
+    found = layer(query, key, value, visibility=visibility(12, causal=True))
+    phi_query = np.asarray(features.map_query(query), "float64")
+
+    def formula(phi_key, epsilon):
+        phi_key = np.asarray(phi_key, "float64")
+        sums = np.cumsum(phi_key[..., None] * value[..., None, :], axis=1)
+        totals = np.cumsum(phi_key, axis=1) + epsilon
+        return (
+            np.einsum("btnm,btnmh->btnh", phi_query, sums) / np.einsum("btnm,btnm->btn", phi_query, totals)[..., None]
+        )
+
+    expected = causal[kernel].transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(formula(features.map_key(key), 1e-6), expected, atol=1e-5)
+    np.testing.assert_allclose(found, formula(features.map_key(key, causal=True), 0.0), atol=1e-5)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_error_against_softmax_falls_as_features_grow(causal):
     """By half for four times the features, within what chance allows."""

@@ -39,6 +39,7 @@ def randomized(layer, *inputs):
 FORMULAS = {
     "post": lambda x, f, norm: norm("norm")(x + f(x)),
     "pre": lambda x, f, norm: x + f(norm("norm")(x)),
+    "normalized_skip": lambda x, f, norm: norm("norm")(x) + f(norm("norm")(x)),
     "sandwich": lambda x, f, norm: x + norm("output_norm")(f(norm("input_norm")(x))),
     "sublayer": lambda x, f, norm: x + norm("norm")(f(x)),
 }

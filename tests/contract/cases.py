@@ -277,6 +277,8 @@ MECHANISMS = {
             "attend_across_buckets": True,
             "dropout": 0.5,
             "seed": 7,
+            "chunks_before": 2,
+            "chunks_after": 1,
         },
         num_buckets=2,
         chunk_length=2,
@@ -464,6 +466,7 @@ ATTENTION_POSITIONS = {
         rotary_dim=4,
         scaling="linear",
         max_sequence_length=20,
+        rotate_values=True,
     ),
     "xpos": _position(positions.XPos, max_wavelength=50.0, scale_base=9.0, center=3, layout="halves"),
     "alibi": _position(positions.ALiBi, symmetric=False, scale=0.5),
@@ -540,6 +543,7 @@ def _residual(cls, arguments=None, neutral=(), **required):
 RESIDUALS = {
     "pre": _residual(blocks.PreNormResidual),
     "post": _residual(blocks.PostNormResidual),
+    "normalized_skip": _residual(blocks.NormalizedSkipResidual),
     "sandwich": _residual(blocks.SandwichNormResidual),
     "sublayer": _residual(blocks.SublayerNormResidual),
     "deepnorm": _residual(blocks.DeepNormResidual, alpha=1.5, beta=0.6),
@@ -578,7 +582,11 @@ _CONVOLUTION = {"kernel_size": 4, "gated": False, "dropout": 0.5, "kernel_initia
 
 MIXER_LAYERS = {
     "gated_attention_unit": _mixer(
-        attention.GatedAttentionUnit, _GATED, growth=QUADRATIC, key_dim=6, position="relative_bias"
+        attention.GatedAttentionUnit,
+        {**_GATED, "attention_function": "laplace"},
+        growth=QUADRATIC,
+        key_dim=6,
+        position="relative_bias",
     ),
     "mixed_chunk": _mixer(
         attention.MixedChunkAttention,
@@ -588,7 +596,9 @@ MIXER_LAYERS = {
         position="relative_bias",
     ),
     "lightweight_convolution": _mixer(attention.LightweightConvolution, _CONVOLUTION, num_heads=4, kernel_size=3),
-    "dynamic_convolution": _mixer(attention.DynamicConvolution, _CONVOLUTION, num_heads=4, kernel_size=3),
+    "dynamic_convolution": _mixer(
+        attention.DynamicConvolution, {**_CONVOLUTION, "use_filter_bias": True}, num_heads=4, kernel_size=3
+    ),
     "long_short_range": _mixer(
         attention.LongShortRangeAttention,
         {"attention_dim": 4},
@@ -669,7 +679,7 @@ MIXER_LAYERS = {
 _IN_CHUNKS = Growth(arguments=lambda length: {"chunk_size": 32})
 
 
-def _state_space(cls):
+def _state_space(cls, **arguments):
     return Case(
         cls,
         lambda: {"state_dim": 4, "chunk_size": 3},
@@ -681,6 +691,8 @@ def _state_space(cls):
             "activation": "gelu_tanh",
             "kernel_initializer": "ones",
             "seed": 7,
+            "channels": 2,
+            **arguments,
         },
         # Cost, and random initial weights; test_s4.py tests the initialization.
         neutral=frozenset({"chunk_size", "min_step", "max_step", "seed"}),
@@ -750,7 +762,7 @@ RECURRENCES = {
         neutral=_STARTS,
         inputs=twice,
     ),
-    "s4d": _state_space(recurrence.S4D),
+    "s4d": _state_space(recurrence.S4D, discretization="bilinear"),
     "s4": _state_space(recurrence.S4),
 }
 

@@ -38,6 +38,23 @@ def test_blocks_stand_in_their_places(maker, groups, places):
     np.testing.assert_allclose(model(inputs()), model.get_layer("final_norm")(x), atol=1e-5)
 
 
+@pytest.mark.parametrize("groups, places", [(None, [0, 1, 2, 3, 4, 5]), (1, [0, 1] * 3), (2, [0, 1, 0, 1, 2, 3])])
+def test_groups_of_two_blocks(groups, places):
+    size = SIZE._replace(num_layers=6)
+    model = models.Encoder(size, 11, max_sequence_length=8, num_block_groups=groups, blocks_per_group=2)
+    assert len(blocks(model)) == max(places) + 1
+    x = model.get_layer("position_embedding")(model.get_layer("token_embedding")(inputs()["token_ids"]))
+    for index in places:
+        x = blocks(model)[index](x)
+    np.testing.assert_allclose(model(inputs()), model.get_layer("final_norm")(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"blocks_per_group": 2}, {"blocks_per_group": 0}])
+def test_refuses_groups_that_do_not_divide_the_layers(options):
+    with pytest.raises(ValueError, match="blocks_per_group must divide the number of layers, 5"):
+        models.Encoder(SIZE, 11, **options)
+
+
 def test_weights_are_counted_once():
     plain, shared = made(models.Encoder), made(models.Encoder, num_block_groups=1)
     of_a_block = blocks(plain)[0].count_params()

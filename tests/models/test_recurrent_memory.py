@@ -50,6 +50,16 @@ def test_the_reference_whole(reference):
     np.testing.assert_allclose(loss, GOLDEN["outputs/loss"], atol=1e-5)
 
 
+def test_rows_that_are_padded_on_the_left(reference):
+    """By three tokens, and by a whole segment and two more: then the first memory passes a segment without tokens."""
+    ids, padded = GOLDEN["inputs/ids"], np.load(Path(__file__).parents[1] / "data" / "rmt_left_padded.npz")
+    mask, logits = padded["mask"], padded["logits"]
+    assert (~mask).sum(axis=1).tolist() == [3, 10]
+    for hidden_ids in (ids, np.where(mask, ids, 0)):
+        hidden = np.asarray(reference({"token_ids": hidden_ids, "padding_mask": mask}))
+        np.testing.assert_allclose((hidden @ GOLDEN[f"{PREFIX}wte.weight"].T)[mask], logits[mask], atol=1e-5)
+
+
 @pytest.mark.parametrize("sizes", [[24], [8, 8, 8], [3, 1, 13, 7], [1] * 24])
 def test_the_reference_with_its_cache(reference, sizes):
     """At the end, the memory is that before the last segment."""

@@ -22,15 +22,21 @@ def lsh_layers(model):
     return [layer for layer in model._flatten_layers() if isinstance(layer, LSHAttention)]
 
 
-def test_several_chunks_with_the_rotations_of_transformers():
-    model = from_huggingface(FOLDER, verbose=0)
-    with np.load(FOLDER / "hashed.npz") as arrays:
-        ids, rotations, logits = (arrays[name] for name in ("token_ids", "rotations", "logits"))
+@pytest.mark.parametrize(
+    "folder, output",
+    # The second one reads two chunks before and one after, in both directions.
+    [(FOLDER, "logits"), (FOLDER.parent / "reformer-Model", "last_hidden_state")],
+    ids=["causal", "bidirectional"],
+)
+def test_several_chunks_with_the_rotations_of_transformers(folder, output):
+    model = from_huggingface(folder, verbose=0)
+    with np.load(folder / "hashed.npz") as arrays:
+        ids, rotations, expected = (arrays[name] for name in ("token_ids", "rotations", output))
     assert len(lsh_layers(model)) == 2
     for layer in lsh_layers(model):
         layer.rotations.assign(rotations)
     found = model.predict({"token_ids": ids, "padding_mask": np.ones(ids.shape, bool)}, verbose=0)
-    np.testing.assert_allclose(found, logits, atol=2e-5)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 def test_rotations_are_drawn_for_each_layer():

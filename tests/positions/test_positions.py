@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from keras_transformer.attention import LongformerAttention, MultiHeadAttention
 from keras_transformer.positions import Learned, Rotary, Sinusoidal
 
 
@@ -120,3 +121,38 @@ def test_sinusoidal_reaches_its_longest_wavelength_and_begins_behind_its_offset(
     np.testing.assert_allclose(layer(np.zeros((1, 12, 8)))[0], expected, atol=1e-5)
     with pytest.raises(ValueError, match="at least 4"):
         Sinusoidal(endpoint=True)(np.zeros((1, 12, 2)))
+
+
+def test_rotary_rotates_values_in_attention_its_cache_and_its_memory():
+    layer = MultiHeadAttention(1, 4, position=Rotary(rotate_values=True))
+    x = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
+    positions = np.array([[3, 4, 5, 6, 7], [0, 1, 2, 9, 11]])
+    found = layer(x, x, use_causal_mask=True, positions=positions)
+    rotary = Rotary()
+    query, key, value = (
+        np.asarray(rotary(dense(x), positions), "float64")[:, :, 0]
+        for dense in (layer.query_dense, layer.key_dense, layer.value_dense)
+    )
+    scores = np.where(np.tri(5, dtype=bool), query @ key.swapaxes(1, 2) / 2, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    context = (weights / weights.sum(-1, keepdims=True)) @ value
+    expected = context @ np.asarray(layer.output_dense.kernel, "float64")[0] + np.asarray(layer.output_dense.bias)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+    whole, cache = layer(x, x, use_causal_mask=True), layer.init_cache(2, 5)
+    for start, end in ((0, 2), (2, 3), (3, 5)):
+        part, cache = layer(x[:, start:end], x[:, start:end], cache=cache, cache_index=start)
+        np.testing.assert_allclose(part, whole[:, start:end], atol=1e-5)
+    memory = layer.memory_cache(x, positions=positions)
+    found, _ = layer(x[:, :2], None, cache=memory, positions=(np.array([1, 2]), positions))
+    np.testing.assert_allclose(found, layer(x[:, :2], x, positions=(np.array([1, 2]), positions)), atol=1e-5)
+
+
+def test_layers_that_do_not_rotate_values_refuse():
+    x = np.zeros((1, 4, 8), "float32")
+    for layer in (
+        LongformerAttention(2, 4, attention_window=2, position=Rotary(rotate_values=True)),
+        MultiHeadAttention(2, 4, mechanism="infini", position=Rotary(rotate_values=True)),
+    ):
+        with pytest.raises(ValueError, match="rotate_values"):
+            layer(x, x, use_causal_mask=isinstance(layer, MultiHeadAttention))

@@ -37,7 +37,7 @@ def s4d(golden, **options):
 def test_s4d_of_the_reference(golden, read, chunk_size):
     layer, arrays = s4d(golden, chunk_size=chunk_size)
     u, expected = time_second(arrays["inputs/u"]), time_second(arrays["outputs/y"])
-    np.testing.assert_allclose(layer._system(16).kernel, arrays["outputs/kernel"], atol=1e-6)
+    np.testing.assert_allclose(layer._system(16).kernel[:, 0], arrays["outputs/kernel"], atol=1e-6)
     np.testing.assert_allclose(layer(u), expected, atol=2e-6)
     for sizes in ([16], [7, 9], [1] * 16):
         np.testing.assert_allclose(read(layer, u, sizes)[0], expected, atol=2e-6)
@@ -59,7 +59,7 @@ def test_diagonal_system_of_the_reference(golden):
         _, state = system_response(system, u, None, np.zeros((2, 8, 8), "float32"))
         state = (np.asarray(state)[..., :4] + 1j * np.asarray(state)[..., 4:]) * inputs
         np.testing.assert_allclose(state, complex_of(arrays["outputs/state"]), atol=2e-6)
-        np.testing.assert_allclose(system.kernel, arrays["outputs/kernel"][0][:, :size], atol=1e-6)
+        np.testing.assert_allclose(system.kernel[:, 0], arrays["outputs/kernel"][0][:, :size], atol=1e-6)
 
 
 def s4(golden, **options):
@@ -77,7 +77,7 @@ def s4(golden, **options):
 def test_s4_of_the_reference(golden, size):
     layer, arrays = s4(golden)
     system, u = layer._system(size), time_second(arrays["inputs/u"])
-    np.testing.assert_allclose(system.kernel, arrays["outputs/kernel"][0][:, :size], atol=1e-6)
+    np.testing.assert_allclose(system.kernel[:, 0], arrays["outputs/kernel"][0][:, :size], atol=1e-6)
     y, state = system_response(system, u, None, np.zeros((2, 6, 8), "float32"))
     y = np.asarray(layer.activation(y + arrays["params/D"][0] * u))
     np.testing.assert_allclose(time_second(y), arrays["outputs/y_conv"], atol=3e-6)
@@ -88,7 +88,7 @@ def test_s4_of_the_reference(golden, size):
 def loop(layer, u, mask, state):
     """The system step by step, in float64; padding at the end is no step. Each channel's matrices are read off one step."""
     one, states, outputs = layer._system(1), np.zeros(state.shape), np.zeros(u.shape)
-    kernel, reads, writes = (np.asarray(x, "float64") for x in (one.kernel, one.reads, one.writes))
+    kernel, reads, writes = (np.asarray(x, "float64") for x in (one.kernel[:, 0], one.reads, one.writes))
     identity = np.eye(layer.state_dim, dtype="float32")
     moved = one.apply(one.transition, (np.tile(identity, (u.shape[2], 1, 1, 1)),))[0]
     transition = np.asarray(moved, "float64")[:, 0]  # (D, S, S): row i is A times unit vector i
@@ -123,6 +123,60 @@ def test_any_length_in_any_chunks_is_the_loop(cls, length):
             seen = np.ones((2, length, 1)) if given is None else lengths_only[:, :, None]
             np.testing.assert_allclose(output * seen, expected * seen, atol=2e-5)
             np.testing.assert_allclose(last, following, atol=2e-5)
+
+
+def diagonal(layer):
+    """Dense A and B of each input, by the formulas of the discretizations in float64."""
+    step = np.exp(np.asarray(layer.log_step, "float64"))[:, None]
+    a = -np.exp(np.asarray(layer.log_decay, "float64")) + 1j * np.asarray(layer.frequency, "float64")
+    if layer.discretization == "zoh":
+        moved, written = np.exp(step * a), (np.exp(step * a) - 1) / a
+    else:
+        moved, written = (1 + step * a / 2) / (1 - step * a / 2), step / (1 - step * a / 2)
+    return moved[:, :, None] * np.eye(a.shape[1]), written
+
+
+def low_rank(layer):
+    """Dense A and B of each input: the bilinear transform of the whole matrix, with both of each conjugate pair."""
+
+    def pair(name):
+        half = np.asarray(getattr(layer, f"{name}_real"), "float64") + 1j * np.asarray(
+            getattr(layer, f"{name}_imaginary")
+        )
+        return np.concatenate([half, half.conj()], axis=1)
+
+    step = np.exp(np.asarray(layer.log_step, "float64"))[:, None, None]
+    rates = -np.exp(np.asarray(layer.log_decay, "float64")) + 1j * np.asarray(layer.frequency, "float64")
+    rates, p = np.concatenate([rates, rates.conj()], axis=1), pair("low_rank")
+    a = rates[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None].conj()
+    inverse = np.linalg.inv(np.eye(p.shape[1]) - step / 2 * a)
+    return inverse @ (np.eye(p.shape[1]) + step / 2 * a), (step * inverse @ pair("input")[:, :, None])[:, :, 0]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("cls, options", [(S4D, "zoh"), (S4D, "bilinear"), (S4, None)])
+def test_channels_and_discretizations_are_their_formulas(cls, options, channels):
+    layer = cls(6, min_step=0.2, max_step=0.9, seed=3, channels=channels, chunk_size=4)
+    layer = layer if options is None else S4D.from_config(layer.get_config() | {"discretization": options})
+    rng, width, half = np.random.default_rng(0), 2, 3
+    u = rng.normal(size=(2, 11, width)).astype("float32")
+    layer.build(u.shape)
+    layer.skip.assign(rng.normal(size=channels * width))
+    c = np.asarray(layer.output_real, "float64") + 1j * np.asarray(layer.output_imaginary, "float64")
+    c = c.reshape(channels, width, half)
+    a, b = low_rank(layer) if cls is S4 else diagonal(layer)
+    h, outputs = np.zeros((2, *b.shape), complex), []
+    for t in range(11):
+        h = np.einsum("dij,bdj->bdi", a, h) + b * u[:, t, :, None]
+        outputs.append(2 * np.einsum("mds,bds->bmd", c, h[:, :, :half]).real)
+    y = np.stack(outputs, axis=1).reshape(2, 11, -1) + np.asarray(layer.skip) * np.tile(u, channels)
+    y = np.asarray(layer.activation(y.astype("float32")))
+    gate = 1 / (1 + np.exp(-(y @ np.asarray(layer.gate_dense.kernel))))
+    expected = y @ np.asarray(layer.output_dense.kernel) * gate
+    np.testing.assert_allclose(layer(u), expected, atol=2e-5)
+    first, cache = layer(u[:, :5], cache=layer.init_cache(2), cache_index=0)
+    second, _ = layer(u[:, 5:], cache=cache, cache_index=5)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("cls", [S4D, S4])

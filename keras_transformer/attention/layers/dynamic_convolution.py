@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras import ops
 
 from keras_transformer.attention.layers.convolution import TokenConvolution
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 # Tokens per band matrix: few products of an efficient size.
 _BLOCK = 32
@@ -16,12 +18,12 @@ _BLOCK = 32
 
 @serializable
 class DynamicConvolution(TokenConvolution):
-    """Dynamic convolution: `y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k((h_t W_f)_nk) h_{t+k-left, c}`.
+    """Dynamic convolution: `y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k((h_t W_f + b_f)_nk) h_{t+k-left, c}`.
 
-    n is the head of channel c. As `LightweightConvolution`, but each token predicts its filters. The filters of a block of
-    C tokens form a band matrix, so that each head of a block is one matrix product: time grows with
-    `T · D · (D + C + kernel_size)`, memory with `T · (D + num_heads · (C + kernel_size))`, where C is the larger of 32 and
-    the kernel size.
+    n is the head of channel c; b_f is optional. As `LightweightConvolution`, but each token predicts its filters. The
+    filters of a block of C tokens form a band matrix, so that each head of a block is one matrix product: time grows with `T
+    · D · (D + C + kernel_size)`, memory with `T · (D + num_heads · (C + kernel_size))`, where C is the larger of 32 and the
+    kernel size.
 
     Args:
         num_heads: int >= 1 that divides the width D. Each head of `D / num_heads` channels shares one filter.
@@ -30,6 +32,7 @@ class DynamicConvolution(TokenConvolution):
         dropout: float in [0, 1). Dropout rate of the filter weights.
         kernel_initializer: of all projections.
         seed: int or None. Seed of the dropout.
+        use_filter_bias: bool. Whether the projection to filters has a bias b_f, as `bias` in fairseq's `DynamicConv`.
 
     Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds the last `kernel_size - 1` tokens.
 
@@ -52,10 +55,24 @@ class DynamicConvolution(TokenConvolution):
     Deviation: padding is zeroed after the first projection, so that it has no influence.
     """
 
+    def __init__(
+        self,
+        num_heads: int,
+        kernel_size: int = 7,
+        gated: bool = True,
+        dropout: float = 0.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        use_filter_bias: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_heads, kernel_size, gated, dropout, kernel_initializer, seed, **kwargs)
+        self.use_filter_bias = use_filter_bias
+
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         width = self.num_heads * self.kernel_size
-        self._filter_dense = self._project("filter", width, query_shape, use_bias=False)
+        self._filter_dense = self._project("filter", width, query_shape, use_bias=self.use_filter_bias)
 
     def convolve(self, x: Tensor, padded: Tensor, training: bool | None = None) -> Tensor:
         length, size = ops.shape(x)[1], max(_BLOCK, self.kernel_size)
@@ -69,6 +86,9 @@ class DynamicConvolution(TokenConvolution):
         context = ops.matmul(bands, windows)  # (B · n, N, C, D / N)
         context = ops.reshape(tokens_first(context, size, self.num_heads), (-1, chunks * size, self._width))
         return context[:, :length]
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "use_filter_bias": self.use_filter_bias}
 
     def _windows(self, padded, chunks, size):
         """`(B, n · C + reach, D)` to `(B · n, N, C + reach, D / N)`: each block with the tokens after it that it reads."""

@@ -1,4 +1,4 @@
-"""Gated attention unit (GAU): single-head attention with squared ReLU weights and an output gate."""
+"""Gated attention unit (GAU): single-head attention with weights that are no softmax, and an output gate."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from keras_transformer.attention.cache.dense import (
     read_dense_cache,
     update_dense_cache,
 )
+from keras_transformer.attention.layers.attention_functions import ATTENTION_FUNCTIONS
 from keras_transformer.attention.layers.gated_unit import GatedUnit
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.positions import AttentionPosition
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import choice, serializable
 from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
 
 
 @serializable
 class GatedAttentionUnit(GatedUnit):
-    """Gated attention unit: `y = (u ⊙ A v) W_o`, `A_ij = max((q_i · k_j + bias_ij) / n_i, 0)²`.
+    """Gated attention unit: `y = (u ⊙ A v) W_o`, `A_ij = f((q_i · k_j + bias_ij) / n_i)`.
 
-    n_i is the number of keys that query i attends to. `u, v = silu(x W)`; q and k are the vector `silu(x W_z)` with separate
-    scales and offsets. The layer replaces both attention and feed-forward. Time and memory grow with T²;
-    `MixedChunkAttention` is the linear form. Weights are computed in float32 under every dtype policy.
+    n_i is the number of keys that query i attends to, and f the squared ReLU, `max(s, 0)²`, or the Laplace function. `u, v =
+    silu(x W)`; q and k are the vector `silu(x W_z)` with separate scales and offsets. The layer replaces both attention and
+    feed-forward. Time and memory grow with T²; `MixedChunkAttention` is the linear form. Weights are computed in float32
+    under every dtype policy.
 
     Args:
         intermediate_dim: int >= 1, or None for `2 D`. The width E of gate and values.
@@ -36,6 +38,8 @@ class GatedAttentionUnit(GatedUnit):
         dropout: float in [0, 1). Dropout rate of the attention weights.
         kernel_initializer: initializer of the projections.
         seed: int or None. Seed of the dropout.
+        attention_function: "squared_relu", or "laplace" for `(1 + erf((s - μ) / (σ √2))) / 2` with `μ = √(1/2)` and
+            `σ = √(1 / 4π)`, which is bounded, and whose weight of a score of zero is 0.006.
 
     Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds all keys and values: "key" `(B, 1, L,
     key_dim)` and
@@ -45,8 +49,8 @@ class GatedAttentionUnit(GatedUnit):
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: sizes below 1; an unsupported argument: cross-attention, scores or an `attention_mask`; more tokens than
-            slots of the cache.
+        ValueError: sizes below 1; an unknown `attention_function`; an unsupported argument: cross-attention, scores or an
+            `attention_mask`; more tokens than slots of the cache.
 
     Example:
 
@@ -56,7 +60,8 @@ class GatedAttentionUnit(GatedUnit):
     >>> tuple(layer(x, x).shape)
     (1, 5, 16)
 
-    Reference: Hua et al., Transformer Quality in Linear Time, arXiv 2202.10447, section 2.2. Deviations: norm and residual
+    Reference: Hua et al., Transformer Quality in Linear Time, arXiv 2202.10447, section 2.2; the Laplace function: Ma et
+    al., Mega, arXiv 2209.10655. Deviations: norm and residual
     belong to the block; scales start near 1; n is counted for each query, so that a causal output does not depend on later
     tokens.
     """
@@ -73,9 +78,12 @@ class GatedAttentionUnit(GatedUnit):
         dropout: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
+        attention_function: str = "squared_relu",
         **kwargs: Any,
     ) -> None:
         super().__init__(intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs)
+        self._function = choice(attention_function, ATTENTION_FUNCTIONS, argument="attention_function")
+        self.attention_function = attention_function
 
     def mix(self, inputs: MixerInputs) -> Tensor:
         x, visibility = inputs.query, inputs.visibility
@@ -104,11 +112,14 @@ class GatedAttentionUnit(GatedUnit):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + bias  # (B, 1, T, S)
         mask = visibility.dense()
         if mask is None:
-            weights = ops.square(ops.relu(scores / ops.cast(ops.shape(key)[2], "float32")))
+            weights = self._function(scores / ops.cast(ops.shape(key)[2], "float32"))
         else:
             mask = ops.cast(mask, "float32")
             seen = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1.0)
-            weights = ops.square(ops.relu(scores / seen)) * mask
+            weights = self._function(scores / seen) * mask
         context = ops.matmul(self._dropout_layer(weights, training=training), value)  # (B, 1, T, E)
         context = ops.cast(ops.reshape(context, (-1, ops.shape(gate)[1], self._width)), gate.dtype)
         return self._output_dense(zero_masked(gate * context, visibility.query_mask))
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "attention_function": self.attention_function}

@@ -50,6 +50,7 @@ class TwoStreamAttention(keras.layers.Layer):
         positions: int `(T,)` or `(B, T)`: the positions of the tokens. Those of the content are 0, 1, 2, ..., including
             padding. None for these.
         segment_ids: int `(B, T)`, or None: all tokens are of one segment.
+        memory: float `(B, M, D)`, or None: M tokens before the others, only keys and values, visible to all, of segment 0.
 
     Returns:
         `(B, T, D)`.
@@ -124,21 +125,28 @@ class TwoStreamAttention(keras.layers.Layer):
         attention_mask: Tensor = None,
         positions: Tensor = None,
         segment_ids: Tensor = None,
+        memory: Tensor = None,
         training: bool | None = None,
     ) -> Tensor:
         if segment_ids is not None and not self.use_segments:
             raise ValueError(f"{self.name!r} has use_segments=False, and does not accept segment_ids.")
         length = ops.shape(query)[1] if attention_mask is None else ops.shape(attention_mask)[-1]
         content, padding_mask = query[:, :length], value_mask
-        query, key, value = self._query_dense(query), self._key_dense(content), self._value_dense(content)
-        bias = None if segment_ids is None else self._segment_bias(query, segment_ids, segment_ids[:, :length])
         slots = with_batch_axis(ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions)
-        key_slots = slots[:, :length]
+        key_slots, key_mask = slots[:, :length], None if padding_mask is None else padding_mask[:, :length]
+        key_segments = None if segment_ids is None else segment_ids[:, :length]
+        if memory is not None:
+            past = _Memory(ops.shape(memory)[1])
+            content = ops.concatenate([ops.cast(memory, content.dtype), content], axis=1)
+            key_slots, key_mask = past.slots(key_slots), past.extend(key_mask, 1)
+            key_segments, attention_mask = past.extend(key_segments, 0), past.extend(attention_mask, 1)
+        query, key, value = self._query_dense(query), self._key_dense(content), self._value_dense(content)
+        bias = None if segment_ids is None else self._segment_bias(query, segment_ids, key_segments)
         if self.position is not None:
             query, key = self.position.rotate(query, key, slots, key_slots)
         visibility = Visibility(
             query_mask=padding_mask,
-            key_mask=None if padding_mask is None else padding_mask[:, :length],
+            key_mask=key_mask,
             attention_mask=attention_mask,
             causal=self.causal,
             query_slots=slots,
@@ -173,3 +181,23 @@ class TwoStreamAttention(keras.layers.Layer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
         }
+
+
+class _Memory:
+    """What is known of the tokens of a memory, put before what is known of the keys."""
+
+    def __init__(self, length: Tensor) -> None:
+        self.length = length
+
+    def slots(self, slots: Tensor) -> Tensor:
+        """`(1 | B, S)` with negative slots before the first token."""
+        before = ops.expand_dims(ops.arange(self.length, dtype="int32") - self.length, 0)
+        before = ops.broadcast_to(before, (ops.shape(slots)[0], self.length))
+        return ops.concatenate([before, ops.cast(slots, "int32")], axis=1)
+
+    def extend(self, x: Tensor | None, value: int) -> Tensor | None:
+        """`(..., S)` with `value` for each token of the memory; None stays None."""
+        if x is None:
+            return None
+        before = ops.cast(ops.full((*ops.shape(x)[:-1], self.length), value, dtype="int32"), x.dtype)
+        return ops.concatenate([before, x], axis=-1)

@@ -43,14 +43,15 @@ class LSHAttention(Mechanism):
 
     Keys are the queries, normalized to unit length: the scores are `q_i · q_j / |q_j|`, with -1e5 added at j = i. Round r
     hashes `h_r(x) = argmax [x R_r; -x R_r]` with random rotations R_r of `num_buckets / 2` columns, sorts tokens by bucket
-    and position, and splits them into chunks of c = `chunk_length`. A chunk attends to itself and the chunk before it:
+    and position, and splits them into chunks of c = `chunk_length`. A chunk attends to itself and to chunks before and after
+    it, by default to one before it:
 
         y_i = Σ_r (Z_i^r / Σ_s Z_i^s) Σ_{j ∈ P_i^r} softmax_j(scores_ij) v_j,   Z_i^r = Σ_{j ∈ P_i^r} exp(scores_ij)
 
-    P_i^r are the tokens of i's bucket in these chunks; with causality, i and the c tokens before it in its bucket, so
-    that later tokens have no influence. With `attend_across_buckets`, they are all tokens of the chunks, with causality
-    those up to i. Time grows with `T · R · H · (c + num_buckets) + R · T log T`, memory with `T · R · (c + num_buckets +
-    H)`.
+    P_i^r are the tokens of i's bucket in these chunks; with causality, i and the `chunks_before · c` tokens before it in its
+    bucket, so that later tokens have no influence. With `attend_across_buckets`, they are all tokens of the chunks, with
+    causality those up to i. Time grows with `T · R · H · (c + num_buckets) + R · T log T`, memory with
+    `T · R · (c + num_buckets + H)`.
 
     Args:
         num_buckets: even int >= 2. Default 64; with about `2T / chunk_length`, a bucket has half a chunk of tokens. Or a
@@ -62,6 +63,8 @@ class LSHAttention(Mechanism):
             attended past tokens then depend on the chunk boundaries and so on later tokens: no cache. Default False.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the non-trainable rotations and of the dropout.
+        chunks_before: int >= 0. Number of attended chunks before a token's own. Default 1.
+        chunks_after: int >= 0. Number of attended chunks after it; none with causality. Default 0.
 
     Call arguments: see `Mechanism`. The key is ignored: `MultiHeadAttention` has no projection for it. The context of a
     token whose key is masked is zero. Causal and bidirectional self-attention; positions that rotate queries and keys by the
@@ -72,8 +75,9 @@ class LSHAttention(Mechanism):
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: an odd `num_buckets`; fewer key/value heads than query heads; a call with scores, an `attention_mask`,
-            other keys than queries, a position that adds to the scores, or a cache with `attend_across_buckets`.
+        ValueError: an odd `num_buckets`; negative numbers of chunks; fewer key/value heads than query heads; a call with
+            scores, an `attention_mask`, other keys than queries, a position that adds to the scores, or a cache with
+            `attend_across_buckets`.
 
     Export: all three formats; `num_buckets · T` stays below 2^31.
 
@@ -101,9 +105,15 @@ class LSHAttention(Mechanism):
         attend_across_buckets: bool = False,
         dropout: float = 0.0,
         seed: int | None = None,
+        chunks_before: int = 1,
+        chunks_after: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if min(chunks_before, chunks_after) < 0:
+            raise ValueError(
+                f"chunks_before and chunks_after must be at least 0. Received: {chunks_before}, {chunks_after}"
+            )
         self.bucket_factors = tuple(num_buckets) if isinstance(num_buckets, Sequence) else (num_buckets,)
         if not self.bucket_factors or any(positive("num_buckets", factor) % 2 for factor in self.bucket_factors):
             raise ValueError(f"num_buckets must be even: each rotation has two sides. Received: {num_buckets}")
@@ -115,6 +125,8 @@ class LSHAttention(Mechanism):
             self.supports = self.supports - {"cache"}
         self.dropout = dropout
         self.seed = seed
+        self.chunks_before = chunks_before
+        self.chunks_after = chunks_after
         self.softmax = SoftmaxAttention("dot", dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -166,14 +178,16 @@ class LSHAttention(Mechanism):
     ):
         tokens = SortedChunks.of_buckets(buckets, visibility.key_mask, self.chunk_length, self.num_buckets)
         wraps, size = self.attend_across_buckets, self.chunk_length
-        query, value = tokens.gather(query), tokens.with_previous(tokens.gather(value), wraps)
-        key = tokens.with_previous(_unit(query), wraps)
-        mask, bias = (across_buckets if wraps else within_buckets)(tokens, visibility.causal)
+        before, after = self.chunks_before, 0 if visibility.causal else self.chunks_after
+        query, value = tokens.gather(query), tokens.with_neighbors(tokens.gather(value), before, after, wraps)
+        key = tokens.with_neighbors(_unit(query), before, after, wraps)
+        mask, bias = (across_buckets if wraps else within_buckets)(tokens, visibility.causal, before, after)
+        attended = (before + 1 + after) * size
         part = partial_attention(
             self.softmax,
             ops.reshape(query, (-1, size, 1, query.shape[3])),
-            ops.reshape(key, (-1, 2 * size, 1, key.shape[3])),
-            ops.reshape(value, (-1, 2 * size, 1, value.shape[3])),
+            ops.reshape(key, (-1, attended, 1, key.shape[3])),
+            ops.reshape(value, (-1, attended, 1, value.shape[3])),
             Visibility(attention_mask=mask),
             bias=bias,
             training=training,
@@ -240,7 +254,9 @@ class LSHAttention(Mechanism):
             ops.expand_dims(with_batch_axis(visibility.query_slots, ops.shape(query)[0]), 1), 3
         )
         bias = ops.where(ops.equal(query_slots, ops.reshape(slots, (1, 1, 1, -1))), SELF_BIAS, 0.0)
-        visible = Visibility(attention_mask=latest_of_buckets(buckets, all_buckets, causal, self.chunk_length))
+        visible = Visibility(
+            attention_mask=latest_of_buckets(buckets, all_buckets, causal, self.chunk_length * self.chunks_before)
+        )
         queries = ops.concatenate([query] * self.num_rounds, axis=1)
         bias = ops.concatenate([bias] * self.num_rounds, axis=2)
         part = partial_attention(self.softmax, queries, _unit(keys), values, visible, bias=bias, training=training)
@@ -258,6 +274,8 @@ class LSHAttention(Mechanism):
             "attend_across_buckets": self.attend_across_buckets,
             "dropout": self.dropout,
             "seed": self.seed,
+            "chunks_before": self.chunks_before,
+            "chunks_after": self.chunks_after,
         }
 
 

@@ -16,28 +16,28 @@ from keras_transformer.utils.types import Tensor
 SELF_BIAS = -1e5
 
 
-def within_buckets(tokens: SortedChunks, causal: bool) -> tuple[Tensor, Tensor]:
-    """Returns mask `(B · N · R · n, 1, c, 2c)` and bias `(1, 1, c, 2c)` of each chunk over itself and the one before it.
+def within_buckets(tokens: SortedChunks, causal: bool, before: int, after: int) -> tuple[Tensor, Tensor]:
+    """Returns mask `(B · N · R · n, 1, c, C)` and bias `(1, 1, c, C)` of each chunk over itself and its neighbors, C tokens.
 
-    A token attends to those of its bucket; if causal, to itself and the c tokens before it in its bucket.
+    A token attends to those of its bucket; if causal, to itself and the `before · c` tokens before it in its bucket.
     """
-    query, key = _of_queries_and_keys(tokens, tokens.buckets, wraps=False)
+    query, key = _of_queries_and_keys(tokens, tokens.buckets, before, after, wraps=False)
     mask = ops.equal(ops.where(query < tokens.num_buckets, query, -1), key)
     size = tokens.chunk_length
-    distances = (np.arange(size) + size)[:, None] - np.arange(2 * size)[None]
+    distances = (np.arange(size) + before * size)[:, None] - np.arange((before + 1 + after) * size)[None]
     bias = np.where(distances == 0, SELF_BIAS, 0.0)
     if causal:  # Within a bucket, the order is that of token indices.
-        bias = np.where((distances >= 0) & (distances <= size), bias, MASKED_SCORE)
+        bias = np.where((distances >= 0) & (distances <= before * size), bias, MASKED_SCORE)
     return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
 
 
-def across_buckets(tokens: SortedChunks, causal: bool) -> tuple[Tensor, Tensor]:
-    """Returns mask and bias `(B · N · R · n, 1, c, 2c)`: a token attends to all tokens of the two chunks.
+def across_buckets(tokens: SortedChunks, causal: bool, before: int, after: int) -> tuple[Tensor, Tensor]:
+    """Returns mask and bias `(B · N · R · n, 1, c, C)`: a token attends to all C tokens of its chunk and its neighbors.
 
     If causal, it attends to those up to itself. The first chunk follows the last one of the round before.
     """
-    query, key = _of_queries_and_keys(tokens, tokens.indices, wraps=True)
-    _, buckets = _of_queries_and_keys(tokens, tokens.buckets, wraps=True)
+    query, key = _of_queries_and_keys(tokens, tokens.indices, before, after, wraps=True)
+    _, buckets = _of_queries_and_keys(tokens, tokens.buckets, before, after, wraps=True)
     mask = buckets < tokens.num_buckets
     if causal:
         mask = ops.logical_and(mask, key <= query)
@@ -63,8 +63,8 @@ def latest_of_buckets(new: Tensor, cached: Tensor, mask: Tensor, count: int) -> 
     return ops.concatenate(masks, axis=2)
 
 
-def _of_queries_and_keys(tokens, x, wraps):
-    """Returns integers of tokens as those of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, 2c)`."""
+def _of_queries_and_keys(tokens, x, before, after, wraps):
+    """Returns integers of tokens as those of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, C)`."""
     chunks, size = tokens.chunks(x), tokens.chunk_length
-    both = tokens.with_previous(chunks, wraps, filling=tokens.num_buckets)
-    return ops.reshape(chunks, (-1, 1, size, 1)), ops.reshape(both, (-1, 1, 1, 2 * size))
+    keys = tokens.with_neighbors(chunks, before, after, wraps, filling=tokens.num_buckets)
+    return ops.reshape(chunks, (-1, 1, size, 1)), ops.reshape(keys, (-1, 1, 1, (before + 1 + after) * size))

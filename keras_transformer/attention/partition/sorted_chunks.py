@@ -6,8 +6,10 @@ In the shapes, R is the number of rounds, c the tokens of a chunk, n the number 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.utils.types import Tensor
@@ -70,28 +72,42 @@ class SortedChunks:
         """Integers `(B · N, R, n · c)` to `(B · N · R, n, c, 1)`."""
         return ops.reshape(x, (-1, self._count(), self.chunk_length, 1))
 
-    def with_previous(self, chunks: Tensor, wraps: bool, filling: float = 0) -> Tensor:
-        """Each chunk after the one before it, `(B · N · R, n, 2c, H)`.
+    def with_neighbors(self, chunks: Tensor, before: int, after: int, wraps: bool, filling: float = 0) -> Tensor:
+        """Each chunk between those before and after it, `(B · N · R, n, (before + 1 + after) · c, H)`.
 
         Args:
             chunks: `(B · N · R, n, c, H)`.
-            wraps: whether the first chunk follows the last one of the round before.
-            filling: number. What the first chunk follows otherwise.
+            before: int. Number of chunks before each.
+            after: int. Number of chunks after each.
+            wraps: whether the first chunk of a round follows the last one of the round before, and the very first one the
+                very last. Only chunks with unmasked tokens count, so that padding has no influence.
+            filling: number. What is before the first and after the last chunk otherwise.
         """
-        first = self._last_of_round_before(chunks) if wraps else ops.full_like(chunks[:, :1], filling)
-        return ops.concatenate([ops.concatenate([first, chunks[:, :-1]], axis=1), chunks], axis=2)
+        at = self._around if wraps else functools.partial(_shifted, filling=filling)
+        parts = [chunks if offset == 0 else at(chunks, offset) for offset in range(-before, after + 1)]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=2)
 
-    def _last_of_round_before(self, chunks: Tensor):
+    def _around(self, chunks: Tensor, offset: int):
+        """The chunk at `offset` from each in the ring of the chunks of all rounds."""
         rows, rounds = ops.shape(self.indices)[0], self.indices.shape[1]
-        # The last chunk with an unmasked token, so that padding has no influence.
-        tokens = ops.sum(ops.cast(self.buckets < self.num_buckets, "int32"), axis=2)  # (B · N, R), equal in all rounds.
-        last = ops.maximum(tokens - 1, 0) // self.chunk_length
-        before = (ops.arange(rounds, dtype="int32") + rounds - 1) % rounds
-        index = ops.expand_dims(ops.arange(rows, dtype="int32") * rounds, 1) + ops.expand_dims(before, 0)
-        index = ops.reshape(index * self._count() + last, (-1,))
-        width = self.chunk_length * chunks.shape[3]
-        taken = ops.take(ops.reshape(chunks, (-1, width)), index, axis=0)
-        return ops.reshape(taken, (-1, 1, self.chunk_length, chunks.shape[3]))
+        numbers = ops.reshape(ops.arange(rows, dtype="int32"), (-1, 1, 1)) * rounds
+        # Chunks with an unmasked token, equal in all rounds: (B · N, 1, 1).
+        tokens = ops.sum(ops.cast(self.buckets[:, :1] < self.num_buckets, "int32"), axis=2, keepdims=True)
+        counts = ops.maximum(tokens - 1, 0) // self.chunk_length + 1
+        each = np.arange(rounds, dtype="int32")[None, :, None]
+        if offset == -1:  # The usual case: only the first chunks are gathered.
+            index = (numbers + (each + rounds - 1) % rounds) * self._count() + counts - 1
+            return ops.concatenate([self._take(chunks, index), chunks[:, :-1]], axis=1)
+        own = ops.minimum(ops.reshape(ops.arange(self._count(), dtype="int32"), (1, 1, -1)), counts - 1)
+        ring = counts * rounds
+        at = (own + each * counts + offset + abs(offset) * ring) % ring
+        return self._take(chunks, (numbers + at // counts) * self._count() + at % counts)
+
+    def _take(self, chunks: Tensor, index: Tensor):
+        """Chunks by their number: `(B · N · R, m, c, H)` for an index `(B · N, R, m)`."""
+        width = chunks.shape[3]
+        taken = ops.take(ops.reshape(chunks, (-1, self.chunk_length * width)), ops.reshape(index, (-1,)), axis=0)
+        return ops.reshape(taken, (-1, ops.shape(index)[2], self.chunk_length, width))
 
     def scatter(self, chunks: Tensor) -> Tensor:
         """Chunks `(B · N · R · n, c, 1, H)` back to a list of R tensors `(B, T, N, H)`."""
@@ -112,3 +128,11 @@ class SortedChunks:
 
     def _count(self):
         return ops.shape(self.indices)[2] // self.chunk_length
+
+
+def _shifted(chunks: Tensor, offset: int, filling: float):
+    """The chunk at `offset` from each in its round, or `filling`."""
+    outside = ops.concatenate([ops.full_like(chunks[:, :1], filling)] * abs(offset), axis=1)
+    if offset < 0:
+        return ops.concatenate([outside, chunks], axis=1)[:, :offset]
+    return ops.concatenate([chunks, outside], axis=1)[:, offset:]

@@ -1,6 +1,6 @@
 """Residual schemes: where a block normalizes, and how it adds the output of a sublayer to its input.
 
-A scheme has two parts around a sublayer f: `y = f(scheme.pre(x))`, then `x = scheme.post(x, y)`.
+A scheme has parts around a sublayer f: `h = scheme.pre(x)`, `y = f(h)`, then `x = scheme.post(scheme.skip(x, h), y)`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class Residual(keras.layers.Layer):
             is scaled by `1 / (1 - stochastic_depth)`.
         seed: int or None. Seed of the stochastic depth.
 
-    To write a scheme: override `pre` and `post`, list its norms in `_norm_names`, and set `needs_final_norm` if a stack of
-    such blocks should end with a norm because its sum is never normalized. Override `initialize_sublayer` to change the
-    initial weights of a sublayer, and `num_streams`, `stack_input_layer` and `stack_output_layer` for several streams.
+    To write a scheme: override `pre`, `post` and, where the sum is not with x, `skip`; list its norms in `_norm_names`, and
+    set `needs_final_norm` if a stack of such blocks should end with a norm because its sum is never normalized. Override
+    `initialize_sublayer` to change the initial weights of a sublayer, and `num_streams`, `stack_input_layer` and
+    `stack_output_layer` for several streams.
 
     Example:
 
@@ -63,8 +64,12 @@ class Residual(keras.layers.Layer):
         """Returns the input of the sublayer, `(B, T, D)`."""
         return x
 
+    def skip(self, x: Tensor, h: Tensor) -> Tensor:
+        """Returns what the sublayer's output is combined with, `(B, T, D)`: x, or the input h of the sublayer."""
+        return x
+
     def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
-        """Combines the scheme's input x and the sublayer's output y, `(B, T, D)`."""
+        """Combines the result x of `skip` and the sublayer's output y, `(B, T, D)`."""
         return x + y
 
     def drop_path(self, y: Tensor, training: bool | None = None) -> Tensor:
@@ -137,6 +142,27 @@ class PreNormResidual(Residual):
 
     def pre(self, x: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return self._normalize("norm", x, mask, training)
+
+
+@serializable
+class NormalizedSkipResidual(PreNormResidual):
+    """Pre-norm with the skip connection behind the norm: `norm(x) + f(norm(x))`. A stack of such blocks ends with a norm.
+
+    Example:
+
+    >>> import numpy as np
+    >>> residual = NormalizedSkipResidual()
+    >>> x = np.array([[[1.0, 3.0]]])
+    >>> h = residual.pre(x)
+    >>> residual.post(residual.skip(x, h), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
+    [[[-1.0, 3.0]]]
+
+    Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, whose code and BLOOM's have it as the option
+    `apply_residual_connection_post_layernorm`. It is post-norm with one more norm before the first sublayer.
+    """
+
+    def skip(self, x: Tensor, h: Tensor) -> Tensor:
+        return h
 
 
 @serializable

@@ -10,6 +10,7 @@ from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
 from keras_transformer.blocks.residual.resi_dual import ResiDualResidual
 from keras_transformer.blocks.residual.residual import (
+    NormalizedSkipResidual,
     PostNormResidual,
     PreNormResidual,
     Residual,
@@ -22,6 +23,7 @@ from keras_transformer.utils.types import DType, LayerLike
 RESIDUALS: dict[str, type[Residual]] = {
     "post": PostNormResidual,
     "pre": PreNormResidual,
+    "normalized_skip": NormalizedSkipResidual,
     "sandwich": SandwichNormResidual,
     "sublayer": SublayerNormResidual,
     "deepnorm": DeepNormResidual,

@@ -22,6 +22,7 @@ from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import ALBERT
 
 _POOLER = "{prefix}pooler"
+_MOST_BLOCKS = 64  # Of a group.
 _MASKED = ("predictions.dense", "predictions.LayerNorm", "predictions.bias")
 
 
@@ -52,11 +53,13 @@ class Albert(Architecture):
 
     def backbone(self, config: Config) -> keras.Model:
         config.only("position_embedding_type", "absolute")
-        config.only("inner_group_num", 1)
+        size, inner = model_size(config), _blocks_per_group(config)
         return ALBERT(
-            model_size(config),
+            # "num_hidden_layers" counts applications of whole groups.
+            size._replace(num_layers=size.num_layers * inner),
             embedding_dim=config.integer("embedding_size"),
-            num_block_groups=config.integer("num_hidden_groups", 1, maximum=config.integer("num_hidden_layers")),
+            num_block_groups=config.integer("num_hidden_groups", 1, maximum=size.num_layers),
+            blocks_per_group=inner,
             max_sequence_length=config.integer("max_position_embeddings"),
             num_segments=config.integer("type_vocab_size"),
             **encoder_options(config, "gelu_new"),
@@ -64,9 +67,16 @@ class Albert(Architecture):
 
     def entries(self, config: Config) -> list[Entry]:
         entries = [*embedding_entries(), *linear("encoder.embedding_hidden_mapping_in", "embedding_projection")]
-        for index in range(config.integer("num_hidden_groups", 1)):
-            entries += _block_entries(f"encoder.albert_layer_groups.{index}.albert_layers.0", f"encoder_block_{index}")
+        inner = _blocks_per_group(config)
+        for index in range(config.integer("num_hidden_groups", 1) * inner):
+            theirs = f"encoder.albert_layer_groups.{index // inner}.albert_layers.{index % inner}"
+            entries += _block_entries(theirs, f"encoder_block_{index}")
         return entries
+
+
+def _blocks_per_group(config: Config) -> int:
+    """Returns the number of different blocks in a group."""
+    return config.integer("inner_group_num", 1, maximum=_MOST_BLOCKS)
 
 
 def _block_entries(theirs: str, ours: str) -> list[Entry]:

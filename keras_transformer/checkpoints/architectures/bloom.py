@@ -20,7 +20,7 @@ class Bloom(Architecture):
     heads = decoder_heads(tied=True, tagger="classifier")
 
     def backbone(self, config: Config) -> keras.Model:
-        config.only("apply_residual_connection_post_layernorm", False)
+        behind_norm = config.flag("apply_residual_connection_post_layernorm", False)
         width = _width(config)
         return BLOOM(
             Size(_num_layers(config), width, _setting(config, "n_head", "num_attention_heads"), 4 * width),
@@ -28,6 +28,7 @@ class Bloom(Architecture):
             dropout=config.number("hidden_dropout", 0.0),
             attention_dropout=config.number("attention_dropout", 0.0),
             layer_norm_epsilon=config.number("layer_norm_epsilon", 1e-5),
+            residual="normalized_skip" if behind_norm else "pre",
         )
 
     def entries(self, config: Config) -> list[Entry]:

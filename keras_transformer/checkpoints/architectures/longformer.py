@@ -55,6 +55,7 @@ class LongFormer(Architecture):
             max_sequence_length=num_positions(config),
             num_segments=config.integer("type_vocab_size"),
             padding_id=config.integer("pad_token_id", 1, minimum=0),
+            positions_from_mask=True,
             **encoder_options(config),
         )
 

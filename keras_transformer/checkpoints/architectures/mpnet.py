@@ -53,7 +53,13 @@ class Mpnet(Architecture):
             raise ConfigError(
                 f"{config.source}: 'max_position_embeddings' is {rows}; it must be {_PADDING_ID + 2} or more."
             )
-        return MPNet(model_size(config), max_sequence_length=rows - _PADDING_ID - 1, padding_id=_PADDING_ID, **options)
+        return MPNet(
+            model_size(config),
+            max_sequence_length=rows - _PADDING_ID - 1,
+            padding_id=_PADDING_ID,
+            positions_from_mask=True,
+            **options,
+        )
 
     def entries(self, config: Config) -> list[Entry]:
         entries = [

@@ -20,7 +20,7 @@ from keras_transformer.positions import Axial, Learned
 
 _KINDS = ("local", "lsh")
 # Limits of settings that determine memory and that no tensor of the checkpoint confirms.
-_LONGEST_CHUNK, _MOST_ROUNDS, _MOST_BUCKETS = 2**14, 32, 2**13
+_LONGEST_CHUNK, _MOST_CHUNKS, _MOST_ROUNDS, _MOST_BUCKETS = 2**14, 64, 32, 2**13
 
 
 def _language_model(backbone: keras.Model, config: Config) -> keras.Model:
@@ -82,9 +82,9 @@ class ReformerArchitecture(Architecture):
 
     def backbone(self, config: Config) -> keras.Model:
         layers, causal = _layers(config), config.flag("is_decoder", False)
-        if "lsh" in layers:
-            config.only("lsh_num_chunks_before", 1)
-            config.only("lsh_num_chunks_after", 0)
+        if causal:  # As transformers requires.
+            for kind in set(layers):
+                config.only(f"{kind}_num_chunks_after", 0)
         return Reformer(
             Size(
                 len(layers),
@@ -97,8 +97,8 @@ class ReformerArchitecture(Architecture):
             key_dim=config.integer("attention_head_size"),
             local=ChunkedAttention(
                 config.integer("local_attn_chunk_length", 64, maximum=_LONGEST_CHUNK),
-                config.integer("local_num_chunks_before", 1, minimum=0, maximum=64),
-                config.integer("local_num_chunks_after", 0, minimum=0, maximum=64),
+                config.integer("local_num_chunks_before", 1, minimum=0, maximum=_MOST_CHUNKS),
+                config.integer("local_num_chunks_after", 0, minimum=0, maximum=_MOST_CHUNKS),
                 dropout=config.number("local_attention_probs_dropout_prob", 0.05),
             ),
             lsh=LSHAttention(
@@ -108,6 +108,8 @@ class ReformerArchitecture(Architecture):
                 attend_across_buckets=True,
                 dropout=config.number("lsh_attention_probs_dropout_prob", 0.0),
                 seed=config.integer("hash_seed", None, minimum=0),
+                chunks_before=config.integer("lsh_num_chunks_before", 1, minimum=0, maximum=_MOST_CHUNKS),
+                chunks_after=config.integer("lsh_num_chunks_after", 0, minimum=0, maximum=_MOST_CHUNKS),
             ),
             causal=causal,
             position=_position(config),

@@ -19,7 +19,11 @@ _POOLER = "{prefix}pooler.dense"
 
 
 class Roberta(Architecture):
-    """RoBERTa: Liu et al., arXiv 1907.11692; its tokens on its own data: arXiv 1911.03894 and 1911.02116."""
+    """RoBERTa: Liu et al., arXiv 1907.11692; its tokens on its own data: arXiv 1911.03894 and 1911.02116.
+
+    Positions count the tokens of the mask, so that rows may be padded on either side. transformers counts the tokens that
+    are not the padding token.
+    """
 
     base_prefix = "roberta."
     ignored = (r"embeddings\.position_ids$",)
@@ -45,6 +49,7 @@ class Roberta(Architecture):
             max_sequence_length=num_positions(config),
             num_segments=config.integer("type_vocab_size"),
             padding_id=config.integer("pad_token_id", 1, minimum=0),
+            positions_from_mask=True,
             **encoder_options(config),
         )
 

@@ -44,11 +44,11 @@ class Roformer(Architecture):
     }
 
     def backbone(self, config: Config) -> keras.Model:
-        config.only("rotary_value", False)
         return RoFormer(
             model_size(config),
             embedding_dim=config.integer("embedding_size") if _projects(config) else None,
             num_segments=config.integer("type_vocab_size"),
+            rotate_values=config.flag("rotary_value", False),
             **encoder_options(config),
         )
 

@@ -26,12 +26,13 @@ class Rwkv(Architecture):
     heads = {"CausalLM": _HEADS["CausalLM"]}
 
     def backbone(self, config: Config) -> keras.Model:
-        config.only("layer_norm_epsilon", 1e-5)  # transformers does not read it for the last norm.
         width = config.integer("hidden_size")
         return RWKV(
             Size(config.integer("num_hidden_layers"), width, 1, config.integer("intermediate_size", 4 * width)),
             config.integer("vocab_size"),
             channels=config.integer("attention_hidden_size", width),
+            layer_norm_epsilon=config.number("layer_norm_epsilon", 1e-5),
+            final_norm_epsilon=1e-5,  # transformers does not read the setting for the last norm.
         )
 
     def entries(self, config: Config) -> list[Entry]:

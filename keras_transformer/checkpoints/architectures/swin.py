@@ -7,8 +7,10 @@ import keras
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.image_mapping import patch_entries
 from keras_transformer.checkpoints.image_settings import integers, sides
+from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
 from keras_transformer.models import Swin, SwinSize
 from keras_transformer.models.swin import SIZES
@@ -39,11 +41,10 @@ class SwinArchitecture(Architecture):
 
     def backbone(self, config: Config) -> keras.Model:
         config.only("qkv_bias", True)
-        config.only("use_absolute_embeddings", False)
         return Swin(
             SwinSize(config.integer("embed_dim", 96), _depths(config), integers(config, "num_heads", _TINY.num_heads)),
             sides(config, "patch_size", 4),
-            sides(config, "image_size", 224),
+            _image_size(config),
             num_channels=config.integer("num_channels", 3),
             window_size=config.integer("window_size", 7),
             mlp_ratio=config.number("mlp_ratio", 4.0),
@@ -52,6 +53,7 @@ class SwinArchitecture(Architecture):
             attention_dropout=config.number("attention_probs_dropout_prob", 0.0),
             stochastic_depth=config.number("drop_path_rate", 0.1),
             layer_norm_epsilon=config.number("layer_norm_eps", 1e-5),
+            use_position_embedding=_has_positions(config),
         )
 
     def entries(self, config: Config) -> list[Entry]:
@@ -59,6 +61,8 @@ class SwinArchitecture(Architecture):
             *patch_entries("embeddings.patch_embeddings.projection", "patch_projection"),
             *norm("embeddings.norm", "embedding_norm"),
         ]
+        if _has_positions(config):
+            entries.append(Entry(("embeddings.position_embeddings",), ("position_embedding/embeddings",), Expanded()))
         for stage, depth in enumerate(_depths(config)):
             if stage:
                 theirs = f"encoder.layers.{stage - 1}.downsample"
@@ -67,6 +71,20 @@ class SwinArchitecture(Architecture):
             for index in range(depth):
                 entries += _block(f"encoder.layers.{stage}.blocks.{index}", f"stage_{stage}_block_{index}")
         return [*entries, *norm("layernorm", "final_norm")]
+
+
+def _has_positions(config: Config) -> bool:
+    return config.flag("use_absolute_embeddings", False)
+
+
+def _image_size(config: Config) -> tuple[int, int]:
+    """Returns height and width; with a table of positions, which counts whole patches, nothing is padded."""
+    image, patch = sides(config, "image_size", 224), sides(config, "patch_size", 4)
+    if _has_positions(config) and any(side % part for side, part in zip(image, patch, strict=True)):
+        raise ConfigError(
+            f"{config.source}: with 'use_absolute_embeddings', 'image_size' {image} must divide into patches of {patch}."
+        )
+    return image
 
 
 def _depths(config: Config) -> tuple[int, ...]:

@@ -50,8 +50,9 @@ def _summary(config: Config, prefix: str) -> list[Entry]:
 class Xlnet(Architecture):
     """XLNet: Yang et al., arXiv 1906.08237.
 
-    The language model is the permutation language model. Not supported: generation, for which transformers reads the whole
-    text again for every token; memories; and the beam search of "QuestionAnswering".
+    The language model is the permutation language model. `models.with_memory` of the backbone reads a text in segments, with
+    the lengths that transformers reads from "mem_len" and "reuse_len". `tasks.permutation_generator` generates texts, as
+    transformers with `use_mems=False`. Not supported: the beam search of "QuestionAnswering".
     """
 
     base_prefix = "transformer."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
 from keras_transformer.attention.mechanism import Mechanism
@@ -25,6 +26,12 @@ def token_input(name: str = "token_ids") -> keras.KerasTensor:
 def padding_input(name: str = "padding_mask") -> keras.KerasTensor:
     """A symbolic padding mask, boolean `(B, T)`, True = a real token."""
     return keras.Input((None,), dtype="bool", name=name)
+
+
+def mask_positions(padding_mask: keras.KerasTensor) -> keras.KerasTensor:
+    """Positions that count real tokens only, int32 `(B, T)`; -1 at padding."""
+    is_real = ops.cast(padding_mask, "int32")
+    return ops.cumsum(is_real, axis=1) * is_real - 1
 
 
 def split_position(
@@ -100,27 +107,41 @@ def make_norm(norm: str | keras.layers.Layer, name: str) -> keras.layers.Layer:
 
 
 def make_blocks(
-    make_block: Callable[[int], keras.layers.Layer], num_layers: int, num_groups: int | None = None
+    make_block: Callable[[int], keras.layers.Layer],
+    num_layers: int,
+    num_groups: int | None = None,
+    blocks_per_group: int = 1,
 ) -> list[keras.layers.Layer]:
     """The blocks of a stack in order, with or without shared weights of consecutive layers.
 
     Args:
         make_block: function from an index to a block.
         num_layers: int.
-        num_groups: int in [1, `num_layers`]: number of distinct blocks; consecutive layers share one. None for one
-            block per layer.
+        num_groups: int in [1, `num_layers / blocks_per_group`]: number of distinct groups of blocks. None for one group
+            for each `blocks_per_group` layers, so that nothing is shared.
+        blocks_per_group: int that divides `num_layers`: the blocks of a group, which is applied several times in a row.
 
     Returns:
         list of `num_layers` blocks.
 
     Raises:
-        ValueError: `num_groups` out of range.
+        ValueError: `num_groups` out of range; `blocks_per_group` does not divide the number of layers.
     """
-    num_groups = num_layers if num_groups is None else num_groups
-    if not 1 <= num_groups <= num_layers:
-        raise ValueError(f"num_block_groups must be in [1, {num_layers}], the number of layers. Received: {num_groups}")
-    blocks = [make_block(index) for index in range(num_groups)]
-    return [blocks[index * num_groups // num_layers] for index in range(num_layers)]
+    if blocks_per_group < 1 or num_layers % blocks_per_group:
+        raise ValueError(
+            f"blocks_per_group must divide the number of layers, {num_layers}. Received: {blocks_per_group}"
+        )
+    runs = num_layers // blocks_per_group  # How often a group is applied.
+    num_groups = runs if num_groups is None else num_groups
+    if not 1 <= num_groups <= runs:
+        raise ValueError(
+            f"num_block_groups must be in [1, {runs}], the number of layers"
+            + ("" if blocks_per_group == 1 else f" divided by blocks_per_group={blocks_per_group}")
+            + f". Received: {num_groups}"
+        )
+    blocks = [make_block(index) for index in range(num_groups * blocks_per_group)]
+    groups = [run * num_groups // runs for run in range(runs)]
+    return [blocks[group * blocks_per_group + index] for group in groups for index in range(blocks_per_group)]
 
 
 def resolve_residual(

@@ -24,6 +24,7 @@ def make(
     repair=None,
     gradients_of=(),
     real_tokens=False,
+    left=False,
 ):
     """Writes the folder `name` with the class `cls` of transformers.
 
@@ -40,9 +41,12 @@ def make(
         repair: function of the model with its random weights, which changes it.
         gradients_of: names of the parameters whose gradients are stored, too.
         real_tokens: bool. Whether only the logits of real tokens have gradients.
+        left: bool. Whether rows are padded on the left.
     """
     config.num_labels = labels
     token_ids, mask = ragged_tokens(config.vocab_size, lengths)
+    if left:
+        token_ids, mask = token_ids[:, ::-1], mask[:, ::-1]
     if token_ids.min() == 0 and config.pad_token_id:
         token_ids = np.where(mask, token_ids, config.pad_token_id).astype("int32")
     inputs = {"token_ids": token_ids, "padding_mask": mask}

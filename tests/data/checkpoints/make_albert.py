@@ -30,6 +30,8 @@ def main():
         labels = 2 if ending in ("ForQuestionAnswering", "ForPreTraining") else 3
         # Five layers in three groups, which do not divide them.
         groups = {"num_hidden_layers": 5, "num_hidden_groups": 3} if ending == "Model" else {}
+        if ending == "ForTokenClassification":  # Two blocks in each of two groups, which three layers apply.
+            groups = {"num_hidden_groups": 2, "inner_group_num": 2}
         config = transformers.AlbertConfig(**{**CONFIG, **groups})
         name = f"albert-{ending.removeprefix('For')}"
         make(name, f"Albert{ending}", config, outputs, segments=True, labels=labels)

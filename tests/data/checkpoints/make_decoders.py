@@ -178,6 +178,14 @@ ROPES = {
         "mscale_all_dim": 0.5,
         "truncate": False,
     },
+    "llama_longrope": {
+        "rope_type": "longrope",
+        "rope_theta": 100.0,
+        "short_factor": [1.5, 2.5, 1.25],
+        "long_factor": [3.0, 6.0, 2.0],
+        "factor": 3.0,
+        "original_max_position_embeddings": 16,
+    },
     "phi3": {
         "rope_type": "longrope",
         "rope_theta": 100.0,
@@ -217,6 +225,18 @@ FAMILIES = {
         {**LLAMA, "rope_parameters": ROPES["llama_dynamic"], "head_dim": 8},
         ("CausalLM",),
     ),
+    "llama_longrope": (
+        "Llama",
+        "LlamaConfig",
+        {**LLAMA, **TIED, "rope_parameters": ROPES["llama_longrope"]},
+        ("CausalLM",),
+    ),
+    "llama_longrope_long": (
+        "Llama",
+        "LlamaConfig",
+        {**LLAMA, "rope_parameters": {**ROPES["llama_longrope"], "original_max_position_embeddings": 8}},
+        ("TokenClassification",),
+    ),
     "llama_yarn": (
         "Llama",
         "LlamaConfig",
@@ -241,7 +261,12 @@ FAMILIES = {
     "gemma3": ("Gemma3", "Gemma3TextConfig", GEMMA3, ("CausalLM", *ALL[:1])),
     "gemma3_untied": ("Gemma3", "Gemma3TextConfig", {**GEMMA3, **UNTIED, "attention_bias": False}, ("CausalLM",)),
     "bloom": ("Bloom", "BloomConfig", BLOOM, ("CausalLM", *ALL)),
-    "bloom_untied": ("Bloom", "BloomConfig", {**BLOOM, **UNTIED}, ("CausalLM",)),
+    "bloom_untied": (
+        "Bloom",
+        "BloomConfig",
+        {**BLOOM, **UNTIED, "apply_residual_connection_post_layernorm": True},
+        ("CausalLM",),
+    ),
     "mixtral": ("Mixtral", "MixtralConfig", MIXTRAL, ("CausalLM", *ALL)),
     "mixtral_tied": ("Mixtral", "MixtralConfig", {**MIXTRAL, **TIED, "sliding_window": None}, ("CausalLM",)),
     "falcon": ("Falcon", "FalconConfig", FALCON, ("CausalLM", *ALL[:1])),

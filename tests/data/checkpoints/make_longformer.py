@@ -31,7 +31,8 @@ def main():
         labels = 2 if ending == "ForQuestionAnswering" else 3
         config = transformers.LongformerConfig(**CONFIG)
         name = f"longformer-{ending.removeprefix('For')}"
-        make(name, f"Longformer{ending}", config, outputs, global_tokens=True, labels=labels, lengths=(22, 13, 1))
+        options = {"labels": labels, "lengths": (22, 13, 1), "left": ending == "ForTokenClassification"}
+        make(name, f"Longformer{ending}", config, outputs, global_tokens=True, **options)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,11 @@ def main():
     for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
         name = f"mpnet-{ending.removeprefix('For')}"
+        # Padded on the left, with the token behind which positions start: transformers counts all others.
+        left = ending == "ForTokenClassification"
+        config = transformers.MPNetConfig(**CONFIG | ({"pad_token_id": 1} if left else {}))
         # Long enough for distances that share a bucket.
-        config = transformers.MPNetConfig(**CONFIG)
-        make(name, f"MPNet{ending}", config, outputs, labels=labels, lengths=(24, 14, 1))
+        make(name, f"MPNet{ending}", config, outputs, labels=labels, lengths=(24, 14, 1), left=left)
 
 
 if __name__ == "__main__":

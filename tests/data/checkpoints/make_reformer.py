@@ -1,8 +1,8 @@
 """Makes the folders reformer-*: python tests/data/checkpoints/make_reformer.py (transformers 5.23, torch 2.13).
 
 Rows are padded to 16 tokens within transformers: all of one chunk of hashes, so that rotations, which are drawn, are of no
-account. `reformer-ModelWithLMHead/hashed.npz` has longer rows, the rotations that transformers draws for them with its
-`hash_seed`, and its outputs in float64: in float32 it loses digits where a token sees itself alone.
+account. `hashed.npz` in some folders has longer rows, the rotations that transformers draws for them with its `hash_seed`,
+and its outputs in float64: in float32 it loses digits where a token sees itself alone.
 """
 
 import numpy as np
@@ -48,15 +48,18 @@ def repair(model):
 def config_of(ending):
     more = {"is_decoder": ending == CAUSAL}
     if ending == "Model":
-        more |= {"axial_pos_embds": False, "local_num_chunks_before": 0, "local_num_chunks_after": 1}
-    return transformers.ReformerConfig(**CONFIG, **more)
+        more |= {"axial_pos_embds": False, "attn_layers": ["lsh", "lsh"]}
+        more |= {"lsh_num_chunks_before": 2, "lsh_num_chunks_after": 1}
+    if ending == "ForSequenceClassification":
+        more |= {"local_num_chunks_before": 0, "local_num_chunks_after": 1}
+    return transformers.ReformerConfig(**CONFIG | more)
 
 
-def add_hashed():
-    """Rows of three chunks, of which the last is not full, for the weights of the decoder."""
-    config = config_of(CAUSAL)
+def add_hashed(ending, output):
+    """Rows of three chunks, of which the last is not full."""
+    config = config_of(ending)
     config.num_labels = 3
-    model = build(transformers.ReformerModelWithLMHead, config).double()
+    model = build(getattr(transformers, f"Reformer{ending}"), config).double()
     repair(model)
     token_ids = np.random.default_rng(5).integers(5, config.vocab_size, (2, 45))
     outputs = run(model, input_ids=token_ids, attention_mask=np.ones_like(token_ids))
@@ -65,8 +68,8 @@ def add_hashed():
     shape = (config.num_attention_heads, config.attention_head_size, rounds, columns)
     rotations = torch.randn(shape, dtype=torch.float64).numpy().reshape(*shape[:2], -1)
     arrays = {"token_ids": token_ids.astype("int32"), "rotations": rotations.astype("float32")}
-    arrays["logits"] = outputs["logits"].numpy().astype("float32")
-    np.savez_compressed(HERE / f"reformer-{CAUSAL}" / "hashed.npz", **arrays)
+    arrays[output] = outputs[output].numpy().astype("float32")
+    np.savez_compressed(HERE / f"reformer-{ending}" / "hashed.npz", **arrays)
 
 
 def main():
@@ -74,7 +77,8 @@ def main():
         labels = 2 if "Question" in ending else 3
         name = f"reformer-{ending.removeprefix('For')}"
         make(name, f"Reformer{ending}", config_of(ending), outputs, labels=labels, repair=repair)
-    add_hashed()
+    add_hashed(CAUSAL, "logits")
+    add_hashed("Model", "last_hidden_state")
 
 
 if __name__ == "__main__":

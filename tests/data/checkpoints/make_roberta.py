@@ -23,13 +23,22 @@ OUTPUTS = {
     "ForTokenClassification": LOGITS,
     "ForQuestionAnswering": SPAN,
 }
+# Padded on the left.
+LEFT = ("ForTokenClassification",)
 
 
 def main():
     for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
         config = transformers.RobertaConfig(**CONFIG)
-        make(f"roberta-{ending.removeprefix('For')}", f"Roberta{ending}", config, outputs, labels=labels)
+        make(
+            f"roberta-{ending.removeprefix('For')}",
+            f"Roberta{ending}",
+            config,
+            outputs,
+            labels=labels,
+            left=ending in LEFT,
+        )
     # With segments.
     config = transformers.CamembertConfig(
         **{**CONFIG, "pad_token_id": 3, "max_position_embeddings": 16, "type_vocab_size": 3}

@@ -34,8 +34,11 @@ def restore_angles(model):
 def main():
     for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
-        same_width = {"embedding_size": 16} if ending == "ForSequenceClassification" else {}
-        config = transformers.RoFormerConfig(**{**CONFIG, **same_width})
+        changes = {
+            "ForSequenceClassification": {"embedding_size": 16},
+            "ForTokenClassification": {"rotary_value": True},
+        }
+        config = transformers.RoFormerConfig(**CONFIG | changes.get(ending, {}))
         name = f"roformer-{ending.removeprefix('For')}"
         make(name, f"RoFormer{ending}", config, outputs, segments=True, labels=labels, repair=restore_angles)
 

@@ -66,8 +66,8 @@ SWIN = {
     "num_channels": 2,
     "hidden_act": "silu",
 }
-# Windows that divide the grid, of the size of the last one.
-SMALL_SWIN = {**SWIN, "image_size": 16, "depths": [2, 2], "window_size": 4}
+# Windows that divide the grid, of the size of the last one, and a table of positions.
+SMALL_SWIN = {**SWIN, "image_size": 16, "depths": [2, 2], "window_size": 4, "use_absolute_embeddings": True}
 CLIP_TEXT = {
     "vocab_size": 60,
     "hidden_size": 16,

@@ -32,7 +32,7 @@ def write(name, model, inputs, outputs, **more):
 # The first value of a dropout in a config; each further one is larger by 0.01, so that none stands for another.
 _DROPOUT = 0.37
 _EPSILON = 3e-3
-# Read by transformers alone: it skips whole layers in training. RWKV reads its epsilon for some norms only.
+# Read by transformers alone: it skips whole layers in training.
 _KEPT = re.compile(r"layerdrop")
 
 
@@ -47,7 +47,7 @@ def set_odd_values(config):
         elif "drop" in name:
             setattr(config, name, round(_DROPOUT + dropouts / 100, 2))
             dropouts += 1
-        elif re.search(r"(^|_)eps(ilon)?$", name) and config.model_type != "rwkv":
+        elif re.search(r"(^|_)eps(ilon)?$", name):
             setattr(config, name, _EPSILON)
     return config
 
