@@ -2,6 +2,7 @@
 
 from keras_transformer.backend.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
+from keras_transformer.recurrence.gated_delta_net import GatedDeltaNet
 from keras_transformer.recurrence.gated_retention import GatedRetention
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.retention import MultiScaleRetention
@@ -12,6 +13,7 @@ from keras_transformer.recurrence.time_mixing import TimeMixing
 RECURRENCES: dict[str, type[Recurrence]] = {
     "retention": MultiScaleRetention,
     "gated_retention": GatedRetention,
+    "gated_delta_net": GatedDeltaNet,
     "time_mixing": TimeMixing,
     "channel_mixing": ChannelMixing,
     "s4d": S4D,
@@ -23,6 +25,7 @@ __all__ = [
     "S4",
     "S4D",
     "ChannelMixing",
+    "GatedDeltaNet",
     "GatedRetention",
     "MultiScaleRetention",
     "Recurrence",
