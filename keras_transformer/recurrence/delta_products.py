@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
 from keras_transformer.backend.scan import chunk_size_for
+from keras_transformer.recurrence.decayed_products import per_value_head
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
 from keras_transformer.utils.types import Tensor
@@ -89,8 +90,8 @@ def _chunk_matrices(query, key, value, rate, fading):
     """Returns the matrices of each chunk, as `_advance` takes them."""
     heads, size, value_width = value.shape[1:]
     transposed = ops.transpose(key, (0, 1, 3, 2))
-    among_keys, weights = (_per_value_head(ops.matmul(x, transposed), heads) for x in (key, query))
-    query, key = _per_value_head(query, heads), _per_value_head(key, heads)
+    among_keys, weights = (per_value_head(ops.matmul(x, transposed), heads) for x in (key, query))
+    query, key = per_value_head(query, heads), per_value_head(key, heads)
     before, seen = (np.tri(size, k=offset, dtype="float32")[None, None] for offset in (-1, 0))
     among_keys, weights = among_keys * before * rate, weights * seen
     targets, past = value * rate, key * rate
@@ -135,8 +136,3 @@ def _tokens_first(x, chunks):
     heads, size, width = x.shape[1:]
     x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (chunks, -1, size * heads * width))
     return ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, chunks * size, heads, width))
-
-
-def _per_value_head(x, heads):
-    """Repeats each key head of `(n · B, K, ...)` for its value heads."""
-    return x if x.shape[1] == heads else ops.repeat(x, heads // x.shape[1], axis=1)
