@@ -8,7 +8,6 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.delta_products import delta_products
@@ -30,8 +29,8 @@ class GatedDeltaNet(Recurrence):
     q, k and v are `activation(conv(X W))` with a short causal convolution; q and k have length 1, and q is scaled by
     `1 / √key_dim`. `β_t = sigmoid(x_t W_β)`, and `α_t = exp(-A softplus(x_t W_α + b))`, one of each for each head. The
     chunked form is the recurrent form for one token, and consists of matrix products otherwise. Time grows with
-    `T · (C · (C + key_dim + value_dim) + key_dim · value_dim)` for each head, memory with `T · (C + key_dim + value_dim)`,
-    for chunks of C tokens. The rule is computed in float32 under every dtype policy.
+    `T · (C · (C + key_dim + value_dim) + key_dim · value_dim)` for each head, memory with `T · (C + key_dim + value_dim)`
+    and `T / C · key_dim · value_dim`, for chunks of C tokens. The rule is computed in float32 under every dtype policy.
 
     Args:
         num_heads: int >= 1. N, the number of value heads.
@@ -125,15 +124,7 @@ class GatedDeltaNet(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
         self.output_dense.build((*query_shape[:2], values))
 
-    def mix(self, inputs: MixerInputs) -> Tensor:
-        return self._scan_tokens(inputs, training=inputs.training)[0]
-
-    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
-        return self._scan_tokens(inputs, training=inputs.training)
-
-    def scan(
-        self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None, training: bool | None = None
-    ) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
         cache = cache or {}
         mixed = ops.concatenate([self.query_dense(x), self.key_dense(x), self.value_dense(x)], axis=2)
         mixed, recent = self.convolution(mixed, mask=mask, before=cache.get("recent"))
@@ -150,7 +141,6 @@ class GatedDeltaNet(Recurrence):
             self.chunk_size,
             mask,
             cache.get("state"),
-            training,
         )
         y = ops.rms_normalization(y, scale=ops.cast(self.norm_scale, "float32"), axis=-1, epsilon=self.epsilon)
         y = ops.reshape(y, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))

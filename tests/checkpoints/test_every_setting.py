@@ -187,7 +187,7 @@ SETTINGS = {
     "mamba2-CausalLM": {
         "hidden_act": "silu",
         "layer_norm_epsilon": 1e-5,
-        "n_groups": 2,
+        "n_groups": 6,
         "time_step_limit": [0.0, 0.1],
         "use_bias": False,
     },

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
+from keras_transformer.backend.vjp import vjp
 from keras_transformer.recurrence import GatedDeltaNet
 from keras_transformer.recurrence.delta_products import delta_products
+from keras_transformer.recurrence.state_scan import state_scan
 from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
 
 
@@ -132,3 +135,30 @@ def test_heads_and_kernels_are_checked():
         GatedDeltaNet(4, 3, num_key_heads=3)
     with pytest.raises(ValueError, match="kernel_size must be 2 or more"):
         GatedDeltaNet(4, 3, kernel_size=1)
+
+
+def test_gradients_of_the_scan_of_states():
+    """The hand-written gradient against finite differences in float64 of the recurrence itself."""
+    rng = np.random.default_rng(0)
+    shapes = ((3, 2, 1, 1), (3, 2, 4, 5), (3, 2, 5, 4), (3, 2, 4, 3), (2, 4, 3))
+    arrays = [rng.normal(size=shape) * 0.5 for shape in shapes]
+    direction = rng.normal(size=(3, 2, 4, 3))
+
+    def loss(left, writes, reads, added, state):
+        total = 0.0
+        for index in range(3):
+            state = left[index] * state - writes[index] @ reads[index] @ state + added[index]
+            total += (state * direction[index]).sum()
+        return total
+
+    tensors = [ops.convert_to_tensor(array, "float32") for array in arrays]
+    _, pullback = vjp(lambda *arguments: ops.sum(state_scan(*arguments) * ops.cast(direction, "float32")), *tensors)
+    for position, gradient in enumerate(pullback(ops.ones(()))):
+        for index in [tuple(rng.integers(0, shapes[position])) for _ in range(6)]:
+            changes = []
+            for step in (1e-6, -1e-6):
+                moved = [array.copy() for array in arrays]
+                moved[position][index] += step
+                changes.append(loss(*moved))
+            expected = (changes[0] - changes[1]) / 2e-6
+            np.testing.assert_allclose(np.asarray(gradient)[index], expected, atol=2e-5)

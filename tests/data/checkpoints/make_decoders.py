@@ -139,13 +139,13 @@ QWEN_MOE = {
 }
 MAMBA2 = {
     "vocab_size": VOCABULARY,
-    "hidden_size": 20,
+    "hidden_size": 8,
     "num_hidden_layers": 2,
     "expand": 3,
-    "num_heads": 12,
-    "head_dim": 5,
-    "n_groups": 4,
-    "state_size": 7,
+    "num_heads": 6,
+    "head_dim": 4,
+    "n_groups": 3,
+    "state_size": 5,
     "conv_kernel": 3,
     "use_bias": True,
     "hidden_act": "gelu",
@@ -154,6 +154,7 @@ MAMBA2 = {
 }
 QWEN_HYBRID = {
     **LLAMA,
+    "hidden_size": 16,
     "head_dim": 8,
     "attention_bias": True,
     "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
@@ -391,13 +392,11 @@ GRADIENTS = {
         "model.layers.1.mlp.experts.down_proj_bias",
     ),
     "qwen3_next-CausalLM": (
-        "model.layers.0.linear_attn.in_proj_qkvz.weight",
         "model.layers.0.linear_attn.in_proj_ba.weight",
         "model.layers.0.linear_attn.conv1d.weight",
         "model.layers.0.linear_attn.A_log",
         "model.layers.0.linear_attn.dt_bias",
         "model.layers.0.linear_attn.norm.weight",
-        "model.layers.1.self_attn.q_proj.weight",
         "model.layers.1.self_attn.q_norm.weight",
     ),
 }
