@@ -179,4 +179,6 @@ def _heads(x, num_heads):
 
 
 def _unit_length(x):
-    return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + _LENGTH_EPSILON)
+    """Returns `x / √(Σ x² + ε)`. TFLite's converter would drop the epsilon of a sum, but not that of a mean."""
+    width = x.shape[-1]
+    return ops.rms_normalization(x, axis=-1, epsilon=_LENGTH_EPSILON / width) * width**-0.5
