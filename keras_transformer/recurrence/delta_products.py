@@ -1,0 +1,128 @@
+"""The gated delta rule in chunks: linear attention that replaces what the state holds for a key.
+
+Within a chunk, the updates of all tokens follow from the inverse of one triangular matrix; a loop over chunks carries the
+state. In the shapes, C is the chunk size, n the number of chunks, K the number of key heads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
+from keras_transformer.backend.scan import chunk_size_for
+from keras_transformer.recurrence.decayed_products import per_value_head
+from keras_transformer.recurrence.state_scan import state_scan
+from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
+from keras_transformer.utils.types import Tensor
+
+
+def delta_products(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rate: Tensor,
+    log_decay: Tensor | None,
+    chunk_size: int,
+    mask: Tensor = None,
+    state: Tensor = None,
+) -> tuple[Tensor, Tensor]:
+    """The gated delta rule: `y_t = q_t S_t` with `S_t = α_t (I - β_t k_t k_tᵀ) S_{t - 1} + β_t k_t v_tᵀ`.
+
+    At padding, `S_t = S_{t - 1}`. Time grows with `T · (C · (C + M + H) + M · H)` for each head, memory with
+    `T · (C + M + H)` and, for the states before each chunk, with `T / C · M · H`.
+
+    Args:
+        query: float32 `(B, T, K, M)`.
+        key: float32 `(B, T, K, M)`. The rule is stable if keys are not longer than 1.
+        value: float32 `(B, T, N, H)`; N is a multiple of K, and consecutive value heads share a key head.
+        rate: float32 `(B, T, N)`: β.
+        log_decay: float32 `(B, T, N)`: log α <= 0; None for no decay.
+        chunk_size: int >= 1. C. It changes only the cost.
+        mask: float `(B, T)`, 0 for padding, or None.
+        state: float `(B, N, M, H)`: S before the first token. None for zeros.
+
+    Returns:
+        `(B, T, N, H)`, and the state after the last token.
+    """
+    length, heads, width, value_width = ops.shape(query)[1], value.shape[2], query.shape[3], value.shape[3]
+    size = chunk_size_for(query, chunk_size)
+    chunks = block_count(length, size)
+    if mask is not None:
+        mask = ops.cast(ops.expand_dims(mask, 2), rate.dtype)
+        rate, log_decay = rate * mask, None if log_decay is None else log_decay * mask
+    query, key, value = (_chunks_first(x, size, chunks) for x in (query, key, value))
+    rate = _chunks_first(ops.expand_dims(rate, 3), size, chunks)  # (n · B, N, C, 1)
+    fading = None if log_decay is None else _Fading(_chunks_first(ops.expand_dims(log_decay, 3), size, chunks))
+    matrices = _chunk_matrices(query, key, value, rate, fading)
+    query, weights, targets, reads, writes, left = (
+        ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in matrices
+    )  # (n, B · N, ...)
+    if state is None:
+        state = ops.zeros((ops.shape(query)[1], width, value_width), value.dtype)
+    state = ops.cast(ops.reshape(state, (-1, width, value_width)), value.dtype)
+    states = state_scan(left, writes, reads, ops.matmul(writes, targets), state)
+    before = ops.concatenate([ops.expand_dims(state, 0), states[:-1]], axis=0)
+    y = ops.matmul(query, before) + ops.matmul(weights, targets - ops.matmul(reads, before))
+    y = _tokens_first(ops.reshape(y, (-1, heads, size, value_width)), chunks)
+    return y[:, :length], ops.reshape(states[-1], (-1, heads, width, value_width))
+
+
+class _Fading:
+    """How much of the past is left, from log α of the tokens of chunks, `(n · B, N, C, 1)`.
+
+    Attributes:
+        between: `(n · B, N, C, C)`: from token s to token t, `Π_{s < i <= t} α_i`; 1 if s is not before t.
+        since_start: `(n · B, N, C, 1)`: from before the chunk to each token.
+        until_end: `(n · B, N, C, 1)`: from each token to the last.
+    """
+
+    def __init__(self, log_decay):
+        heads, size = log_decay.shape[1:3]
+        seen, after = (ops.convert_to_tensor(x, log_decay.dtype) for x in (np.tri(size), np.tri(size, k=-1)))
+        # Sums of the tokens between, not differences of running sums, which would cancel after fast decay.
+        logs = ops.transpose(log_decay, (0, 1, 3, 2)) * ops.reshape(seen, (1, 1, size, size))
+        sums = ops.matmul(ops.reshape(logs, (-1, size)), after)
+        self.between = ops.exp(ops.reshape(sums, (-1, heads, size, size)))
+        self.since_start = self.between[:, :, :, :1] * ops.exp(log_decay[:, :, :1])
+        self.until_end = ops.transpose(self.between[:, :, size - 1 :], (0, 1, 3, 2))
+
+
+def _chunk_matrices(query, key, value, rate, fading):
+    """Returns the matrices of each chunk, for its state S before it and after it, and its outputs.
+
+    Returns:
+        query: `(n · B, N, C, M)`, weights: `(n · B, N, C, C)`, targets: `(n · B, N, C, H)`, reads: `(n · B, N, C, M)`,
+        writes: `(n · B, N, M, C)`, left: `(n · B, N, 1, 1)`. With `U = targets - reads S`, outputs are
+        `query S + weights U`, and the next state is `left S + writes U`.
+    """
+    heads, size, value_width = value.shape[1:]
+    transposed = ops.transpose(key, (0, 1, 3, 2))
+    among_keys, weights = (per_value_head(ops.matmul(x, transposed), heads) for x in (key, query))
+    query, key = per_value_head(query, heads), per_value_head(key, heads)
+    before, seen = (np.tri(size, k=offset, dtype="float32")[None, None] for offset in (-1, 0))
+    among_keys, weights = among_keys * before * rate, weights * seen
+    targets, reads = value * rate, key * rate
+    left = ops.ones_like(rate[:, :, :1])
+    if fading is not None:
+        among_keys, weights = among_keys * fading.between, weights * fading.between
+        reads, query, key = reads * fading.since_start, query * fading.since_start, key * fading.until_end
+        left = fading.since_start[:, :, size - 1 :]
+    solved = ops.matmul(unit_lower_inverse(among_keys), ops.concatenate([targets, reads], axis=3))
+    targets, reads = solved[..., :value_width], solved[..., value_width:]
+    return query, weights, targets, reads, ops.transpose(key, (0, 1, 3, 2)), left
+
+
+def _chunks_first(x, size, chunks):
+    """`(B, T, N, H)` to `(n · B, N, C, H)`, padded with zeros."""
+    heads, width = x.shape[2:]
+    x = ops.reshape(pad_to_blocks(x, size), (-1, chunks, size * heads * width))
+    x = ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, size, heads, width))
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def _tokens_first(x, chunks):
+    """The inverse of `_chunks_first`: returns `(B, n · C, N, H)`."""
+    heads, size, width = x.shape[1:]
+    x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (chunks, -1, size * heads * width))
+    return ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, chunks * size, heads, width))
