@@ -9,6 +9,7 @@ from keras_transformer.blocks.memory.memory_stack import MemoryStack
 from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
+from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
@@ -33,6 +34,7 @@ from keras_transformer.layers.norms import NORMS
 __all__ = [
     "NORMS",
     "RESIDUALS",
+    "AdaLNZeroResidual",
     "ChunkedCrossBlock",
     "BranchedDecoderBlock",
     "BranchedEncoderBlock",

@@ -24,6 +24,7 @@ from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
 from keras_transformer.models.dinov3 import DINOv3
 from keras_transformer.models.distilbert import DistilBERT
+from keras_transformer.models.dit import DiT
 from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.models.evolved_transformer import EvolvedSize, EvolvedTransformer
@@ -69,6 +70,7 @@ MODELS = {
     "swin": Swin,
     "convnext": ConvNeXt,
     "crate": CRATE,
+    "dit": DiT,
     "rednet": RedNet,
     "clip": CLIP,
     "clip_text": CLIPText,
@@ -148,6 +150,7 @@ __all__ = [
     "DeBERTa",
     "Decoder",
     "DeiT",
+    "DiT",
     "DistilBERT",
     "Encoder",
     "EvolvedSize",
