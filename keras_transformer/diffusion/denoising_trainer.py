@@ -20,21 +20,21 @@ class DenoisingTrainer(keras.Model):
     `training.AveragedWeights` these are the averages, which sample better.
 
     Args:
-        denoiser: `keras.Model` from "images", "times" and, if it has classes, "labels" to what the process has it predict,
-            such as `models.DiT`.
+        denoiser: `keras.Model` from a dict of "images", "times" and its conditions, such as "labels", to what the process
+            has it predict, such as `models.DiT`.
         process: a name in `PROCESSES`, an instance or its config. Default "rectified_flow".
         seed: int or None. Seed of noise and times, as in Keras's layers.
         name: str.
 
     Call arguments:
         inputs: dict of "images", float `(B, height, width, channels)`, of about the scale of the noise, such as [-1, 1], and
-            "labels", int `(B,)`, if the denoiser takes them.
+            the conditions of the denoiser, such as "labels", int `(B,)`.
 
     Returns:
         The squared error of each row, float32 `(B,)`: the mean over its numbers.
 
     Raises:
-        ValueError: a denoiser with other inputs; an unknown process.
+        ValueError: a denoiser without "images" and "times"; an unknown process.
 
     Compile it with an optimizer and without a loss. `evaluate` draws the same noise in each call, and times in the middle of
     equal parts of their distribution, so that its losses can be compared.
@@ -62,7 +62,7 @@ class DenoisingTrainer(keras.Model):
         name: str = "denoising_trainer",
     ) -> None:
         super().__init__(name=name)
-        check_denoiser(denoiser)
+        self._conditions = condition_names(denoiser)
         self.denoiser = denoiser
         self.process: NoiseProcess = resolve(process, PROCESSES, argument="process")
         self.seed = seed
@@ -77,8 +77,8 @@ class DenoisingTrainer(keras.Model):
         times = self.process.times(quantiles)
         alpha, sigma = (ops.reshape(each, (-1, 1, 1, 1)) for each in self.process.coefficients(times))
         noised = {"images": alpha * images + sigma * noise, "times": times}
-        labels = {"labels": inputs["labels"]} if "labels" in self.denoiser.input else {}
-        prediction = ops.cast(self.denoiser({**noised, **labels}, training=training), "float32")
+        conditions = {name: inputs[name] for name in self._conditions}
+        prediction = ops.cast(self.denoiser({**noised, **conditions}, training=training), "float32")
         return ops.mean(ops.square(prediction - self.process.target(images, noise)), axis=(1, 2, 3))
 
     def _draw(self, images, training):
@@ -106,15 +106,16 @@ class DenoisingTrainer(keras.Model):
         return ops.mean(errors) + sum(self.losses) if self.losses else ops.mean(errors)
 
 
-def check_denoiser(denoiser: keras.Model) -> None:
-    """Refuses a model whose inputs are not those of a denoiser.
+def condition_names(denoiser: keras.Model) -> tuple[str, ...]:
+    """The names of the inputs of a denoiser beside "images" and "times".
 
     Raises:
-        ValueError: the inputs have other names.
+        ValueError: a model without these two.
     """
-    names = set(denoiser.input) if isinstance(denoiser.input, dict) else set()
-    if names not in ({"images", "times"}, {"images", "times", "labels"}):
+    names = tuple(denoiser.input) if isinstance(denoiser.input, dict) else ()
+    if not {"images", "times"} <= set(names):
         raise ValueError(
-            f"A denoiser takes a dict of 'images', 'times' and, if it has classes, 'labels'. "
+            f"A denoiser takes a dict of 'images', 'times' and its conditions, such as 'labels'. "
             f"{denoiser.name!r} takes {sorted(names) or denoiser.input}."
         )
+    return tuple(name for name in names if name not in ("images", "times"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.diffusion.denoising_loop import DenoisingLoop
-from keras_transformer.diffusion.denoising_trainer import check_denoiser
 from keras_transformer.diffusion.label_embedding import LabelEmbedding
 from keras_transformer.diffusion.processes.process import NoiseProcess
 from keras_transformer.diffusion.samplers.sampler import Sampler
@@ -37,12 +36,13 @@ def ImageGenerator(
         name: str.
 
     Returns:
-        `keras.Model`: {"noise": float `(B, height, width, channels)`, "labels": int32 `(B,)` if the denoiser has classes,
-        "step_noise": float `(B, num_steps - 1, height, width, channels)` if the sampler draws new noise} to "images",
-        float32 `(B, height, width, channels)`. Noise is standard normal; the label of no class is the number of classes.
+        `keras.Model`: {"noise": float `(B, height, width, channels)`, the conditions of the denoiser, such as "labels":
+        int32 `(B,)`, with guidance also "negative_NAME" of each but labels, and "step_noise": float `(B, num_steps - 1, height,
+        width, channels)` if the sampler draws new noise} to "images", float32 `(B, height, width, channels)`. Noise is
+        standard normal; the label of no class is the number of classes.
 
     Raises:
-        ValueError: other inputs of the denoiser; guidance for one without classes; an unknown process or sampler.
+        ValueError: other inputs of the denoiser; guidance for one without conditions; an unknown process or sampler.
 
     Example:
 
@@ -56,7 +56,6 @@ def ImageGenerator(
 
     Reference: see `DenoisingLoop` and the samplers.
     """
-    check_denoiser(denoiser)
     classes = [layer.num_classes for layer in denoiser.layers if isinstance(layer, LabelEmbedding)]
     loop = DenoisingLoop(
         denoiser,
@@ -69,9 +68,11 @@ def ImageGenerator(
         name="images",
     )
     shape = tuple(denoiser.input["images"].shape[1:])
-    inputs = {"noise": keras.Input(shape, dtype="float32", name="noise")}
-    if loop.takes_labels:
-        inputs["labels"] = keras.Input((), dtype="int32", name="labels")
-    if loop.takes_step_noise:
-        inputs["step_noise"] = keras.Input((num_steps - 1, *shape), dtype="float32", name="step_noise")
-    return keras.Model(inputs, loop(**inputs), name=name)
+    others = {"noise": shape, "step_noise": (num_steps - 1, *shape)}
+    inputs = {}
+    for each in loop.input_names:
+        like = None if each in others else denoiser.input[each.removeprefix("negative_")]
+        inputs[each] = keras.Input(
+            others[each] if like is None else like.shape[1:], dtype="float32" if like is None else like.dtype, name=each
+        )
+    return keras.Model(inputs, loop(inputs), name=name)

@@ -52,7 +52,8 @@ def test_evaluation_is_the_mean_squared_error(process):
     errors = (3 * (alpha * x + sigma * noise) + times - process.target(x, noise)) ** 2
     np.testing.assert_allclose(loss, errors.mean(), rtol=1e-5)
     weights = np.array([1.0, 0.0, 2.0, 0.5])
-    weighted = trainer.evaluate({"images": images}, sample_weight=weights, verbose=0)
+    # Keras passes on weights only together with labels, which are not used.
+    weighted = trainer.evaluate({"images": images}, np.zeros(4), sample_weight=weights, verbose=0)
     np.testing.assert_allclose(weighted, (errors * weights).mean(), rtol=1e-5)
 
 
@@ -95,7 +96,8 @@ def flow(state, step_count, guidance, labels, no_class):
 def test_loop_and_guidance(guidance):
     noise, labels = np.array([0.3, -1.0]), np.array([1, 4])
     loop = diffusion.DenoisingLoop(linear_denoiser(True), num_steps=3, guidance_scale=guidance, no_class=7)
-    found = loop(noise.reshape(2, 1, 1, 1).astype("float32"), keras.ops.convert_to_tensor(labels, "int32"))
+    inputs = {"noise": noise.reshape(2, 1, 1, 1).astype("float32"), "labels": labels.astype("int32")}
+    found = loop({name: keras.ops.convert_to_tensor(array) for name, array in inputs.items()})
     np.testing.assert_allclose(np.asarray(found).ravel(), flow(noise, 3, guidance, labels, 7), rtol=1e-4)
 
 
@@ -113,7 +115,9 @@ def test_loop_of_two_predictions_with_noise_and_range():
     loop = diffusion.DenoisingLoop(linear_denoiser(), process, Made(), num_steps=3, data_range=(-0.5, 1.5))
     noise, fresh = np.array([0.3, -1.0]), np.array([[0.2, -0.4], [1.5, 0.7]])
     assert loop.takes_step_noise
-    found = loop(noise.reshape(2, 1, 1, 1), step_noise=fresh.reshape(2, 2, 1, 1, 1))
+    found = loop({"noise": noise.reshape(2, 1, 1, 1), "step_noise": fresh.reshape(2, 2, 1, 1, 1)})
+    with pytest.raises(ValueError, match="takes .*step_noise"):
+        loop({"noise": noise.reshape(2, 1, 1, 1)})
     points = process.points(3)
     own, predicted = process.data_factors(points.alphas[:-1], points.sigmas[:-1])
     state, before, drawn = noise, 0.0, np.column_stack([fresh, [0.0, 0.0]])
