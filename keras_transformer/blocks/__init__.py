@@ -5,6 +5,7 @@ from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
+from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
 from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
@@ -43,6 +44,7 @@ __all__ = [
     "DeepNormResidual",
     "EncoderBlock",
     "JoinStreams",
+    "JointBlock",
     "LayerScaleResidual",
     "MemoryStack",
     "NGramInducedEncoding",

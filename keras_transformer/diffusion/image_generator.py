@@ -37,9 +37,9 @@ def ImageGenerator(
 
     Returns:
         `keras.Model`: {"noise": float `(B, height, width, channels)`, the conditions of the denoiser, such as "labels":
-        int32 `(B,)`, with guidance also "negative_NAME" of each but labels, and "step_noise": float `(B, num_steps - 1, height,
-        width, channels)` if the sampler draws new noise} to "images", float32 `(B, height, width, channels)`. Noise is
-        standard normal; the label of no class is the number of classes.
+        int32 `(B,)`, with guidance also "negative_NAME" of each but labels, and, if the sampler draws new noise,
+        "step_noise": float `(B, num_steps - 1, height, width, channels)`} to "images", float32
+        `(B, height, width, channels)`. Noise is standard normal; the label of no class is the number of classes.
 
     Raises:
         ValueError: other inputs of the denoiser; guidance for one without conditions; an unknown process or sampler.

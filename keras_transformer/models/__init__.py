@@ -40,6 +40,7 @@ from keras_transformer.models.longformer import Longformer
 from keras_transformer.models.marian import Marian, Pegasus
 from keras_transformer.models.mistral import Mistral
 from keras_transformer.models.mixtral import Mixtral
+from keras_transformer.models.mm_dit import MMDiT
 from keras_transformer.models.modernbert import ModernBERT
 from keras_transformer.models.mpnet import MPNet
 from keras_transformer.models.qwen2 import Qwen2
@@ -71,6 +72,7 @@ MODELS = {
     "convnext": ConvNeXt,
     "crate": CRATE,
     "dit": DiT,
+    "mm_dit": MMDiT,
     "rednet": RedNet,
     "clip": CLIP,
     "clip_text": CLIPText,
@@ -165,6 +167,7 @@ __all__ = [
     "Llama",
     "Longformer",
     "MBart",
+    "MMDiT",
     "MPNet",
     "Marian",
     "Mistral",

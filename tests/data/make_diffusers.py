@@ -1,4 +1,4 @@
-"""Writes dit.npz and diffusion_samplers.npz: what diffusers computes.
+"""Writes dit.npz, mm_dit.npz and diffusion_samplers.npz: what diffusers computes.
 
     pip install diffusers==0.42.1 torch && python tests/data/make_diffusers.py
 
@@ -55,6 +55,43 @@ def dit():
     np.savez_compressed(HERE / "dit.npz", config=json.dumps(config), **arrays)
 
 
+def mm_dit():
+    torch.manual_seed(1)
+    model = diffusers.SD3Transformer2DModel(
+        sample_size=6,
+        patch_size=2,
+        in_channels=3,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=2,
+        joint_attention_dim=5,
+        caption_projection_dim=16,
+        pooled_projection_dim=7,
+        out_channels=3,
+        pos_embed_max_size=3,
+        qk_norm="rms_norm",
+    ).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.05, 0.2)
+    images, text, pooled = torch.randn(3, 3, 6, 6), torch.randn(3, 4, 5), torch.randn(3, 7)
+    times = torch.tensor([0.0, 0.321, 1.0])
+    with torch.no_grad():
+        model = model.double()
+        inputs = {"encoder_hidden_states": text.double(), "pooled_projections": pooled.double()}
+        output = model(images.double(), timestep=1000 * times, **inputs).sample
+    arrays = {f"weights/{name}": value.numpy().astype("float32") for name, value in model.state_dict().items()}
+    arrays |= {
+        "images": images.permute(0, 2, 3, 1).numpy(),
+        "times": times.numpy(),
+        "text": text.numpy(),
+        "pooled_text": pooled.numpy(),
+        "output": output.permute(0, 2, 3, 1).numpy().astype("float32"),
+    }
+    config = {**VERSIONS, "class": "SD3Transformer2DModel", "notes": "state dict of torch; timesteps divided by 1000"}
+    np.savez_compressed(HERE / "mm_dit.npz", config=json.dumps(config), **arrays)
+
+
 def prediction(state, time):
     """What a denoiser might predict."""
     return 0.8 * np.sin(3 * state) + 0.5 * time
@@ -106,4 +143,5 @@ def betas(schedule):
 
 if __name__ == "__main__":
     dit()
+    mm_dit()
     samplers()
