@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
+from keras_transformer.diffusion.configured import Configured
 from keras_transformer.diffusion.processes.noise_schedules import NOISE_SCHEDULES
 from keras_transformer.diffusion.processes.process import ProcessPoints, check_num_steps
 from keras_transformer.utils.serialization import choice, serializable
@@ -12,7 +13,7 @@ from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
-class DDPM:
+class DDPM(Configured):
     """DDPM: `z_i = √ᾱ_i x + √(1 - ᾱ_i) ε`, whose noise ε is predicted, at steps i of equal probability.
 
     The time of step i is `i / num_steps`, so that `TimestepEmbedding` with 1000 steps embeds i itself. The last steps have

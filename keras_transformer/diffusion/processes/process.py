@@ -16,6 +16,12 @@ class ProcessPoints(NamedTuple):
         times: `(num_steps,)`: the times at which the denoiser is called.
         alphas: `(num_steps + 1,)`: shares of the data at these times and, at the end, 1.
         sigmas: `(num_steps + 1,)`: shares of the noise and, at the end, 0.
+
+    Example:
+
+    >>> from keras_transformer.diffusion import RectifiedFlow
+    >>> RectifiedFlow().points(2).sigmas.tolist()
+    [1.0, 0.5, 0.0]
     """
 
     times: np.ndarray
@@ -24,7 +30,17 @@ class ProcessPoints(NamedTuple):
 
 
 class NoiseProcess(Protocol):
-    """A process `z_t = α_t x + σ_t ε` from data x at time 0 to noise ε at time 1, and what a denoiser predicts of it."""
+    """A process `z_t = α_t x + σ_t ε` from data x at time 0 to noise ε at time 1, and what a denoiser predicts of it.
+
+    To write one: a registered subclass of `Configured`, and a line in `PROCESSES`.
+
+    Example:
+
+    >>> from keras_transformer.diffusion import DDPM
+    >>> process: NoiseProcess = DDPM("linear")
+    >>> process.data_factors(np.array([0.5]), np.array([0.25]))
+    (array([2.]), array([-0.5]))
+    """
 
     def times(self, quantiles: Tensor) -> Tensor:
         """Returns the times at quantiles in [0, 1) of their distribution in training, of the same shape."""

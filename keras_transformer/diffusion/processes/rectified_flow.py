@@ -7,13 +7,14 @@ import math
 import numpy as np
 from keras import ops
 
+from keras_transformer.diffusion.configured import Configured
 from keras_transformer.diffusion.processes.process import ProcessPoints, check_num_steps
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
-class RectifiedFlow:
+class RectifiedFlow(Configured):
     """Rectified flow: `z_t = (1 - t) x + t ε`, whose velocity `ε - x` is predicted, with logit-normal times in training.
 
     The times are `t = s τ / (1 + (s - 1) τ)` with `τ = σ(m + d n)`, n standard normal, σ the logistic function: mostly in

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_transformer.diffusion.configured import Configured
 from keras_transformer.diffusion.processes.process import ProcessPoints
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config
 
 
 @serializable
-class DDIM:
+class DDIM(Configured):
     """DDIM: `z_s = α_s x̂ + √(σ_s² - ρ²) ε̂ + ρ n`, with `ρ = η σ_s/σ_t √(σ_t² - (α_t/α_s)² σ_s²)` and new noise n.
 
     Args:

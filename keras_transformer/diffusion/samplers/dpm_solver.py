@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_transformer.diffusion.configured import Configured
 from keras_transformer.diffusion.processes.process import ProcessPoints
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config
 
 
 @serializable
-class DPMSolverPP:
+class DPMSolverPP(Configured):
     """DPM-Solver++(2M), of order 2 with one call of the denoiser for each step.
 
     `z_s = σ_s/σ_t z_t + α_s (1 - e^{-h}) (x̂_t + h / (2 h') (x̂_t - x̂'))`, where `h = λ_s - λ_t`, `λ = log(α / σ)`, and x̂'

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_transformer.diffusion.configured import Configured
 from keras_transformer.diffusion.processes.process import ProcessPoints
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config
 
 
 @serializable
-class Euler:
+class Euler(Configured):
     """Euler's method, of order 1: `z_s = α_s x̂ + σ_s ε̂`, with the data x̂ and the noise `ε̂ = (z_t - α_t x̂) / σ_t`.
 
     For rectified flow it is `z_s = z_t + (s - t) v`. In general it is a step of `z / α` along `σ / α`, as for the denoisers
