@@ -20,6 +20,9 @@ from . import (
     data as data,
 )
 from . import (
+    diffusion as diffusion,
+)
+from . import (
     export as export,
 )
 from . import (

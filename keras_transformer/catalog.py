@@ -7,7 +7,18 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from keras_transformer import attention, blocks, feedforward, generation, models, positions, recurrence, tasks, text
+from keras_transformer import (
+    attention,
+    blocks,
+    diffusion,
+    feedforward,
+    generation,
+    models,
+    positions,
+    recurrence,
+    tasks,
+    text,
+)
 from keras_transformer.checkpoints import ARCHITECTURES, Architecture
 
 _Row = dict[str, str]
@@ -40,6 +51,8 @@ def tables() -> dict[str, list[_Row]]:
         "tasks": _rows(tasks.TASKS),
         "tokenizers": _rows(text.TOKENIZERS),
         "samplers": _rows(generation.SAMPLERS),
+        "diffusion_processes": _rows(diffusion.PROCESSES),
+        "diffusion_samplers": _rows(diffusion.SAMPLERS),
     }
 
 

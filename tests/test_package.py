@@ -67,6 +67,7 @@ ORDER = [
     "blocks",
     "vision",
     "audio",
+    "diffusion",
     "models",
     "generation",
     "tasks",

@@ -32,6 +32,7 @@ _KEY_DIM = cases.WIDTH // 2
 # Arguments of positions in the figures, beyond the defaults.
 _POSITION_ARGUMENTS = {
     "axial": {"shape": (8, 8), "widths": (32, 32)},
+    "axial_sinusoidal": {"num_columns": 8},
     "learned": {"max_sequence_length": 64},
     "relative_grid_bias": {"grid_size": (8, 8)},
 }

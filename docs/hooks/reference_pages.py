@@ -22,6 +22,7 @@ PACKAGES = (
     "text",
     "vision",
     "audio",
+    "diffusion",
     "retrieval",
     "data",
     "training",

@@ -8,6 +8,7 @@ from keras_transformer.attention.layers.cross_decoder_attention import CrossDeco
 from keras_transformer.attention.layers.disentangled import DisentangledAttention
 from keras_transformer.attention.layers.dynamic_convolution import DynamicConvolution
 from keras_transformer.attention.layers.gated_attention_unit import GatedAttentionUnit
+from keras_transformer.attention.layers.joint_attention import JointAttention
 from keras_transformer.attention.layers.kernel_pooling import KernelPooling
 from keras_transformer.attention.layers.kernels import KERNELS
 from keras_transformer.attention.layers.lightweight_convolution import LightweightConvolution
@@ -58,6 +59,7 @@ from keras_transformer.attention.scoring import (
 
 __all__ = [
     "FEATURE_MAPS",
+    "JointAttention",
     "KERNELS",
     "MECHANISMS",
     "MIXERS",

@@ -5,10 +5,12 @@ from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
+from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
 from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
+from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
@@ -34,6 +36,7 @@ from keras_transformer.layers.norms import NORMS
 __all__ = [
     "NORMS",
     "RESIDUALS",
+    "AdaLNZeroResidual",
     "ChunkedCrossBlock",
     "BranchedDecoderBlock",
     "BranchedEncoderBlock",
@@ -42,6 +45,7 @@ __all__ = [
     "DeepNormResidual",
     "EncoderBlock",
     "JoinStreams",
+    "JointBlock",
     "LayerScaleResidual",
     "MemoryStack",
     "NGramInducedEncoding",

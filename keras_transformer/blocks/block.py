@@ -74,14 +74,25 @@ class Block(keras.layers.Layer):
         """Calls `function` of float tensors; if `recompute` is set, training recomputes its activations."""
         return recomputed(self, function, *tensors) if self.recompute and training else function(*tensors)
 
-    def _apply_residual(self, residual, sublayer, x, mask, training):
-        """Calls `sublayer`, a function of one tensor, inside its residual scheme."""
-        h = residual.pre(x, mask=mask, training=training)
+    def _apply_residual(self, residual, sublayer, x, mask, training, condition=None):
+        """Calls `sublayer`, a function of one tensor, inside its residual scheme, with the condition if it takes one."""
+        options = self._residual_options(residual, mask, training, condition)
+        h = residual.pre(x, **options)
         y = sublayer(h)
         y = self._dropout_layer(y, training=training)
-        return residual.post(
-            residual.skip(x, h), residual.drop_path(y, training=training), mask=mask, training=training
-        )
+        return residual.post(residual.skip(x, h), residual.drop_path(y, training=training), **options)
+
+    def _residual_options(self, residual, mask, training, condition):
+        options = {"mask": mask, "training": training}
+        return options | ({"condition": condition} if residual.takes_condition else {})
+
+    def _check_condition(self, condition, *residuals):
+        """Refuses a condition that no residual scheme of the block takes."""
+        if condition is not None and not any(each.takes_condition for each in residuals if each is not None):
+            raise ValueError(
+                f"{self.name}: no residual scheme of the block takes a condition, as 'ada_ln_zero' does. "
+                f"Received: residual={serialize_template(self.residual)!r}"
+            )
 
     def _feed_forward(self, x, padding_mask, training):
         """Calls the feed-forward layer, with the padding mask if it takes one, as a mixture of experts does."""

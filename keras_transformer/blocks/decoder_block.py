@@ -48,13 +48,14 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
         cache: dict of `init_cache`, optionally joined with that of `memory_cache`; or None.
         cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
+        condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
         ValueError: unknown names; a `cross_attention` that supports self-attention only; `encoder_output` missing, or
-            given without cross-attention.
+            given without cross-attention; a condition missing, or given to schemes that take none.
 
     Example:
 
@@ -109,9 +110,12 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         positions: Tensor | None = None,
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
+        condition: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         self._check_encoder_output(encoder_output, cache)
+        residuals = self.mixer_residual, self.cross_attention_residual, self.feedforward_residual
+        self._check_condition(condition, *residuals)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
         next_cache = {} if cache is None else dict(cache)
@@ -136,26 +140,33 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
             next_cache.update(add_prefix(_FEEDFORWARD, own))
             return fed
 
-        def run(x, encoder_output=None):
+        others = {"encoder_output": encoder_output, "condition": condition}
+        others = {name: tensor for name, tensor in others.items() if tensor is not None}
+
+        def run(x, *tensors):
+            given = dict(zip(others, tensors, strict=True))
+
             def attend_encoder(x):
-                return self._attend_encoder(x, encoder_output, encoder_mask, cache, cache_index, training)
+                return self._attend_encoder(x, given.get("encoder_output"), encoder_mask, cache, cache_index, training)
 
             x = self._split_streams(x)
-            x = self._apply_sublayers(x, mix, attend_encoder, feed_forward, padding_mask, training)
+            x = self._apply_sublayers(
+                x, mix, attend_encoder, feed_forward, padding_mask, training, given.get("condition")
+            )
             return self._merge_streams(x, padding_mask, training)
 
         if cache is None:
-            memory = [] if encoder_output is None else [encoder_output]
-            return self._run(run, inputs, *memory, training=training)
-        return run(inputs, encoder_output), next_cache
+            return self._run(run, inputs, *others.values(), training=training)
+        return run(inputs, *others.values()), next_cache
 
-    def _apply_sublayers(self, x, mix, attend_encoder, feed_forward, padding_mask, training):
+    def _apply_sublayers(self, x, mix, attend_encoder, feed_forward, padding_mask, training, condition=None):
         """Calls the sublayers, functions of one tensor, each inside its residual scheme."""
-        x = self._apply_residual(self.mixer_residual, mix, x, padding_mask, training)
+        options = padding_mask, training, condition
+        x = self._apply_residual(self.mixer_residual, mix, x, *options)
         if self.cross_attention is not None:
-            x = self._apply_residual(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
+            x = self._apply_residual(self.cross_attention_residual, attend_encoder, x, *options)
         if self.feedforward is not None:
-            x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            x = self._apply_residual(self.feedforward_residual, feed_forward, x, *options)
         return x
 
     @property

@@ -39,12 +39,13 @@ class EncoderBlock(Block):
         global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
         segment_ids: int `(B, T)`, for a mixer that takes them: see `TwoStreamAttention`.
         memory: float `(B, M, D)`, for a mixer that takes one: see `TwoStreamAttention`.
+        condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
 
     Returns:
         `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a residual scheme or a norm.
+        ValueError: unknown name of a residual scheme or a norm; a condition missing, or given to schemes that take none.
 
     Example:
 
@@ -91,8 +92,10 @@ class EncoderBlock(Block):
         global_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         memory: Tensor | None = None,
+        condition: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
+        self._check_condition(condition, self.mixer_residual, self.feedforward_residual)
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
         own = {"global_mask": global_mask, "segment_ids": segment_ids, "memory": memory}
         own = {name: value for name, value in own.items() if value is not None}
@@ -111,12 +114,14 @@ class EncoderBlock(Block):
         def feed_forward(x):
             return self._feed_forward(x, padding_mask, training)
 
-        def run(x):
-            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), padding_mask, training)
-            x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        def run(x, condition=None):
+            options = {"mask": padding_mask, "training": training, "condition": condition}
+            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), **options)
+            x = self._apply_residual(self.feedforward_residual, feed_forward, x, **options)
             return self._merge_streams(x, padding_mask, training)
 
-        return self._run(run, inputs, training=training)
+        tensors = [inputs] if condition is None else [inputs, condition]
+        return self._run(run, *tensors, training=training)
 
     def get_config(self) -> Config:
         return {

@@ -65,7 +65,8 @@ class ParallelDecoderBlock(DecoderBlock):
         self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)
         self._build_sublayer(self.feedforward_residual or self.mixer_residual, self.feedforward, shape)
 
-    def _apply_sublayers(self, x, mix, attend_encoder, feed_forward, padding_mask, training):
+    def _apply_sublayers(self, x, mix, attend_encoder, feed_forward, padding_mask, training, condition=None):
+        del condition  # Refused before: the scheme is pre-norm.
         options = {"mask": padding_mask, "training": training}
         normalized = self.mixer_residual.pre(x, **options)
         mixed = self._dropout_layer(mix(normalized), training=training)

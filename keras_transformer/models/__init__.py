@@ -24,6 +24,7 @@ from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
 from keras_transformer.models.dinov3 import DINOv3
 from keras_transformer.models.distilbert import DistilBERT
+from keras_transformer.models.dit import DiT
 from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.models.evolved_transformer import EvolvedSize, EvolvedTransformer
@@ -39,6 +40,7 @@ from keras_transformer.models.longformer import Longformer
 from keras_transformer.models.marian import Marian, Pegasus
 from keras_transformer.models.mistral import Mistral
 from keras_transformer.models.mixtral import Mixtral
+from keras_transformer.models.mm_dit import MMDiT
 from keras_transformer.models.modernbert import ModernBERT
 from keras_transformer.models.mpnet import MPNet
 from keras_transformer.models.qwen2 import Qwen2
@@ -70,6 +72,8 @@ MODELS = {
     "swin": Swin,
     "convnext": ConvNeXt,
     "crate": CRATE,
+    "dit": DiT,
+    "mm_dit": MMDiT,
     "rednet": RedNet,
     "clip": CLIP,
     "clip_text": CLIPText,
@@ -149,6 +153,7 @@ __all__ = [
     "DeBERTa",
     "Decoder",
     "DeiT",
+    "DiT",
     "DistilBERT",
     "Encoder",
     "EvolvedSize",
@@ -163,6 +168,7 @@ __all__ = [
     "Llama",
     "Longformer",
     "MBart",
+    "MMDiT",
     "MPNet",
     "Marian",
     "Mistral",

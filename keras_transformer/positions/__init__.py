@@ -6,6 +6,7 @@ from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.axial_rotary import AxialRotary
+from keras_transformer.positions.axial_sinusoidal import AxialSinusoidal
 from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
@@ -29,6 +30,7 @@ EMBEDDING_POSITIONS: dict[str, type[keras.layers.Layer]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "axial": Axial,
+    "axial_sinusoidal": AxialSinusoidal,
 }
 
 ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
@@ -50,6 +52,7 @@ __all__ = [
     "AttentionPosition",
     "Axial",
     "AxialRotary",
+    "AxialSinusoidal",
     "BoxPosition",
     "DynamicNTKScaling",
     "Learned",

@@ -12,6 +12,7 @@ from keras_transformer.vision.patch_merging import PatchMerging
 from keras_transformer.vision.place_images import PlaceImages, mark_images
 from keras_transformer.vision.processor import ImageProcessor
 from keras_transformer.vision.resampler import Resampler
+from keras_transformer.vision.unpatchify import Unpatchify
 
 __all__ = [
     "ConvNeXtBlock",
@@ -27,6 +28,7 @@ __all__ = [
     "PatchMerging",
     "PlaceImages",
     "Resampler",
+    "Unpatchify",
     "mark_images",
     "read_grounding",
     "write_boxes",

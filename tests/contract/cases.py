@@ -497,6 +497,7 @@ EMBEDDING_POSITIONS = {
         positions.Sinusoidal, arguments={"max_wavelength": 50.0, "layout": "halves", "endpoint": True, "offset": 2}
     ),
     "axial": Case(positions.Axial, arguments={"shape": (3, 5), "widths": (4, 8), "initializer": "ones"}),
+    "axial_sinusoidal": Case(positions.AxialSinusoidal, arguments={"num_columns": 3, "max_wavelength": 50.0}),
     "learned": Case(positions.Learned, lambda: {"max_sequence_length": 10}, {"initializer": "ones", "offset": 2}),
 }
 
@@ -540,6 +541,28 @@ def _residual(cls, arguments=None, neutral=(), **required):
     )
 
 
+@keras.saving.register_keras_serializable(package="cases")
+class Conditioned(keras.layers.Layer):
+    """Calls an encoder block with the first features of its first token as the condition."""
+
+    def __init__(self, block, **kwargs):
+        super().__init__(**kwargs)
+        self.block = block if isinstance(block, keras.layers.Layer) else keras.saving.deserialize_keras_object(block)
+
+    def build(self, input_shape):
+        self.block.build(input_shape)
+
+    def call(self, inputs, training=None):
+        width = self.block.mixer_residual.condition_dim
+        return self.block(inputs, condition=inputs[:, 0, :width], training=training)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "block": serialize(self.block)}
+
+
 RESIDUALS = {
     "pre": _residual(blocks.PreNormResidual),
     "post": _residual(blocks.PostNormResidual),
@@ -550,6 +573,10 @@ RESIDUALS = {
     "rezero": _residual(blocks.ReZeroResidual, neutral={"norm"}),
     "residual": _residual(blocks.ResiDualResidual),
     "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),
+    "ada_ln_zero": dataclasses.replace(
+        _residual(blocks.AdaLNZeroResidual, {"condition_dim": 5}),
+        wrap=lambda residual: Conditioned(blocks.EncoderBlock(attend(), feed_forward(), residual=residual)),
+    ),
     "none": Case(
         blocks.NoResidual,
         arguments={"norm": "rms_norm"},

@@ -34,6 +34,10 @@ MODELS = {
         models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4)), patch_size=2, image_size=12, window_size=3
     ),
     "convnext": lambda: models.ConvNeXt(models.ConvNeXtSize((4, 8), (1, 2)), image_size=16, layer_scale=0.3),
+    "dit": lambda: models.DiT(SIZE, patch_size=4, image_size=8, num_channels=3, num_classes=VOCABULARY),
+    "mm_dit": lambda: models.MMDiT(
+        SIZE, 4, 8, num_channels=3, text_dim=6, pooled_text_dim=5, query_key_norm="rms_norm"
+    ),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
     "clip": _clip,
@@ -107,6 +111,8 @@ GENERATIVE = sorted(
         "swin",
         "convnext",
         "crate",
+        "dit",
+        "mm_dit",
         "rednet",
         "clip",
         "clip_text",

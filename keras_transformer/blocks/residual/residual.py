@@ -27,7 +27,8 @@ class Residual(keras.layers.Layer):
     To write a scheme: override `pre`, `post` and, where the sum is not with x, `skip`; list its norms in `_norm_names`, and
     set `needs_final_norm` if a stack of such blocks should end with a norm because its sum is never normalized. Override
     `initialize_sublayer` to change the initial weights of a sublayer, and `num_streams`, `stack_input_layer` and
-    `stack_output_layer` for several streams.
+    `stack_output_layer` for several streams. If `takes_condition` is set, blocks call `pre` and `post` with `condition`: see
+    `AdaLNZeroResidual`.
 
     Example:
 
@@ -41,6 +42,7 @@ class Residual(keras.layers.Layer):
     _norm_names: tuple[str, ...] = ()
     needs_final_norm: bool = True
     num_streams: int = 1
+    takes_condition: bool = False
 
     def __init__(
         self, norm: LayerLike = "layer_norm", stochastic_depth: float = 0.0, seed: int | None = None, **kwargs: Any

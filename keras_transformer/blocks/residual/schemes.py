@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
@@ -31,6 +32,7 @@ RESIDUALS: dict[str, type[Residual]] = {
     "residual": ResiDualResidual,
     "layer_scale": LayerScaleResidual,
     "none": NoResidual,
+    "ada_ln_zero": AdaLNZeroResidual,
 }
 
 

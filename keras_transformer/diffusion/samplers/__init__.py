@@ -1,0 +1,1 @@
+"""Samplers: how the steps from noise to data follow from the predictions of a denoiser."""
