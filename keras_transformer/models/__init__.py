@@ -60,6 +60,7 @@ from keras_transformer.models.vit import ViT
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.yoco import YOCO
+from keras_transformer.models.yolos import YOLOS
 
 MODELS = {
     "vit": ViT,
@@ -68,6 +69,7 @@ MODELS = {
     "dinov3": DINOv3,
     "swin": Swin,
     "convnext": ConvNeXt,
+    "yolos": YOLOS,
     "crate": CRATE,
     "rednet": RedNet,
     "clip": CLIP,
@@ -136,6 +138,7 @@ __all__ = [
     "RWKV",
     "T5",
     "YOCO",
+    "YOLOS",
     "Bahdanau",
     "BahdanauSize",
     "BigBird",

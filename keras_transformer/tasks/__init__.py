@@ -1,10 +1,12 @@
 """Heads on backbones: ordinary Keras models that train with `compile` and `fit`."""
 
+from keras_transformer.tasks.detection_model import DetectionModel, Detections
 from keras_transformer.tasks.distilled_image_classifier import DistilledImageClassifier
 from keras_transformer.tasks.image_classifier import ImageClassifier
 from keras_transformer.tasks.language_model import LanguageModel
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 from keras_transformer.tasks.multiple_choice import MultipleChoice
+from keras_transformer.tasks.object_detector import ObjectDetector
 from keras_transformer.tasks.pair_classifier import PairClassifier
 from keras_transformer.tasks.pair_matcher import PairMatcher
 from keras_transformer.tasks.permutation_language_model import PermutationLanguageModel
@@ -18,10 +20,12 @@ from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exa
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
+from keras_transformer.tasks.with_detections import DetectionOutputs, with_detections
 
 TASKS = {
     "image_classification": ImageClassifier,
     "distilled_image_classification": DistilledImageClassifier,
+    "object_detection": ObjectDetector,
     "language_model": LanguageModel,
     "masked_language_model": MaskedLanguageModel,
     "permutation_language_model": PermutationLanguageModel,
@@ -40,11 +44,15 @@ __all__ = [
     "TASKS",
     "AnswerSpan",
     "AttentionPooling",
+    "DetectionModel",
+    "DetectionOutputs",
+    "Detections",
     "DistilledImageClassifier",
     "ImageClassifier",
     "LanguageModel",
     "MaskedLanguageModel",
     "MultipleChoice",
+    "ObjectDetector",
     "PairClassifier",
     "PairMatcher",
     "PermutationLanguageModel",
@@ -60,4 +68,5 @@ __all__ = [
     "exact_match",
     "question_windows",
     "untie_embeddings",
+    "with_detections",
 ]

@@ -54,6 +54,37 @@ def test_the_task_answers_as_keras(written, name):
 
 @NEEDS_ENGINE
 @pytest.mark.slow
+def test_the_detector_answers_as_keras(written):
+    import mediapipe_worker as worker
+    from mediapipe import Image, ImageFormat
+    from mediapipe.tasks.python import BaseOptions, vision
+
+    path, expected = written / "object_detector.tflite", np.load(written / "answers.npz")["object_detector"]
+    options = vision.ObjectDetectorOptions(BaseOptions(model_asset_path=str(path)))
+    with vision.ObjectDetector.create_from_options(options) as detector:
+        results = [detector.detect(Image(image_format=ImageFormat.SRGB, data=each)) for each in worker.images()]
+    for result, rows in zip(results, expected, strict=True):
+        found = result.detections
+        best = [each.categories[0] for each in found]
+        np.testing.assert_allclose([each.score for each in best], rows[:, 5], atol=1e-5)
+        assert [each.category_name for each in best] == [worker.CLASSES[int(row[4])] for row in rows]
+        boxes = [each.bounding_box for each in found]
+        corners = [[b.origin_x, b.origin_y, b.origin_x + b.width, b.origin_y + b.height] for b in boxes]
+        np.testing.assert_allclose(corners, rows[:, :4], atol=1)  # MediaPipe's are whole pixels.
+    assert np.ptp(expected[..., :4], axis=(0, 1)).max() > 2
+
+
+@NEEDS_ENGINE
+def test_other_outputs_are_no_detections(tmp_path):
+    import keras
+
+    inputs = keras.Input((8, 8, 3), name="images")
+    with pytest.raises(InvalidModelError, match="takes 'logits' and 'boxes'"):
+        write_mediapipe(keras.Model(inputs, keras.layers.Flatten()(inputs)), tmp_path / "m.tflite", "object_detector")
+
+
+@NEEDS_ENGINE
+@pytest.mark.slow
 def test_labels_vocabulary_and_metadata_are_in_the_file(written):
     import mediapipe_worker as worker
     from mediapipe.tasks.python import BaseOptions, text
