@@ -34,6 +34,7 @@ MODELS = {
         models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4)), patch_size=2, image_size=12, window_size=3
     ),
     "convnext": lambda: models.ConvNeXt(models.ConvNeXtSize((4, 8), (1, 2)), image_size=16, layer_scale=0.3),
+    "yolos": lambda: models.YOLOS(SIZE, patch_size=4, image_size=8, num_detection_tokens=3, positions_in_blocks=True),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
     "clip": _clip,
@@ -106,6 +107,7 @@ GENERATIVE = sorted(
         "dinov3",
         "swin",
         "convnext",
+        "yolos",
         "crate",
         "rednet",
         "clip",
@@ -129,6 +131,7 @@ def _encoder(**options):
 TASKS = {
     "image_classification": lambda: tasks.ImageClassifier(MODELS["vit"](), 3),
     "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
+    "object_detection": lambda: tasks.ObjectDetector(MODELS["yolos"](), 3, auxiliary=True),
     "language_model": lambda: tasks.LanguageModel(MODELS["decoder"]()),
     "masked_language_model": lambda: tasks.MaskedLanguageModel(_encoder()),
     "permutation_language_model": lambda: tasks.PermutationLanguageModel(MODELS["xlnet"]()),

@@ -246,7 +246,9 @@ def yolos():
     )
     image_model("yolos-Model", transformers.YolosModel, config, POOLED, YOLOS_PICTURE)
     cls, config = transformers.YolosForObjectDetection, transformers.YolosConfig(**YOLOS, num_labels=4)
-    more = gradients(build(cls, config), YOLOS_GRADIENTS, pixels(images(YOLOS_PICTURE)))
+    # Transformers has another name in memory than in the file.
+    memory = {name: name.replace("encoder.mid", "encoder.interpolation.mid") for name in YOLOS_GRADIENTS}
+    more = gradients(build(cls, config), memory, pixels(images(YOLOS_PICTURE)))
     names = LOGITS | {"boxes": "pred_boxes"}
     image_model("yolos-ObjectDetection", cls, config, names, YOLOS_PICTURE, **more)
 

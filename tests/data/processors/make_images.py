@@ -1,4 +1,4 @@
-"""Writes `pictures/`, a folder for each kind of image processor, and the files `images.npz`: what transformers makes of the pictures.
+"""Writes `pictures/`, a folder for each kind of image processor, and `images.npz`: what transformers makes of them.
 
 Needs transformers with Pillow, and torchvision 0.28 for the processor of DINOv3; run from the root of the repository:
 `python tests/data/processors/make_images.py`.
