@@ -52,6 +52,7 @@ class GridPositions(keras.layers.Layer):
     """
 
     embeddings: keras.Variable
+    grid_size: Any  # A pair of ints once the layer is built.
 
     def __init__(
         self,

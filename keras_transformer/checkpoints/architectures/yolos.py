@@ -8,6 +8,7 @@ from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.architectures.vit import pooled_class_token, pooler_entries
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.image_mapping import block_entries, patch_entries
 from keras_transformer.checkpoints.image_settings import sides, vit_attention, vit_options, vit_size
 from keras_transformer.checkpoints.layouts import Expanded, Fused
@@ -41,12 +42,14 @@ class Yolos(Architecture):
     }
 
     def backbone(self, config: Config) -> keras.Model:
-        patch = config.integer("patch_size", 16)
+        patch, image = config.integer("patch_size", 16), sides(config, "image_size", (512, 864))
+        if min(image) < patch:
+            raise ConfigError(f"{config.source}: 'image_size' {image} is smaller than a patch of {patch}.")
         return YOLOS(
             vit_size(config),
             patch,
             num_channels=config.integer("num_channels", 3),
-            grid_size=tuple(side // patch for side in sides(config, "image_size", (512, 864))),
+            grid_size=(image[0] // patch, image[1] // patch),
             num_detection_tokens=config.integer("num_detection_tokens", 100),
             positions_in_blocks=_has_positions_in_blocks(config),
             attention=vit_attention(config),
