@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.models.building.stack import make_attention, make_feed_forward
+from keras_transformer.models.building.stack import final_norm, make_attention, make_feed_forward
 from keras_transformer.models.vit import SIZES as _VIT_SIZES
 from keras_transformer.utils.types import Activation, AttentionLike
 from keras_transformer.vision import DetectionTokens, GridPositions, PatchEmbedding
@@ -76,7 +78,8 @@ def YOLOS(
     x = DetectionTokens(num_detection_tokens, name="detection_tokens")(x)
     x = positions("position_embedding")(x, images)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    last_norm: Any = final_norm("pre", norm)
     for index in range(size.num_layers):
         if index and positions_in_blocks:
             x = positions(f"position_embedding_{index}")(x, images)
@@ -89,4 +92,4 @@ def YOLOS(
             name=f"encoder_block_{index}",
         )
         x = block(x)
-    return keras.Model(images, norm(x), name=name)
+    return keras.Model(images, last_norm(x), name=name)
