@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,16 +45,18 @@ def detector_outputs(results: dict[str, Tensor]) -> dict[str, Tensor]:
         results: "logits" `(1, Q, C + 1)` and "boxes" `(1, Q, 4)` of a detector.
 
     Returns:
-        dict of "location" `(1, Q, 4)`: top, left, bottom and right, as shares of the image; "category" and "score",
-        `(1, Q)`; and "count", `(1,)`, which is Q: MediaPipe applies the threshold of the scores.
+        dict of "location" `(1, Q, 4)`: top, left, bottom and right inside the image, as shares of it; "category" and
+        "score", `(1, Q)`; and "count", `(1,)`, which is Q: MediaPipe applies the threshold of the scores.
     """
     probabilities = tf.nn.softmax(results["logits"])[0, :, :-1]
     scores, order = tf.math.top_k(tf.reduce_max(probabilities, -1), k=probabilities.shape[0])
     categories = tf.gather(tf.cast(tf.argmax(probabilities, -1, tf.int32), tf.float32), order)
     boxes = tf.gather(results["boxes"][0], order)
     center, half = tf.reverse(boxes[:, :2], [1]), tf.reverse(boxes[:, 2:], [1]) / 2
+    # MediaPipe moves a box that begins outside of the image into it.
+    corners = tf.clip_by_value(tf.concat([center - half, center + half], -1), 0.0, 1.0)
     return {
-        "location": tf.concat([center - half, center + half], -1)[None],
+        "location": corners[None],
         "category": categories[None],
         "score": scores[None],
         "count": tf.zeros_like(scores[:1]) + float(probabilities.shape[0]),
@@ -68,30 +71,37 @@ def outputs_in_order(path: pathlib.Path) -> list[str]:
     return [names[index] for index in map(int, model.subgraphs[signature.subgraphIndex].outputs)]
 
 
-def found_detections(result: Any) -> np.ndarray:
-    """An answer of MediaPipe as `(n, 6)`: left, top, right and bottom in pixels, category and score."""
+def found_detections(result: Any, class_names: Sequence[str] = ()) -> np.ndarray:
+    """An answer of MediaPipe as `(n, 6)`: left, top, width and height in pixels, category and score.
+
+    MediaPipe joins detections whose boxes are equal in whole pixels into one of several categories.
+    """
     rows = []
     for each in result.detections:
-        box, best = each.bounding_box, each.categories[0]
-        corners = [box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height]
-        rows.append([*corners, best.index, best.score])
+        box = each.bounding_box
+        for found in each.categories:
+            index = class_names.index(found.category_name) if class_names else found.index
+            rows.append([box.origin_x, box.origin_y, box.width, box.height, index, found.score])
     return np.array(rows, "float32").reshape(-1, 6)
 
 
-def expected_detections(outputs: dict[str, np.ndarray], height: int, width: int) -> np.ndarray:
-    """What the graph computes in the same form, without boxes that have no area."""
-    boxes = outputs["location"][0][:, [1, 0, 3, 2]] * np.array([width, height, width, height], "float32")
-    rows = np.concatenate([boxes, outputs["category"][0][:, None], outputs["score"][0][:, None]], axis=1)
-    return rows[(boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])]
+def expected_detections(
+    outputs: dict[str, np.ndarray], height: int, width: int, class_names: Sequence[str] = ()
+) -> np.ndarray:
+    """What the graph computes in the same form; of categories with one name the first."""
+    corners = outputs["location"][0][:, [1, 0, 3, 2]] * np.array([width, height, width, height], "float32")
+    boxes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+    categories = outputs["category"][0]
+    if class_names:
+        categories = np.array([class_names.index(class_names[int(each)]) for each in categories], "float32")
+    return np.concatenate([boxes, categories[:, None], outputs["score"][0][:, None]], axis=1)
 
 
 def detection_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference of a score; infinite for other categories, or boxes that are more than a pixel away.
-
-    Detections of equal scores may be in any order.
-    """
+    """The largest difference of a score; infinite for other categories, or boxes that are more than a pixel away."""
     if found.shape != expected.shape:
         return float("inf")
-    found, expected = (each[np.lexsort((*each.T[:5].round(-1), -each[:, 5].round(4)))] for each in (found, expected))
+    # Joined detections are not where their scores would put them.
+    found, expected = (each[np.argsort(-each[:, 5], kind="stable")] for each in (found, expected))
     is_same = (found[:, 4] == expected[:, 4]).all() and (np.abs(found - expected)[:, :4] <= _PIXELS + 1e-3).all()
     return float(np.abs(found - expected)[:, 5].max(initial=0.0)) if is_same else float("inf")

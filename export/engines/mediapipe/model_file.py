@@ -57,7 +57,7 @@ def write_mediapipe(
     and "std" is applied in the graph, for each channel. Text tasks pass ids, mask and segments of `max_length` tokens, by
     MediaPipe's WordPiece: it lowercases ASCII letters only and does not strip accents, so that texts with accents may have
     other ids than in Keras. Logits become probabilities. An object detector gives all its queries as detections, the surest
-    first; MediaPipe answers in whole pixels.
+    first, with boxes inside the image; MediaPipe answers in whole pixels.
 
     The file is verified on probes in LiteRT, and then run by the task itself in MediaPipe on texts or images.
 
@@ -119,7 +119,7 @@ def write_mediapipe(
         artifact = _write_graph(spec, work)
         file = work / tflite.FILE
         write_metadata(file, kind, model.name, metadata.get(DESCRIPTION, ""), metadata.get(CLASS_NAMES, []), words)
-        check_engine(file, task, kind, arrays, examples)
+        check_engine(file, task, kind, arrays, examples, metadata.get(CLASS_NAMES, []))
         os.replace(file, target)
     seconds, size = time.perf_counter() - start, target.stat().st_size
     artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
