@@ -33,11 +33,12 @@ class DetectionOutputs(keras.layers.Layer):
     """
 
     def call(self, logits: Tensor, boxes: Tensor) -> dict[str, Tensor]:
-        probabilities = ops.softmax(logits)[..., :-1]
+        # Keras's argmax has operators that TFLite lacks.
+        scores, labels = ops.top_k(ops.softmax(logits)[..., :-1], 1)
         return {
             "boxes": convert_boxes(boxes, "cxcywh", "xyxy"),
-            "labels": ops.cast(ops.argmax(probabilities, axis=-1), "int32"),
-            "scores": ops.max(probabilities, axis=-1),
+            "labels": ops.cast(labels[..., 0], "int32"),
+            "scores": scores[..., 0],
         }
 
     def compute_output_spec(self, logits: Tensor, boxes: Tensor) -> dict[str, keras.KerasTensor]:

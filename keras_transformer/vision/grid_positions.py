@@ -89,7 +89,8 @@ class GridPositions(keras.layers.Layer):
     def call(self, inputs: Tensor, images: Tensor) -> Tensor:
         grid = [side // patch for side, patch in zip(ops.shape(images)[1:3], self.patch_size, strict=True)]
         table = ops.convert_to_tensor(self.embeddings)
-        if tuple(grid) != self.grid_size:
+        is_static = all(isinstance(side, int) for side in grid)
+        if not is_static or tuple(grid) != tuple(self.grid_size):
             table = self._resized(table, grid)
         return inputs + ops.cast(ops.expand_dims(table, 0), inputs.dtype)
 
