@@ -25,7 +25,12 @@ def image_embedding_entries() -> list[Entry]:
 
 def vit_entries(config: Config) -> list[Entry]:
     """Returns the mapping that ViT and DeiT share."""
-    entries = image_embedding_entries()
+    return [*image_embedding_entries(), *block_entries(config), *norm("layernorm", "final_norm")]
+
+
+def block_entries(config: Config) -> list[Entry]:
+    """Returns the mapping of the blocks of ViT."""
+    entries = []
     for index in range(config.integer("num_hidden_layers", 12)):
         theirs, ours = f"encoder.layer.{index}", f"encoder_block_{index}"
         entries += [
@@ -35,7 +40,7 @@ def vit_entries(config: Config) -> list[Entry]:
             *linear(f"{theirs}.intermediate.dense", f"{ours}/feedforward/hidden"),
             *linear(f"{theirs}.output.dense", f"{ours}/feedforward/output"),
         ]
-    return [*entries, *norm("layernorm", "final_norm")]
+    return entries
 
 
 def attention_entries(theirs: str, ours: str, config: Config) -> list[Entry]:

@@ -20,10 +20,10 @@ def image_options(config: Config, image_size: int = 224, patch_size: int = 16) -
     return {"patch_size": patch, "image_size": image, "num_channels": config.integer("num_channels", 3)}
 
 
-def sides(config: Config, name: str, default: int) -> tuple[int, int]:
+def sides(config: Config, name: str, default: int | tuple[int, int]) -> tuple[int, int]:
     """Returns height and width, from one number or two."""
     found = config.get(name, default)
-    if not isinstance(found, list):
+    if not isinstance(found, (list, tuple)):
         side = config.integer(name, default)
         return side, side
     if len(found) != 2:

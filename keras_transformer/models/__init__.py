@@ -63,6 +63,7 @@ from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.xlnet_memory import with_memory
 from keras_transformer.models.yoco import YOCO
+from keras_transformer.models.yolos import YOLOS
 
 MODELS = {
     "vit": ViT,
@@ -71,6 +72,7 @@ MODELS = {
     "dinov3": DINOv3,
     "swin": Swin,
     "convnext": ConvNeXt,
+    "yolos": YOLOS,
     "crate": CRATE,
     "dit": DiT,
     "mm_dit": MMDiT,
@@ -141,6 +143,7 @@ __all__ = [
     "RWKV",
     "T5",
     "YOCO",
+    "YOLOS",
     "Bahdanau",
     "BahdanauSize",
     "BigBird",

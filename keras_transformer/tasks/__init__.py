@@ -1,11 +1,13 @@
 """Heads on backbones: ordinary Keras models that train with `compile` and `fit`."""
 
 from keras_transformer.tasks.decoding.permutation_steps import permutation_generator
+from keras_transformer.tasks.detection_model import DetectionModel, Detections
 from keras_transformer.tasks.distilled_image_classifier import DistilledImageClassifier
 from keras_transformer.tasks.image_classifier import ImageClassifier
 from keras_transformer.tasks.language_model import LanguageModel
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 from keras_transformer.tasks.multiple_choice import MultipleChoice
+from keras_transformer.tasks.object_detector import ObjectDetector
 from keras_transformer.tasks.pair_classifier import PairClassifier
 from keras_transformer.tasks.pair_matcher import PairMatcher
 from keras_transformer.tasks.permutation_language_model import PermutationLanguageModel
@@ -19,10 +21,12 @@ from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exa
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
+from keras_transformer.tasks.with_detections import DetectionOutputs, with_detections
 
 TASKS = {
     "image_classification": ImageClassifier,
     "distilled_image_classification": DistilledImageClassifier,
+    "object_detection": ObjectDetector,
     "language_model": LanguageModel,
     "masked_language_model": MaskedLanguageModel,
     "permutation_language_model": PermutationLanguageModel,
@@ -41,11 +45,15 @@ __all__ = [
     "TASKS",
     "AnswerSpan",
     "AttentionPooling",
+    "DetectionModel",
+    "DetectionOutputs",
+    "Detections",
     "DistilledImageClassifier",
     "ImageClassifier",
     "LanguageModel",
     "MaskedLanguageModel",
     "MultipleChoice",
+    "ObjectDetector",
     "PairClassifier",
     "PairMatcher",
     "PermutationLanguageModel",
@@ -62,4 +70,5 @@ __all__ = [
     "permutation_generator",
     "question_windows",
     "untie_embeddings",
+    "with_detections",
 ]

@@ -10,6 +10,12 @@ from .adapters import (
 from .adapters import (
     save_lora as save_lora,
 )
+from .assignment import (
+    assign as assign,
+)
+from .average_precision import (
+    average_precision as average_precision,
+)
 from .averaged_weights import (
     AveragedWeights as AveragedWeights,
 )
@@ -54,6 +60,12 @@ from .compression.train_scales import (
 )
 from .contrastive_loss import (
     ContrastiveLoss as ContrastiveLoss,
+)
+from .detection_loss import (
+    DetectionLoss as DetectionLoss,
+)
+from .detection_metrics import (
+    DetectionMetrics as DetectionMetrics,
 )
 from .distribution import (
     distributed as distributed,

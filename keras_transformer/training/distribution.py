@@ -132,6 +132,15 @@ def mean_of_replicas(mean: Tensor, weights: Tensor, mask: Tensor | None = None) 
     return mean * tf.math.divide_no_nan(replicas * here, total)
 
 
+def share_of_replica(loss: Tensor) -> Tensor:
+    """A loss divided by the number of replicas of `tf.distribute`, as Keras does with the losses that it reduces itself."""
+    if keras.backend.backend() != "tensorflow":
+        return loss
+    import tensorflow as tf
+
+    return loss / tf.distribute.get_strategy().num_replicas_in_sync
+
+
 def _strategy(devices):
     import tensorflow as tf
 

@@ -1,8 +1,12 @@
 """Image processing, and layers that turn images into tokens."""
 
+from keras_transformer.vision.box_targets import box_targets
+from keras_transformer.vision.boxes import BOX_FORMATS, box_iou, convert_boxes, generalized_box_iou
 from keras_transformer.vision.convnext_block import ConvNeXtBlock
+from keras_transformer.vision.detection_tokens import DetectionTokens
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
+from keras_transformer.vision.grid_positions import GridPositions
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
@@ -15,9 +19,12 @@ from keras_transformer.vision.resampler import Resampler
 from keras_transformer.vision.unpatchify import Unpatchify
 
 __all__ = [
+    "BOX_FORMATS",
     "ConvNeXtBlock",
+    "DetectionTokens",
     "EachImage",
     "Entity",
+    "GridPositions",
     "ImageError",
     "ImageProcessor",
     "ImageProcessorError",
@@ -29,6 +36,10 @@ __all__ = [
     "PlaceImages",
     "Resampler",
     "Unpatchify",
+    "box_iou",
+    "box_targets",
+    "convert_boxes",
+    "generalized_box_iou",
     "mark_images",
     "read_grounding",
     "write_boxes",

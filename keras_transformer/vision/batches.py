@@ -36,11 +36,12 @@ class ImageBatches(keras.utils.PyDataset):
         super().__init__(workers=workers, max_queue_size=2 * workers)
         self.processor = processor
         self.images = image_list(images)
-        self.labels = None if labels is None else np.asarray(labels)
+        self.labels = _arrays(labels)
         if not self.images:
             raise ImageError("No image was given.")
-        if self.labels is not None and len(self.labels) != len(self.images):
-            raise ImageError(f"There are {len(self.images)} images but {len(self.labels)} labels.")
+        for each in keras.tree.flatten(self.labels):
+            if each is not None and len(each) != len(self.images):
+                raise ImageError(f"There are {len(self.images)} images but {len(each)} labels.")
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ImageError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
         self.batch_size = batch_size
@@ -57,7 +58,16 @@ class ImageBatches(keras.utils.PyDataset):
     def __getitem__(self, index: int) -> Any:
         chosen = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         pixels = self.processor([self.images[number] for number in chosen])
-        return pixels if self.labels is None else (pixels, self.labels[chosen])
+        if self.labels is None:
+            return pixels
+        return pixels, keras.tree.map_structure(lambda each: each[chosen], self.labels)
 
     def on_epoch_end(self) -> None:
         self._order = self._new_order()
+
+
+def _arrays(labels: Any) -> Any:
+    """Labels as arrays: one, a dict of several, or None."""
+    if isinstance(labels, dict):
+        return {name: np.asarray(each) for name, each in labels.items()}
+    return None if labels is None else np.asarray(labels)

@@ -1,4 +1,6 @@
-"""Center crops of images."""
+"""Center crops and padding of images."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,3 +23,15 @@ def center_crop(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     top, left = max(-top, 0), max(-left, 0)
     result[top : top + inside.shape[0], left : left + inside.shape[1]] = inside
     return result
+
+
+def padded(images: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Returns arrays `(H, W, C)` of the largest height and width among them, with zeros at the bottom and on the right.
+
+    Example:
+
+    >>> [image.shape for image in padded([np.ones((2, 3, 1)), np.ones((4, 1, 1))])]
+    [(4, 3, 1), (4, 3, 1)]
+    """
+    height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
+    return [np.pad(image, [(0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)]) for image in images]

@@ -26,6 +26,7 @@ _CLIP = {
     "resample": 3,
     "do_center_crop": True,
 }
+_IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 _SQUARE = {"size": {"height": 224, "width": 224}, "resample": 2}
 # Default settings by kind of processor.
 DEFAULTS = {
@@ -40,10 +41,13 @@ DEFAULTS = {
     "Bit": _CLIP,
     "CLIP": _CLIP,
     "Siglip": {**_HALF, **_SQUARE, "resample": 3},
-    "DINOv3ViT": {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225], **_SQUARE},
+    "DINOv3ViT": {**_IMAGENET, **_SQUARE},
+    "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
 }
 # Kinds that resample real levels.
 _UNROUNDED = ("DINOv3ViT",)
+# Kinds that round sizes down to multiples, and pad the images of a batch.
+_MULTIPLES = {"Yolos": 16}
 # For files without an image_processor_type.
 _KIND_OF_MODEL = {
     "vit": "ViT",
@@ -58,6 +62,7 @@ _KIND_OF_MODEL = {
     "clip": "CLIP",
     "kosmos-2": "CLIP",
     "siglip": "Siglip",
+    "yolos": "Yolos",
 }
 _COMMON = {
     "do_resize": True,
@@ -68,7 +73,7 @@ _COMMON = {
 }
 # Steps that are not supported.
 _UNSUPPORTED = (
-    "do_pad",
+    "pad_size",
     "apply_ocr",
     "do_thumbnail",
     "do_align_long_axis",
@@ -112,7 +117,7 @@ def _kind(config, folder):
 def _arguments(config, kind):
     given = {key: value for key, value in config.items() if value is not None}
     values = {**_COMMON, **DEFAULTS[kind], **given}
-    for name in _UNSUPPORTED:
+    for name in (*_UNSUPPORTED, *(() if kind in _MULTIPLES else ("do_pad",))):
         if given.get(name):
             raise ImageProcessorError(f"{name} is not supported.")
     for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize"):
@@ -137,6 +142,8 @@ def _arguments(config, kind):
         "mean": values["image_mean"] if values["do_normalize"] else None,
         "std": values["image_std"] if values["do_normalize"] else None,
         "round_levels": kind not in _UNROUNDED,
+        "multiple_of": _MULTIPLES.get(kind, 1),
+        "pad": kind in _MULTIPLES and bool(values.get("pad_and_return_pixel_mask", values["do_pad"])),
     }
 
 
@@ -154,10 +161,21 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     """Writes `preprocessor_config.json`; see `ImageProcessor.to_huggingface`."""
     if processor.channel_order != "rgb":
         raise ImageProcessorError(f"{FILE} does not support the channel order {processor.channel_order!r}.")
+    detects = processor.pad or processor.multiple_of != 1
+    if detects and (
+        processor.multiple_of not in _MULTIPLES.values()
+        or processor.crop_size is not None
+        or not processor.round_levels
+    ):
+        raise ImageProcessorError(
+            f"{FILE} supports pad and multiple_of as of YOLOS: multiples of 16, no crop, rounded levels. "
+            f"Received: {processor!r}"
+        )
     normalizes = processor.mean is not None or processor.std is not None
     proportional = processor.size is None or "height" not in processor.size
     kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
     kind = kind if processor.round_levels else _UNROUNDED[0]
+    kind = "Yolos" if detects else kind
     content: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,
@@ -169,6 +187,8 @@ def write(processor: ImageProcessor, folder: Path) -> None:
         "rescale_factor": 1 / 255 if processor.rescale is None else processor.rescale,
         "do_normalize": normalizes,
     }
+    if detects:
+        content["do_pad"] = processor.pad
     if processor.crop_size is not None:
         content["crop_size"] = processor.crop_size
     if normalizes:

@@ -41,6 +41,12 @@ def image_list(images: ArrayLike) -> list[Any]:
     return [images]
 
 
+def named_error(error: ImageError, image: Any, number: int) -> ImageError:
+    """Returns the error of `open_image` with the name of the image: its path, or its number."""
+    name = f"'{image}'" if isinstance(image, (str, os.PathLike)) else f"Image {number}"
+    return ImageError(f"{name} {error}.")
+
+
 def open_image(image: Any, mode: str) -> Any:
     """Returns an image as a Pillow image in mode "RGB" or "L".
 
@@ -66,6 +72,21 @@ def open_image(image: Any, mode: str) -> Any:
         return _converted(image, mode, library)
     except (OSError, SyntaxError, ValueError) as error:  # Pillow decodes files as late as here.
         raise ImageError(f"cannot be read: {error}") from None
+
+
+def open_images(images: ArrayLike) -> list[Any]:
+    """Returns images as Pillow images in mode "RGB".
+
+    Raises:
+        ImageError: names the image.
+    """
+    opened = []
+    for number, image in enumerate(image_list(images)):
+        try:
+            opened.append(open_image(image, "RGB"))
+        except ImageError as error:
+            raise named_error(error, image, number) from None
+    return opened
 
 
 def _from_file(path, library):

@@ -1,23 +1,29 @@
 """Image interpolation as a product with a matrix, which is the same in every runtime."""
 
+from typing import Any
+
 import numpy as np
+from keras import ops
+
+from keras_transformer.utils.types import Tensor
 
 # Parameter of Keys' cubic in torch and OpenCV; TensorFlow's is -0.5.
 _CUBIC = -0.75
 
 
-def _linear(x):
-    return np.maximum(0.0, 1.0 - np.abs(x))
+def _linear(x, space):
+    return space.maximum(0.0, 1.0 - space.abs(x))
 
 
-def _cubic(x):
-    x, a = np.abs(x), _CUBIC
+def _cubic(x, space):
+    x, a = space.abs(x), _CUBIC
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = a * (((x - 5) * x + 8) * x - 4)
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    return space.where(x <= 1, near, space.where(x < 2, far, 0.0))
 
 
-INTERPOLATIONS = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
+# Kernels, over an array namespace, and half the number of their taps.
+INTERPOLATIONS: dict[str, tuple[Any, int]] = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
 
 
 def resize_matrix(length: int, new_length: int, interpolation: str = "bilinear") -> np.ndarray:
@@ -43,6 +49,35 @@ def resize_matrix(length: int, new_length: int, interpolation: str = "bilinear")
     first = np.floor(centers).astype(int)
     matrix = np.zeros((new_length, length))
     for tap in range(1 - reach, reach + 1):
-        weights = kernel(centers - (first + tap))
+        weights = kernel(centers - (first + tap), np)
         np.add.at(matrix, (np.arange(new_length), np.clip(first + tap, 0, length - 1)), weights)
     return matrix.astype("float32")
+
+
+def dynamic_resize_matrix(length: int, new_length: Tensor | int, interpolation: str = "bilinear") -> Tensor:
+    """`resize_matrix` for a new length that is known only when the graph runs.
+
+    Args:
+        length: int >= 1.
+        new_length: int, or an int32 scalar.
+        interpolation: "bilinear" or "bicubic".
+
+    Returns:
+        float32 tensor `(new_length, length)`.
+
+    Example:
+
+    >>> dynamic_resize_matrix(2, 4).numpy().tolist()
+    [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
+    """
+    kernel, reach = INTERPOLATIONS[interpolation]
+    steps = ops.cast(ops.arange(new_length, dtype="int32"), "float32")
+    centers = (steps + 0.5) * length / ops.cast(new_length, "float32") - 0.5
+    first = ops.floor(centers)
+    columns = ops.reshape(ops.arange(length, dtype="float32"), (1, length))
+    matrix = 0.0
+    for tap in range(1 - reach, reach + 1):
+        place = ops.clip(first + tap, 0.0, float(length - 1))
+        is_place = ops.cast(ops.equal(ops.expand_dims(place, 1), columns), "float32")
+        matrix = matrix + is_place * ops.expand_dims(kernel(centers - (first + tap), ops), 1)
+    return matrix

@@ -39,8 +39,8 @@ class PatchEmbedding(keras.layers.Layer):
         seed: int or None. Seed of the dropout.
 
     Call arguments:
-        images: float `(B, height, width, channels)`; height and width are multiples of the patch size. With a position
-            table they are static; without, they may be dynamic, and pixels beyond the last whole patch do not count.
+        images: float `(B, height, width, channels)`. With a position table or a norm, height and width are static and
+            multiples of the patch size; without, they are any, and pixels beyond the last whole patch do not count.
         patch_mask: boolean `(B, patches)`, or None: True = the mask token replaces the patch. Requires `mask_token`.
 
     Returns:
@@ -209,7 +209,8 @@ class PatchEmbedding(keras.layers.Layer):
             return None
         if None in size:
             raise ValueError(f"Height and width of the images must be static. Received shape: {tuple(images_shape)}")
-        if size[0] % self.patch_size[0] or size[1] % self.patch_size[1]:
+        has_grid = self.interpolation is not None or self.norm is not None
+        if has_grid and (size[0] % self.patch_size[0] or size[1] % self.patch_size[1]):
             raise ValueError(f"Images of {size[0]} x {size[1]} are not divisible into patches of {self.patch_size}.")
         return (size[0] // self.patch_size[0], size[1] // self.patch_size[1])
 

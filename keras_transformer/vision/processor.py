@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.utils.json_files import read_json
-from keras_transformer.utils.processor_config import is_number
+from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.types import ArrayLike, Config, Path
-from keras_transformer.vision.cropping import center_crop
+from keras_transformer.vision.cropping import center_crop, padded
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
-from keras_transformer.vision.image_loading import image_list, open_image, pillow
+from keras_transformer.vision.image_loading import image_list, named_error, open_image, pillow
 from keras_transformer.vision.sizes import resized, size_setting
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class ImageProcessor:
             equal channels; transparent pixels are blended with white. Default "rgb".
         round_levels: bool. Whether resizing rounds to integer levels from 0 to 255, as Pillow and most processors do; False
             for real ones, as DINOv3. Default True.
+        multiple_of: int >= 1. A size that keeps proportions is rounded down to multiples of this, as for YOLOS. Default 1.
+        pad: bool. Whether images of different sizes are padded to the largest of the batch, with zeros at the bottom and on
+            the right, after all other steps; otherwise they are an error. Default False.
 
     Call arguments:
         images: one image or a list: paths, Pillow images, uint8 arrays `(height, width)` or `(height, width, 1, 3 or 4)`;
@@ -63,8 +66,8 @@ class ImageProcessor:
     >>> pixels.shape, float(pixels.max())
     ((1, 4, 4, 3), 1.0)
 
-    Reference: the Pillow image processors of transformers (ViT, DeiT, BiT, CLIP and those based on them). Results are equal
-    except for files with transparent pixels, whose transparency transformers drops instead of blending with white. Its
+    Reference: the Pillow image processors of transformers (ViT, DeiT, BiT, CLIP, YOLOS and those based on them). Results are
+    equal except for files with transparent pixels, whose transparency transformers drops instead of blending with white. Its
     torchvision processors, like Pillow before version 13, differ in resizing: by one level of 255 at some pixels, by up to
     ten for images of noise whose proportions change; and images an odd number of pixels smaller than the crop are one pixel
     further up and left. That of DINOv3, which does not round, is equal within rounding.
@@ -80,6 +83,8 @@ class ImageProcessor:
         std: float | Sequence[float] | None = None,
         channel_order: str = "rgb",
         round_levels: bool = True,
+        multiple_of: int = 1,
+        pad: bool = False,
     ) -> None:
         self.size = size_setting(size)
         self.crop_size = size_setting(crop_size, "crop_size")
@@ -93,6 +98,10 @@ class ImageProcessor:
             )
         if rescale is not None and not is_number(rescale):
             raise ImageProcessorError(f"rescale must be a number or None. Received: {rescale!r}")
+        if not is_count(multiple_of):
+            raise ImageProcessorError(f"multiple_of must be an int of at least 1. Received: {multiple_of!r}")
+        self.multiple_of = multiple_of
+        self.pad = bool(pad)
         self.resample = resample
         self.rescale = rescale
         self.channel_order = channel_order
@@ -142,12 +151,13 @@ class ImageProcessor:
         if not images:
             raise ImageError("No image was given.")
         arrays = [self._named(image, number) for number, image in enumerate(images)]
+        arrays = padded(arrays) if self.pad else arrays
         for number, array in enumerate(arrays):
             if array.shape != arrays[0].shape:
                 sizes = " and ".join(f"{each.shape[0]} x {each.shape[1]}" for each in (arrays[0], array))
                 raise ImageError(
-                    f"Images 0 and {number} have {sizes} pixels after resizing and cannot be batched: set crop_size, or an "
-                    "exact size."
+                    f"Images 0 and {number} have {sizes} pixels after resizing and cannot be batched: set crop_size, an "
+                    "exact size, or pad=True."
                 )
         return np.stack(arrays)
 
@@ -155,8 +165,7 @@ class ImageProcessor:
         try:
             return self._process(image)
         except ImageError as error:
-            name = f"'{image}'" if isinstance(image, (str, os.PathLike)) else f"Image {number}"
-            raise ImageError(f"{name} {error}.") from None
+            raise named_error(error, image, number) from None
 
     def _process(self, image):
         """Returns an image as float32 `(height, width, channels)`."""
@@ -172,7 +181,7 @@ class ImageProcessor:
 
     def _resize(self, image, size):
         try:
-            height, width = resized(image.size[1], image.size[0], size)
+            height, width = resized(image.size[1], image.size[0], size, self.multiple_of)
         except ImageError as error:
             raise ImageError(f"is out of range: {error}") from None
         return image.resize((width, height), getattr(pillow().Image.Resampling, self.resample.upper()))
@@ -201,7 +210,7 @@ class ImageProcessor:
 
         Args:
             images: list of paths, Pillow images or arrays; or an array `(n, height, width, channels)`.
-            labels: array or list of the same length, or None.
+            labels: array or list of the same length, a dict of these, such as `box_targets` returns, or None.
             batch_size: int >= 1. Default 32.
             shuffle: bool. Whether to shuffle in every epoch. Default False.
             seed: int. Seed of the shuffling.
@@ -223,7 +232,8 @@ class ImageProcessor:
 
         Args:
             folder: str or path of a folder with `preprocessor_config.json`, or with a `processor_config.json` that has an
-                "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2), SigLIP and DINOv3.
+                "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2), SigLIP, DINOv3 and
+                YOLOS, without annotations.
 
         Returns:
             An `ImageProcessor`.
@@ -259,6 +269,8 @@ class ImageProcessor:
             "std": self.std,
             "channel_order": self.channel_order,
             "round_levels": self.round_levels,
+            "multiple_of": self.multiple_of,
+            "pad": self.pad,
         }
 
     @classmethod

@@ -52,8 +52,8 @@ def size_setting(size: Sequence[int] | Mapping[str, int] | None, name: str = "si
     return dict(size)
 
 
-def resized(height: int, width: int, size: Mapping[str, int]) -> tuple[int, int]:
-    """Returns height and width of an image after resizing.
+def resized(height: int, width: int, size: Mapping[str, int], multiple_of: int = 1) -> tuple[int, int]:
+    """Returns height and width of an image after resizing; multiples of an int, unless the size is exact.
 
     Fractions are truncated, as in torchvision and transformers: an edge may be a pixel short of the exact proportions.
 
@@ -74,6 +74,7 @@ def resized(height: int, width: int, size: Mapping[str, int]) -> tuple[int, int]
         new = int(height * scale), int(width * scale)
     else:
         new = _by_edge(height, width, size["shortest_edge"], size.get("longest_edge"))
+    new = new[0] // multiple_of * multiple_of, new[1] // multiple_of * multiple_of
     if min(new) < 1 or max(new) > 4 * MAX_EDGE:
         raise ImageError(f"an image of {height} x {width} pixels cannot be resized to {new[0]} x {new[1]}")
     return new

@@ -354,6 +354,8 @@ SETTINGS = {
     "xlnet-Model": {"ff_activation": "gelu", "layer_norm_eps": 1e-12},
     "xlnet-MultipleChoice": {"summary_activation": "tanh"},
     "xlnet_causal-LMHeadModel": {"attn_type": "bi"},
+    "yolos-Model": {**IMAGES, "qkv_bias": True},
+    "yolos-ObjectDetection": {**IMAGES, "use_mid_position_embeddings": False},
 }
 POOLINGS = {
     "sentence-bert": {

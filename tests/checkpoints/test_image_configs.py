@@ -29,6 +29,8 @@ DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
         ("swin-Model", {"depths": [1] * 10**4}),
         ("swin-Model", {"depths": "deep"}),
         ("swin-Model", {"use_absolute_embeddings": True}),
+        ("yolos-Model", {"num_detection_tokens": 0}),
+        ("yolos-Model", {"image_size": [3, 11]}),
         ("clip-Model", {"text_config": {"num_hidden_layers": 10**8}}),
         ("clip-Model", {"vision_config": 3}),
     ],

@@ -83,6 +83,18 @@ def dinov3_of_any_size():
     return models.DINOv3(SIZE, patch_size=4, image_size=None, gated=True, mask_token=False, layer_scale=0.3)
 
 
+def detector_of_any_size():
+    """Positions are resized in the graph."""
+    backbone = models.YOLOS(SIZE, 4, grid_size=(2, 3), num_detection_tokens=5, positions_in_blocks=True)
+    return tasks.ObjectDetector(backbone, num_classes=3)
+
+
+def detections():
+    """For images of a fixed size, without the classes, which are 0 for random weights."""
+    model = tasks.with_detections(models.with_image_size(detector_of_any_size(), (16, 8)))
+    return keras.Model(model.input, {name: model.output[name] for name in ("boxes", "scores")})
+
+
 def swin():
     """Returns a model of image layers, with windows and patches that do not divide the image, and shifts."""
     size = models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4))
@@ -113,6 +125,8 @@ MODELS = {
     "deit": lambda: tasks.DistilledImageClassifier(models.DeiT(SIZE, patch_size=4, image_size=8), num_classes=5),
     "dinov2_resized": resized_dinov2,
     "dinov3_of_any_size": dinov3_of_any_size,
+    "detector_of_any_size": detector_of_any_size,
+    "detections": detections,
     "swin": swin,
     "clip": clip,
     "encoder": lambda: models.Encoder(SIZE, vocabulary_size=50, max_sequence_length=64),

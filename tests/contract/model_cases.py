@@ -38,6 +38,7 @@ MODELS = {
     "mm_dit": lambda: models.MMDiT(
         SIZE, 4, 8, num_channels=3, text_dim=6, pooled_text_dim=5, query_key_norm="rms_norm"
     ),
+    "yolos": lambda: models.YOLOS(SIZE, patch_size=4, image_size=8, num_detection_tokens=3, positions_in_blocks=True),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
     "clip": _clip,
@@ -110,6 +111,7 @@ GENERATIVE = sorted(
         "dinov3",
         "swin",
         "convnext",
+        "yolos",
         "crate",
         "dit",
         "mm_dit",
@@ -135,6 +137,7 @@ def _encoder(**options):
 TASKS = {
     "image_classification": lambda: tasks.ImageClassifier(MODELS["vit"](), 3),
     "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
+    "object_detection": lambda: tasks.ObjectDetector(MODELS["yolos"](), 3, auxiliary=True),
     "language_model": lambda: tasks.LanguageModel(MODELS["decoder"]()),
     "masked_language_model": lambda: tasks.MaskedLanguageModel(_encoder()),
     "permutation_language_model": lambda: tasks.PermutationLanguageModel(MODELS["xlnet"]()),

@@ -24,6 +24,8 @@ NAMES = [
     "deit",
     "dinov2_resized",
     pytest.param("dinov3_of_any_size", marks=pytest.mark.exhaustive),
+    "detector_of_any_size",
+    "detections",
     "swin",
     "clip",
     "encoder",

@@ -36,11 +36,24 @@ def images():
     return np.random.default_rng(7).integers(0, 256, (3, *IMAGE)).astype("uint8")
 
 
+def pixels():
+    return PROCESSOR(list(images()))
+
+
+def detections(model):
+    """Corners in pixels, class and score of each query, the surest first."""
+    model.processor = PROCESSOR
+    found = model.detect(list(images()), threshold=0.0)
+    return np.stack([np.concatenate([each.boxes, each.labels[:, None], each.scores[:, None]], 1) for each in found])
+
+
 def image_models():
     backbone = models.ViT(SIZE, patch_size=8, image_size=IMAGE[:2])
     yield "image_classifier", tasks.ImageClassifier(backbone, len(CLASSES)), {"class_names": CLASSES}
     vector = keras.layers.GlobalAveragePooling1D(name="embedding")(backbone.output)
     yield "image_embedder", keras.Model(backbone.input, vector), {}
+    backbone = models.YOLOS(SIZE, patch_size=8, image_size=IMAGE[:2], num_detection_tokens=9)
+    yield "object_detector", tasks.ObjectDetector(backbone, len(CLASSES)), {"class_names": CLASSES}
 
 
 def text_models():
@@ -58,7 +71,7 @@ def main(out):
         metadata = metadata | {"inputs": {name: PROCESSOR.normalization}}
         report = write_mediapipe(randomize(model), out / f"{task}.tflite", task, metadata=metadata)
         assert report["mediapipe"].ratio < 1e-4
-        answers[task] = np.asarray(model(PROCESSOR(list(images()))))
+        answers[task] = detections(model) if task == "object_detector" else np.asarray(model(pixels()))
     tokenizer = WordPiece(WORDS)
     for task, model, metadata in text_models():
         write_mediapipe(

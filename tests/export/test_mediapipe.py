@@ -54,6 +54,39 @@ def test_the_task_answers_as_keras(written, name):
 
 @NEEDS_ENGINE
 @pytest.mark.slow
+def test_the_detector_answers_as_keras(written):
+    import mediapipe_worker as worker
+    from mediapipe import Image, ImageFormat
+    from mediapipe.tasks.python import BaseOptions, vision
+
+    path, expected = written / "object_detector.tflite", np.load(written / "answers.npz")["object_detector"]
+    options = vision.ObjectDetectorOptions(BaseOptions(model_asset_path=str(path)))
+    with vision.ObjectDetector.create_from_options(options) as detector:
+        results = [detector.detect(Image(image_format=ImageFormat.SRGB, data=each)) for each in worker.images()]
+    for result, rows in zip(results, expected, strict=True):
+        # MediaPipe joins detections whose boxes are equal in whole pixels.
+        pairs = [(each.bounding_box, found) for each in result.detections for found in each.categories]
+        pairs.sort(key=lambda pair: -pair[1].score)
+        np.testing.assert_allclose([found.score for _, found in pairs], rows[:, 5], atol=1e-5)
+        assert [found.category_name for _, found in pairs] == [worker.CLASSES[int(row[4])] for row in rows]
+        boxes = np.array([[box.origin_x, box.origin_y, box.width, box.height] for box, _ in pairs])
+        corners = np.clip(rows[:, :4], 0, [worker.IMAGE[1], worker.IMAGE[0]] * 2)
+        np.testing.assert_allclose(boxes[:, :2], corners[:, :2], atol=1)
+        np.testing.assert_allclose(boxes[:, 2:], corners[:, 2:] - corners[:, :2], atol=1)
+    assert np.ptp(expected[..., :4], axis=(0, 1)).max() > 2
+
+
+@NEEDS_ENGINE
+def test_other_outputs_are_no_detections(tmp_path):
+    import keras
+
+    inputs = keras.Input((8, 8, 3), name="images")
+    with pytest.raises(InvalidModelError, match="takes 'logits' and 'boxes'"):
+        write_mediapipe(keras.Model(inputs, keras.layers.Flatten()(inputs)), tmp_path / "m.tflite", "object_detector")
+
+
+@NEEDS_ENGINE
+@pytest.mark.slow
 def test_labels_vocabulary_and_metadata_are_in_the_file(written):
     import mediapipe_worker as worker
     from mediapipe.tasks.python import BaseOptions, text

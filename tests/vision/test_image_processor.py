@@ -42,6 +42,21 @@ def test_equals_transformers(kind):
         assert expected.std() > 0.1
 
 
+def test_images_of_different_sizes_are_padded_to_multiples():
+    processor = ImageProcessor.from_huggingface(DATA / "yolos")
+    names, arrays = ("wide.png", "tall.png"), np.load(DATA / "yolos" / "images.npz")
+    expected = [arrays[f"yolos/{name}"] for name in names]
+    both = processor([PICTURES / name for name in names])
+    assert processor.output_size is None
+    assert both.shape == (2, *np.max([each.shape for each in expected], axis=0))
+    for padded, alone in zip(both, expected, strict=True):
+        height, width, _ = alone.shape
+        assert (height % 16, width % 16) == (0, 0)
+        np.testing.assert_allclose(padded[:height, :width], alone, atol=1e-5 + LEVELS / 50)
+        assert not padded[height:].any()
+        assert not padded[:, width:].any()
+
+
 def test_nested_file_of_transformers_5():
     assert ImageProcessor.from_huggingface(DATA / "nested") == ImageProcessor.from_huggingface(DATA / "clip")
 

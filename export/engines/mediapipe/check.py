@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.engines.mediapipe.detector import (
+    detection_difference,
+    expected_detections,
+    found_detections,
+)
 from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import ConversionError, ParityError, one_line
 from keras_transformer.export.runtime.loading import SERVE
@@ -25,7 +30,9 @@ TOLERANCE = 1e-5
 _TEXTS = ("hello, world! is this the first text?", "a", "one two three " * 40)
 
 
-def ask(path: Path, name: str, task: Task, examples: Sequence[Any]) -> list[np.ndarray]:
+def ask(
+    path: Path, name: str, task: Task, examples: Sequence[Any], class_names: Sequence[str] = ()
+) -> list[np.ndarray]:
     """Returns what the task answers.
 
     Args:
@@ -33,29 +40,35 @@ def ask(path: Path, name: str, task: Task, examples: Sequence[Any]) -> list[np.n
         name: name of the task, such as `"text_classifier"`.
         task: its `Task`.
         examples: texts, or uint8 arrays `(height, width, 3)`.
+        class_names: the labels in the file, of a detector, which answers with them.
 
     Returns:
-        List of float32 arrays: the scores in the order of the classes, or the vector, of each example.
+        List of float32 arrays: the scores in the order of the classes, or the vector, of each example; of a detector
+        `(n, 6)`: left, top, width and height in pixels, category and score.
 
     Raises:
         ConversionError: MediaPipe cannot load or run the file.
     """
     with captured_stderr() as log:
         try:
-            return _answers(path, name, task, examples)
+            return _answers(path, name, task, examples, class_names)
         except Exception as error:
             raise ConversionError(NAME, one_line(error), log()) from error
 
 
-def _answers(path: Path, name: str, task: Task, examples: Sequence[Any]) -> list[np.ndarray]:
+def _answers(
+    path: Path, name: str, task: Task, examples: Sequence[Any], class_names: Sequence[str]
+) -> list[np.ndarray]:
     base = importlib.import_module("mediapipe.tasks.python").BaseOptions(model_asset_path=str(path))
     package = importlib.import_module(f"mediapipe.tasks.python.{'vision' if task.is_image else 'text'}")
     kind = "".join(word.title() for word in name.split("_"))
-    options = {"max_results": -1} if task.is_classifier else {}
+    options = {"max_results": -1} if task.is_classifier or task.is_detector else {}
     if task.is_image:
         media = importlib.import_module("mediapipe")
         examples = [media.Image(image_format=media.ImageFormat.SRGB, data=each) for each in examples]
     with getattr(package, kind).create_from_options(getattr(package, f"{kind}Options")(base, **options)) as engine:
+        if task.is_detector:
+            return [found_detections(engine.detect(each), class_names) for each in examples]
         run = engine.classify if task.is_classifier else engine.embed
         return [_scores(run(each)) if task.is_classifier else _vector(run(each)) for each in examples]
 
@@ -70,7 +83,12 @@ def _vector(result: Any) -> np.ndarray:
 
 
 def check_engine(
-    path: pathlib.Path, name: str, task: Task, arrays: Sequence[Mapping[str, np.ndarray]], examples: Sequence[Any]
+    path: pathlib.Path,
+    name: str,
+    task: Task,
+    arrays: Sequence[Mapping[str, np.ndarray]],
+    examples: Sequence[Any],
+    class_names: Sequence[str] = (),
 ) -> None:
     """Checks that MediaPipe answers what the graph computes of the same examples, prepared by the model's own tools.
 
@@ -80,21 +98,34 @@ def check_engine(
         task: its `Task`.
         arrays: the inputs of the graph for each example.
         examples: texts, or images.
+        class_names: the labels in the file, of a detector.
 
     Raises:
         ParityError: they differ.
         ConversionError: MediaPipe cannot load or run the file.
     """
     runtime = TFLiteRuntime(str(path), SERVE, 1)
-    for number, (found, given) in enumerate(zip(ask(path, name, task, examples), arrays, strict=True), 1):
-        expected = runtime(dict(given))[task.output][0]
+    answers = ask(path, name, task, examples, class_names)
+    for number, (found, given) in enumerate(zip(answers, arrays, strict=True), 1):
+        outputs = runtime(dict(given))
         label = f"{'image' if task.is_image else 'text'} {number} in MediaPipe"
+        if task.is_detector:
+            _check_detections(found, expected_detections(outputs, *given[IMAGE].shape[1:3], class_names), label)
+            continue
+        expected = outputs[task.output][0]
         if found.shape != expected.shape:
             detail = f"is {found.shape}, the graph returns {expected.shape}"
             raise ParityError(NAME, task.output, label, np.nan, 1.0, TOLERANCE, detail)
         difference, scale = float(np.abs(found - expected).max()), float(np.abs(expected).max())
         if not difference <= TOLERANCE * scale:
             raise ParityError(NAME, task.output, label, difference, scale, TOLERANCE)
+
+
+def _check_detections(found: np.ndarray, expected: np.ndarray, label: str) -> None:
+    difference = detection_difference(found, expected)
+    if not difference <= TOLERANCE:
+        detail = f"{len(found)} detections, the graph returns {len(expected)}" if len(found) != len(expected) else ""
+        raise ParityError(NAME, "detections", label, difference, 1.0, TOLERANCE, detail)
 
 
 def text_examples(tokenizer: Any, max_length: int) -> tuple[list[dict[str, np.ndarray]], list[str]]:

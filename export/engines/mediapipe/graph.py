@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.engines.inputs import check_image_inputs, check_text_inputs
+from keras_transformer.export.engines.mediapipe.detector import check_detector, detector_outputs
 from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec import names
@@ -68,7 +69,7 @@ def mediapipe_spec(
 
 
 def check_inputs(model: Any, task: Task) -> None:
-    """Refuses a model that does not take what the task passes, or returns something else than one vector of a row.
+    """Refuses a model that does not take what the task passes, or returns something else than the task answers.
 
     Raises:
         InvalidModelError: names the input or output.
@@ -77,6 +78,8 @@ def check_inputs(model: Any, task: Task) -> None:
         check_image_inputs(model, "MediaPipe passes one image")
     else:
         check_text_inputs(model, "MediaPipe", _OF_TEXT)
+    if task.is_detector:
+        return check_detector(model)
     outputs = keras.tree.flatten(model.output)
     if len(outputs) != 1 or len(outputs[0].shape) != 2 or outputs[0].shape[1] is None:
         shapes = ", ".join(str(each.shape) for each in outputs)
@@ -117,6 +120,10 @@ def _function(
     model: Any, task: Task, take: Callable[[dict[str, Tensor]], list[Tensor]]
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     structure = model.input
+    if task.is_detector:
+        return lambda tensors: detector_outputs(
+            model(keras.tree.pack_sequence_as(structure, take(tensors)), training=False)
+        )
     is_logits = task.is_classifier and names.output_names(model)[0] == "logits"
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -9,7 +9,8 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
+from keras_transformer.export.engines.mediapipe.detector import outputs_in_order
+from keras_transformer.export.engines.mediapipe.tasks import CATEGORY, IDS, IMAGE, LOCATION, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import MissingLibraryError
 from keras_transformer.export.tflite.metadata import add_metadata
 from keras_transformer.export.tflite.tree import read_file, write_file
@@ -60,7 +61,10 @@ def write_metadata(
     graph.inputTensorMetadata = (
         [_image(schema)] if task.is_image else [_tensor(schema, each) for each in (IDS, MASK, SEGMENTS)]
     )
-    graph.outputTensorMetadata = [_output(schema, task, bool(class_names))]
+    if task.is_detector:
+        graph.outputTensorMetadata = [_detections(schema, each, bool(class_names)) for each in outputs_in_order(path)]
+    else:
+        graph.outputTensorMetadata = [_output(schema, task, bool(class_names))]
     if not task.is_image:
         graph.inputProcessUnits = [_tokenizer(schema)]
     described = schema.ModelMetadataT()
@@ -120,6 +124,21 @@ def _output(schema: Any, task: Task, has_labels: bool) -> Any:
     tensor = _tensor(schema, task.output)
     if has_labels:
         tensor.associatedFiles = [_file(schema, LABELS, schema.AssociatedFileType.TENSOR_AXIS_LABELS)]
+    return tensor
+
+
+def _detections(schema: Any, name: str, has_labels: bool) -> Any:
+    """One of the four outputs of a detector."""
+    tensor = _tensor(schema, name)
+    if name == LOCATION:
+        tensor.content = schema.ContentT()
+        tensor.content.contentPropertiesType = schema.ContentProperties.BoundingBoxProperties
+        tensor.content.contentProperties = schema.BoundingBoxPropertiesT()
+        tensor.content.contentProperties.index = [1, 0, 3, 2]  # Where left, top, right and bottom are.
+        tensor.content.contentProperties.type = schema.BoundingBoxType.BOUNDARIES
+        tensor.content.contentProperties.coordinateType = schema.CoordinateType.RATIO
+    if name == CATEGORY and has_labels:
+        tensor.associatedFiles = [_file(schema, LABELS, schema.AssociatedFileType.TENSOR_VALUE_LABELS)]
     return tensor
 
 

@@ -1,4 +1,4 @@
-"""Classifiers and embedders as files for MediaPipe Tasks."""
+"""Classifiers, embedders and detectors as files for MediaPipe Tasks."""
 
 from __future__ import annotations
 
@@ -49,20 +49,24 @@ def write_mediapipe(
     quantize: str | Quantization | None = None,
     tolerance: float | None = None,
 ) -> Report:
-    """Writes a classifier or an embedder for MediaPipe Tasks: one TFLite file with its metadata, labels and vocabulary.
+    """Writes a classifier, an embedder or an object detector for MediaPipe Tasks: one TFLite file with its metadata.
+
+    Labels and vocabulary are in the file.
 
     Image tasks pass the levels of an image, 0 to 255, in the size of the model. What `metadata` says of the input's "mean"
     and "std" is applied in the graph, for each channel. Text tasks pass ids, mask and segments of `max_length` tokens, by
     MediaPipe's WordPiece: it lowercases ASCII letters only and does not strip accents, so that texts with accents may have
-    other ids than in Keras. Logits become probabilities.
+    other ids than in Keras. Logits become probabilities. An object detector gives all its queries as detections, the surest
+    first, with boxes inside the image; MediaPipe answers in whole pixels.
 
     The file is verified on probes in LiteRT, and then run by the task itself in MediaPipe on texts or images.
 
     Args:
         model: Functional model to one vector for each row: `tasks.ImageClassifier`, `tasks.SequenceClassifier`,
-            `tasks.SentenceEmbedder` and others.
+            `tasks.SentenceEmbedder` and others; or `tasks.ObjectDetector` of images of a fixed size, see
+            `models.with_image_size`.
         path: path of the file to write, which ends in `.tflite`. An existing file is replaced.
-        task: "image_classifier", "image_embedder", "text_classifier" or "text_embedder".
+        task: "image_classifier", "image_embedder", "object_detector", "text_classifier" or "text_embedder".
         tokenizer: for text: a `WordPiece`, or a `HuggingFaceTokenizer` of that kind, that lowercases text. None for that
             of the model.
         max_length: for text: number of tokens, [CLS] and [SEP] included; longer texts are cut. None for that of the model,
@@ -115,7 +119,7 @@ def write_mediapipe(
         artifact = _write_graph(spec, work)
         file = work / tflite.FILE
         write_metadata(file, kind, model.name, metadata.get(DESCRIPTION, ""), metadata.get(CLASS_NAMES, []), words)
-        check_engine(file, task, kind, arrays, examples)
+        check_engine(file, task, kind, arrays, examples, metadata.get(CLASS_NAMES, []))
         os.replace(file, target)
     seconds, size = time.perf_counter() - start, target.stat().st_size
     artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
@@ -132,8 +136,8 @@ def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_lengt
     check_metadata(metadata)
     check_input_names(metadata, names.input_names(model))
     classes = metadata.get(CLASS_NAMES)
-    count = keras.tree.flatten(model.output)[0].shape[-1]
-    if classes and task.is_classifier and len(classes) != count:
+    count = model.output["logits"].shape[-1] - 1 if task.is_detector else keras.tree.flatten(model.output)[0].shape[-1]
+    if classes and (task.is_classifier or task.is_detector) and len(classes) != count:
         raise ExportError(f"metadata['class_names'] has {len(classes)} names; '{model.name}' has {count} classes")
     if classes and any("\n" in each or not each for each in classes):
         raise ExportError("metadata['class_names'] must have names of one line each")

@@ -57,6 +57,7 @@ from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Ar
 from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
+from keras_transformer.checkpoints.architectures.yolos import Yolos
 from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
@@ -121,6 +122,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "whisper": Whisper,
     "xlm-roberta": Roberta,
     "xlnet": Xlnet,
+    "yolos": Yolos,
 }
 
 

@@ -21,7 +21,7 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None
         model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, or a
             `models.ConvNeXt`, with or without a head.
         image_size: int or pair of ints, a multiple of the patch size. Pixels. None for images of any size, which models
-            without a position table support: `models.DINOv3` and `models.ConvNeXt`.
+            without a position table support, `models.DINOv3` and `models.ConvNeXt`, and `models.YOLOS`.
 
     Returns:
         `keras.Model`, with the weights of `model`: training one trains both.

@@ -1,4 +1,4 @@
-"""Makes the folders vit-*, deit-*, dinov2-*, swin-* and clip*: python tests/data/checkpoints/make_vision.py.
+"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-* and clip*: python tests/data/checkpoints/make_vision.py.
 
 With transformers 5.23 and torch 2.13.
 """
@@ -68,6 +68,17 @@ SWIN = {
 }
 # Windows that divide the grid, of the size of the last one, and a table of positions.
 SMALL_SWIN = {**SWIN, "image_size": 16, "depths": [2, 2], "window_size": 4, "use_absolute_embeddings": True}
+# Windows that divide the grid, of the size of the last one.
+SMALL_SWIN = {**SWIN, "image_size": 16, "depths": [2, 2], "window_size": 4}
+# The last row and columns of the pictures are no whole patches; the tables are for 3 x 2 patches, the pictures have 2 x 4.
+YOLOS = {
+    **TOWER,
+    "image_size": [12, 8],
+    "hidden_act": "gelu_new",
+    "num_detection_tokens": 5,
+    "num_hidden_layers": 3,
+}
+YOLOS_PICTURE = {"image_size": [9, 18], "num_channels": 2}
 CLIP_TEXT = {
     "vocab_size": 60,
     "hidden_size": 16,
@@ -104,6 +115,14 @@ DINOV3_GRADIENTS = (
     "layer.0.layer_scale1.lambda1",
     "layer.0.mlp.up_proj.weight",
 )
+YOLOS_GRADIENTS = (
+    "vit.embeddings.detection_tokens",
+    "vit.embeddings.position_embeddings",
+    "vit.encoder.mid_position_embeddings",
+    "vit.encoder.layer.0.attention.attention.query.weight",
+    "vit.encoder.layer.2.output.dense.bias",
+    "class_labels_classifier.layers.0.weight",
+)
 CONVNEXT_GRADIENTS = (
     "stages.0.downsample_layers.0.weight",
     "stages.1.downsample_layers.0.weight",
@@ -132,9 +151,9 @@ def texts():
     return np.where(mask, token_ids, 1), mask
 
 
-def image_model(name, cls, config, names, **more):
-    """One folder of a model of images alone."""
-    model, pictures = build(cls, config), images(config.to_dict())
+def image_model(name, cls, config, names, pictures=None, **more):
+    """One folder of a model of images alone, by default of the size of the config."""
+    model, pictures = build(cls, config), images(config.to_dict() if pictures is None else pictures)
     found = run(model, **pixels(pictures))
     write(name, model, {"images": pictures}, {our: found[their] for our, their in names.items()}, **more)
 
@@ -223,6 +242,19 @@ def swins():
     image_model("swin-ImageClassification", transformers.SwinForImageClassification, config, LOGITS)
 
 
+def yolos():
+    config = transformers.YolosConfig(
+        **{**YOLOS, "image_size": [13, 11]}, qkv_bias=False, use_mid_position_embeddings=False
+    )
+    image_model("yolos-Model", transformers.YolosModel, config, POOLED, YOLOS_PICTURE)
+    cls, config = transformers.YolosForObjectDetection, transformers.YolosConfig(**YOLOS, num_labels=4)
+    # Transformers has another name in memory than in the file.
+    memory = {name: name.replace("encoder.mid", "encoder.interpolation.mid") for name in YOLOS_GRADIENTS}
+    more = gradients(build(cls, config), memory, pixels(images(YOLOS_PICTURE)))
+    names = LOGITS | {"boxes": "pred_boxes"}
+    image_model("yolos-ObjectDetection", cls, config, names, YOLOS_PICTURE, **more)
+
+
 def clips():
     old = {**CLIP_TEXT, "eos_token_id": 2}
     pair_model("clip-Model", transformers.CLIPConfig(text_config=old, vision_config=CLIP_VISION, projection_dim=6))
@@ -244,4 +276,5 @@ if __name__ == "__main__":
     vision_transformers()
     dinov3()
     swins()
+    yolos()
     clips()

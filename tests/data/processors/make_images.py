@@ -1,4 +1,4 @@
-"""Writes `pictures/`, a folder for each kind of image processor, and `images.npz`: what transformers makes of the pictures.
+"""Writes `pictures/`, a folder for each kind of image processor, and `images.npz`: what transformers makes of them.
 
 Needs transformers with Pillow, and torchvision 0.28 for the processor of DINOv3; run from the root of the repository:
 `python tests/data/processors/make_images.py`.
@@ -16,6 +16,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+from transformers.models.yolos.image_processing_pil_yolos import YolosImageProcessorPil
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -42,6 +43,8 @@ PROCESSORS = {
         do_resize=False, do_rescale=False, do_normalize=False, crop_size={"height": 12, "width": 12}
     ),
 }
+# Multiples of 16; the longest edge decides for the tall pictures. Large, in a file of its own.
+YOLOS = YolosImageProcessorPil(size={"shortest_edge": 40, "longest_edge": 70}, resample=3)
 # As files were written by older versions, with lone numbers for sizes.
 OLD = {
     "old_clip": {
@@ -118,6 +121,8 @@ def main():
     (HERE / "nested").mkdir(exist_ok=True)
     (HERE / "nested" / "processor_config.json").write_text(json.dumps(nested, indent=1, sort_keys=True) + "\n")
     np.savez_compressed(HERE / "images.npz", **expected)
+    results = write("yolos", json.loads(YOLOS.to_json_string()), YOLOS, ["wide.png", "tall.png"])
+    np.savez_compressed(HERE / "yolos" / "images.npz", **results)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+"""A functional model that finds objects in images."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import ArrayLike, Path, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.vision import ImageProcessor
+
+
+class Detections(NamedTuple):
+    """Objects of one image, the surest first.
+
+    Attributes:
+        boxes: float32 `(n, 4)`: left, top, right and bottom, in pixels of the image. They may exceed it.
+        labels: int32 `(n,)`: the classes.
+        scores: float32 `(n,)`: the probabilities of the classes.
+
+    Example:
+
+    >>> Detections(np.array([[1.0, 2.0, 9.0, 8.0]]), np.array([3]), np.array([0.9])).labels.tolist()
+    [3]
+    """
+
+    boxes: np.ndarray
+    labels: np.ndarray
+    scores: np.ndarray
+
+
+@serializable
+class DetectionModel(keras.Model):
+    """Functional model from images to "logits" and "boxes" of objects, as `tasks.ObjectDetector` builds it.
+
+    It trains with `training.DetectionLoss`, which sees both outputs at once; other losses are applied to each output, as in
+    any Keras model. It saves its image processor in its `.keras` file.
+
+    Args:
+        inputs: symbolic inputs, as of `keras.Model`: "images".
+        outputs: dict of symbolic outputs: "logits" `(B, Q, classes + 1)`, of which the last is that of no object, and
+            "boxes" `(B, Q, 4)`, "cxcywh", as shares of the image. In training there may be "auxiliary_logits" and
+            "auxiliary_boxes", `(B, blocks, Q, ...)`.
+        name: str.
+
+    Attributes:
+        processor: `vision.ImageProcessor`, or None. Set it after construction.
+
+    Returns:
+        What `keras.Model` with these inputs and outputs returns.
+
+    Example:
+
+    >>> from keras_transformer import models, tasks, vision
+    >>> backbone = models.YOLOS(models.Size(1, 8, 2, 16), patch_size=4, image_size=16, num_detection_tokens=3)
+    >>> model = tasks.ObjectDetector(backbone, num_classes=2)
+    >>> model.processor = vision.ImageProcessor(size=(16, 16))
+    >>> found = model.detect(np.zeros((1, 40, 30, 3), "uint8"), threshold=0.0)
+    >>> found[0].boxes.shape
+    (3, 4)
+    """
+
+    processor: ImageProcessor | None = None
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        """The loss of a batch: by a loss with `is_joint`, from all outputs together; called by Keras."""
+        loss = getattr(self, "loss", None)
+        if not getattr(loss, "is_joint", False):
+            return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+        return sum(self.losses, loss(y, y_pred, sample_weight))
+
+    def detect(self, images: ArrayLike, threshold: float = 0.5, *, batch_size: int = 8) -> list[Detections]:
+        """Finds objects in images. A batch gives for each image what the image gives alone.
+
+        A model for images of any size sees each image in the size that the processor makes of it, without padding; one for
+        images of a fixed size sees all in that size.
+
+        Args:
+            images: one image or a list, as of `vision.ImageProcessor`.
+            threshold: float in [0, 1]. Only objects with a larger score are returned.
+            batch_size: int >= 1. The largest number of images of one size that are processed together.
+
+        Returns:
+            List of `Detections`, one for each image.
+
+        Raises:
+            ValueError: the model has no processor.
+            ImageError: an image that cannot be read.
+        """
+        from keras_transformer.vision.image_loading import open_images
+
+        processor, opened = self._processor(), open_images(images)
+        groups: dict[tuple[int, ...], list[tuple[int, np.ndarray]]] = {}
+        for index, image in enumerate(opened):
+            pixels = processor(image)[0]
+            groups.setdefault(pixels.shape, []).append((index, pixels))
+        found: dict[int, Detections] = {}
+        for group in groups.values():
+            outputs = self.predict(np.stack([pixels for _, pixels in group]), batch_size=batch_size, verbose=0)
+            for (index, _), logits, boxes in zip(group, outputs["logits"], outputs["boxes"], strict=True):
+                width, height = opened[index].size
+                found[index] = _detections(logits, boxes, threshold, width, height)
+        return [found[index] for index in range(len(opened))]
+
+    def _processor(self):
+        if self.processor is None:
+            raise ValueError(f"{self.name!r} has no processor: set model.processor to a vision.ImageProcessor.")
+        size = tuple(self.inputs[0].shape[1:3])
+        if None in size or self.processor.output_size == size:
+            return self.processor
+        changed = {"size": size, "crop_size": None, "multiple_of": 1}
+        return type(self.processor)(**{**self.processor.get_config(), **changed})
+
+    def save_assets(self, directory: Path) -> None:
+        """Saves the image processor in the `.keras` file; called by Keras."""
+        if self.processor is not None:
+            self.processor.save(directory)
+
+    def load_assets(self, directory: Path) -> None:
+        """Loads the image processor from the `.keras` file; called by Keras."""
+        from keras_transformer.vision import ImageProcessor
+
+        if any(pathlib.Path(directory).iterdir()):
+            self.processor = ImageProcessor.load(directory)
+
+
+def _detections(logits, boxes, threshold, width, height):
+    """`Detections` of one image of `width` x `height` pixels."""
+    from keras_transformer.vision.boxes import convert_boxes
+
+    probabilities = ops.convert_to_numpy(ops.softmax(np.asarray(logits, "float32")))[:, :-1]
+    scores, labels = probabilities.max(-1), probabilities.argmax(-1).astype("int32")
+    corners = ops.convert_to_numpy(convert_boxes(boxes, "cxcywh", "xyxy"))
+    corners = corners * np.array([width, height, width, height], "float32")
+    order = np.argsort(-scores, kind="stable")
+    order = order[scores[order] > threshold]
+    return Detections(corners[order], labels[order], scores[order])

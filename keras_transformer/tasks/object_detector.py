@@ -1,0 +1,98 @@
+"""Object detection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.blocks.block import Block
+from keras_transformer.tasks.detection_model import DetectionModel
+from keras_transformer.tasks.heads import check_count, check_tokens
+
+
+def ObjectDetector(
+    backbone: keras.Model,
+    num_classes: int,
+    *,
+    num_class_layers: int = 3,
+    num_box_layers: int = 3,
+    auxiliary: bool = False,
+    name: str = "object_detector",
+) -> DetectionModel:
+    """Object detector: each detection token of a backbone gives a class, or none, and a box.
+
+    Train it with `compile(loss=training.DetectionLoss())` and `fit`; `detect` finds objects in images.
+
+    Args:
+        backbone: `keras.Model` from images to tokens `(B, T, D)`. Those of its `vision.DetectionTokens`, at the end, are the
+            detection tokens, as of `models.YOLOS`; all tokens, if it has no such layer.
+        num_classes: int >= 1. C, without the class of no object.
+        num_class_layers: int >= 1. Dense layers from a token to the logits; all but the last have ReLU.
+        num_box_layers: int >= 1. Dense layers from a token to the box.
+        auxiliary: bool. Whether the model also has the outputs "auxiliary_logits" and "auxiliary_boxes": what the same
+            heads say of the tokens of every block but the last, for `DetectionLoss`. Before exporting, build a detector
+            without them and copy the weights: `detector.set_weights(trained.get_weights())`.
+        name: str.
+
+    Returns:
+        `DetectionModel`: the backbone's inputs to {"logits": `(B, Q, C + 1)`, "boxes": `(B, Q, 4)`}, float32 under every
+        dtype policy. The last logit is that of no object. Boxes are center, width and height, as shares of the image.
+
+    Raises:
+        ValueError: a number below 1, or a backbone whose output is not `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.YOLOS(models.Size(1, 8, 2, 16), patch_size=4, image_size=16, num_detection_tokens=5)
+    >>> model = ObjectDetector(backbone, num_classes=3)
+    >>> model.output["logits"].shape, model.output["boxes"].shape
+    ((None, 5, 4), (None, 5, 4))
+
+    Reference: Carion et al., DETR, arXiv 2005.12872, section 3.2 (prediction feed-forward networks, auxiliary losses, with
+    the shared norm); of the class, DETR has one layer and YOLOS (Fang et al., arXiv 2106.00666) three.
+    """
+    check_tokens(backbone)
+    for label, count in (
+        ("num_classes", num_classes),
+        ("num_class_layers", num_class_layers),
+        ("num_box_layers", num_box_layers),
+    ):
+        check_count(label, count)
+    width = backbone.output.shape[-1]
+    class_head = _head("class", width, num_class_layers, num_classes + 1, None, "logits")
+    box_head = _head("box", width, num_box_layers, 4, "sigmoid", "boxes")
+    count = sum(getattr(layer, "num_detection_tokens", 0) for layer in backbone.layers)
+    tokens = backbone.output[:, -count:]
+    outputs = {"logits": _apply(class_head, tokens), "boxes": _apply(box_head, tokens)}
+    if auxiliary:
+        tokens = _auxiliary_tokens(backbone)[:, :, -count:]
+        outputs |= {"auxiliary_logits": _apply(class_head, tokens), "auxiliary_boxes": _apply(box_head, tokens)}
+    return DetectionModel(backbone.input, outputs, name=name)
+
+
+def _head(label, width, num_layers, units, activation, name):
+    """The layers of a head."""
+    hidden = [
+        keras.layers.Dense(width, activation="relu", name=f"{label}_hidden_{index}") for index in range(num_layers - 1)
+    ]
+    return [*hidden, keras.layers.Dense(units, activation=activation, dtype="float32", name=name)]
+
+
+def _apply(layers: list[keras.layers.Layer], x: Any) -> Any:
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+def _auxiliary_tokens(backbone):
+    """The tokens after every block but the last, `(B, blocks, T, D)`; of the decoder, if there is one."""
+    blocks = [layer for layer in backbone.layers if isinstance(layer, Block)]
+    decoder = [layer for layer in blocks if layer.name.startswith("decoder")]
+    tokens = [layer.output for layer in (decoder or blocks)[:-1]]
+    if not tokens:
+        raise ValueError(f"auxiliary=True needs at least two blocks; {backbone.name!r} has {len(decoder or blocks)}.")
+    norm = next((layer for layer in backbone.layers if layer.name == "final_norm"), None)
+    return ops.stack([each if norm is None else norm(each) for each in tokens], axis=1)
