@@ -57,6 +57,7 @@ from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
+from keras_transformer.models.wav2vec2 import XLSR, Wav2Vec2
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.yoco import YOCO
@@ -116,6 +117,8 @@ MODELS = {
     "mbart": MBart,
     "marian": Marian,
     "pegasus": Pegasus,
+    "wav2vec2": Wav2Vec2,
+    "xlsr": XLSR,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -135,6 +138,7 @@ __all__ = [
     "RETRO",
     "RWKV",
     "T5",
+    "XLSR",
     "YOCO",
     "Bahdanau",
     "BahdanauSize",
@@ -188,6 +192,7 @@ __all__ = [
     "Transformer",
     "TransformerXL",
     "ViT",
+    "Wav2Vec2",
     "Whisper",
     "WhisperEncoder",
     "XLNet",

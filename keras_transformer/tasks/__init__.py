@@ -15,6 +15,7 @@ from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match
+from keras_transformer.tasks.speech_recognizer import SpeechRecognizer
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
@@ -33,6 +34,7 @@ TASKS = {
     "replaced_token_detection": ReplacedTokenDetector,
     "sentence_embedding": SentenceEmbedder,
     "span_answers": SpanAnswerer,
+    "speech_recognition": SpeechRecognizer,
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "SentenceEmbedder",
     "SequenceClassifier",
     "SpanAnswerer",
+    "SpeechRecognizer",
     "Tagger",
     "TextModel",
     "answer_f1",

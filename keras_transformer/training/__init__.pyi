@@ -55,6 +55,9 @@ from .compression.train_scales import (
 from .contrastive_loss import (
     ContrastiveLoss as ContrastiveLoss,
 )
+from .ctc_loss import (
+    CTCLoss as CTCLoss,
+)
 from .distribution import (
     distributed as distributed,
 )

@@ -52,6 +52,7 @@ from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.architectures.vit import Vit
+from keras_transformer.checkpoints.architectures.wav2vec2 import Wav2Vec2Architecture
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.config import Config, shown
@@ -112,6 +113,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "swin": SwinArchitecture,
     "t5": T5Architecture,
     "vit": Vit,
+    "wav2vec2": Wav2Vec2Architecture,
     "whisper": Whisper,
     "xlm-roberta": Roberta,
     "xlnet": Xlnet,
