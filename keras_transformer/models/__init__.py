@@ -31,6 +31,7 @@ from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gpt2 import GPT2
+from keras_transformer.models.hubert import HuBERT
 from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
 from keras_transformer.models.layoutlm import LayoutLM
 from keras_transformer.models.lite_transformer import LiteTransformer
@@ -119,6 +120,7 @@ MODELS = {
     "pegasus": Pegasus,
     "wav2vec2": Wav2Vec2,
     "xlsr": XLSR,
+    "hubert": HuBERT,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -159,6 +161,7 @@ __all__ = [
     "Gemma",
     "Gemma2",
     "Gemma3",
+    "HuBERT",
     "Kosmos",
     "Kosmos2",
     "LayoutLM",

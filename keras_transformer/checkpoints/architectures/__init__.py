@@ -27,6 +27,7 @@ from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
 from keras_transformer.checkpoints.architectures.gte import Gte
+from keras_transformer.checkpoints.architectures.hubert import Hubert
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -84,6 +85,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,
     "gte": Gte,
+    "hubert": Hubert,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,

@@ -1,4 +1,4 @@
-"""Makes the folders wav2vec2*: python tests/data/checkpoints/make_speech.py (transformers 5.23, torch 2.13).
+"""Makes the folders wav2vec2*, hubert* and wavlm*: python tests/data/checkpoints/make_speech.py (transformers 5.23, torch 2.13).
 
 Outputs at padded frames are NaN: nothing is said about them. Where transformers counts padding, in the norms over time of the
 base model and in adapters, each recording is computed alone.
@@ -143,6 +143,9 @@ def main():
     classifier = logits("ForSequenceClassification")
     write_model("Wav2Vec2", "wav2vec2-SequenceClassification", alone, **classifier, per_frame=False, conv_bias=False)
     write_model("Wav2Vec2", "wav2vec2-AudioFrameClassification", alone, **logits("ForAudioFrameClassification"))
+    write_model("Hubert", "hubert-Model", together, **STABLE, conv_dim=[5, 6, 12])
+    write_model("Hubert", "hubert-SequenceClassification", together, **classifier, per_frame=False, **STABLE)
+    write_model("Hubert", "hubert-CTC", alone, **logits("ForCTC"), feat_proj_layer_norm=False, mask_feature_prob=0.0)
 
 
 if __name__ == "__main__":
