@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.audio.errors import AudioError
@@ -59,8 +60,10 @@ def num_frames(num_samples: Any, kernel_sizes: Sequence[int], strides: Sequence[
     for kernel_size, stride in zip(kernel_sizes, strides, strict=True):
         steps = num_samples - kernel_size + stride
         # Runtimes round the quotient of a negative number differently.
-        steps = max(steps, 0) if isinstance(steps, int) else ops.maximum(steps, 0)
-        num_samples = steps // stride
+        if isinstance(steps, (int, np.ndarray)):
+            num_samples = steps.clip(0) // stride if isinstance(steps, np.ndarray) else max(steps, 0) // stride
+        else:
+            num_samples = ops.maximum(steps, 0) // stride
     return num_samples
 
 

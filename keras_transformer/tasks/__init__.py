@@ -1,6 +1,7 @@
 """Heads on backbones: ordinary Keras models that train with `compile` and `fit`."""
 
 from keras_transformer.tasks.distilled_image_classifier import DistilledImageClassifier
+from keras_transformer.tasks.error_rates import character_error_rate, edit_distance, word_error_rate
 from keras_transformer.tasks.image_classifier import ImageClassifier
 from keras_transformer.tasks.language_model import LanguageModel
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
@@ -18,6 +19,7 @@ from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exa
 from keras_transformer.tasks.speech_recognizer import SpeechRecognizer
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
+from keras_transformer.tasks.transcribe import transcribe
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
 
 TASKS = {
@@ -60,7 +62,11 @@ __all__ = [
     "TextModel",
     "answer_f1",
     "best_spans",
+    "character_error_rate",
+    "edit_distance",
     "exact_match",
     "question_windows",
+    "transcribe",
     "untie_embeddings",
+    "word_error_rate",
 ]

@@ -10,8 +10,8 @@ from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
-# A loss above it holds the logit of padding: the text has more tokens than the recording has frames.
-_IMPOSSIBLE = 1e8
+# A frame with such a logit is padding.
+_PADDING_LOGIT = -1e8
 
 
 @serializable
@@ -19,8 +19,8 @@ class CTCLoss(keras.losses.Loss):
     """CTC loss: `-log Σ_a Π_t softmax(logits_t)[a_t]`, over all alignments a that give the text.
 
     An alignment has a token or the blank for each frame; its text is without repetitions and then without blanks. The loss
-    of a batch is the mean over its rows. Padded frames need no lengths if they are blank with probability 1, as in
-    `tasks.SpeechRecognizer`.
+    of a batch is the mean over its rows. Lengths are read from the logits: frames with a logit below -1e8 are padding, as
+    those of `tasks.SpeechRecognizer`.
 
     A recording that is too short for its text has no alignment; it has loss 0 and no gradient.
 
@@ -60,13 +60,13 @@ class CTCLoss(keras.losses.Loss):
         labels, counted = split_ignored(y_true, self.ignore_id)
         labels = ops.where(counted, labels, self.blank_id)
         lengths = ops.sum(ops.cast(counted, "int32"), axis=1)
-        frames = ops.shape(y_pred)[1]
+        frames = ops.sum(ops.cast(ops.greater(ops.min(y_pred, axis=-1), _PADDING_LOGIT), "int32"), axis=1)
         # Equal neighbors need a blank between them.
         repeated = ops.logical_and(ops.equal(labels[:, 1:], labels[:, :-1]), counted[:, 1:])
         possible = ops.less_equal(lengths + ops.sum(ops.cast(repeated, "int32"), axis=1), frames)
+        # The loss of an empty text instead, whose gradient is finite.
         given = ops.where(possible, lengths, 0)
-        losses = ops.ctc_loss(labels, y_pred, given, ops.full_like(lengths, frames), mask_index=self.blank_id)
-        possible = ops.logical_and(possible, ops.less(losses, _IMPOSSIBLE))
+        losses = ops.ctc_loss(labels, y_pred, given, frames, mask_index=self.blank_id)
         losses = ops.where(possible, losses, 0.0)
         return losses / ops.cast(ops.maximum(lengths, 1), losses.dtype) if self.per_token else losses
 
