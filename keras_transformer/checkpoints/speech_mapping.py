@@ -5,9 +5,10 @@ from __future__ import annotations
 import keras
 
 from keras_transformer import tasks
+from keras_transformer.audio import GumbelQuantizer
 from keras_transformer.checkpoints.architecture import Head
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.layouts import Fused, Layout, Transposed, WeightNormalized
+from keras_transformer.checkpoints.layouts import Expanded, Fused, Layout, Transposed, WeightNormalized
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
 from keras_transformer.checkpoints.speech_settings import MASK_EMBEDDING, has_span_masking
 
@@ -104,6 +105,33 @@ def _frame_classifier(backbone: keras.Model, config: Config) -> keras.Model:
     return tasks.Tagger(backbone, config.num_labels)
 
 
+def _pretraining(backbone: keras.Model, config: Config) -> keras.Model:
+    quantizer = GumbelQuantizer(
+        config.integer("num_codevector_groups", 2),
+        config.integer("num_codevectors_per_group", 320),
+        config.integer("codevector_dim", 256),
+    )
+    return tasks.SpeechPretraining(
+        backbone,
+        quantizer=quantizer,
+        projection_dim=config.integer("proj_codevector_dim", 256),
+        num_distractors=config.integer("num_negatives", 100),
+        temperature=config.number("contrastive_logits_temperature", 0.1),
+        diversity_weight=config.number("diversity_loss_weight", 0.1),
+        dropout=config.number("feat_quantizer_dropout", 0.0),
+    )
+
+
+def _pretraining_entries(config: Config, prefix: str) -> list[Entry]:
+    return [
+        Entry(("quantizer.codevectors",), ("quantizer/codevectors",), Expanded()),
+        *linear("quantizer.weight_proj", "quantizer/code_logits"),
+        *linear("project_hid", "projection"),
+        *linear("project_q", "target_projection"),
+    ]
+
+
+PRETRAINING = Head(_pretraining, _pretraining_entries)
 RECOGNIZER = Head(_recognizer, lambda config, prefix: linear("lm_head", "logits"))
 CLASSIFIER = Head(
     _classifier, lambda config, prefix: [*linear("projector", "projector"), *linear("classifier", "logits")]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import audio
-from keras_transformer.audio.frames import num_frames, receptive_field
+from keras_transformer.audio.speech.frames import num_frames, receptive_field
 from keras_transformer.layers.instance_norm import InstanceNormalization
 
 RNG = np.random.default_rng(0)

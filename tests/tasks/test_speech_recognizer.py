@@ -28,7 +28,7 @@ def arrays():
 @pytest.mark.parametrize("blank_id", [0, 3])
 def test_padding_is_blank(blank_id):
     logits = recognizer(blank_id=blank_id).predict(arrays(), verbose=0)
-    frames = audio.frames.num_frames(LENGTHS, (4, 2), (2, 2))
+    frames = audio.speech.frames.num_frames(LENGTHS, (4, 2), (2, 2))
     assert logits.shape == (3, 14, 4)
     expected = np.where(np.arange(4) == blank_id, 0.0, -1e9)
     for row, count in zip(logits, frames, strict=True):

@@ -10,6 +10,7 @@ from keras_transformer.checkpoints.mapping import Entry, linear, norm
 from keras_transformer.checkpoints.speech_mapping import (
     CLASSIFIER,
     FRAME_CLASSIFIER,
+    PRETRAINING,
     RECOGNIZER,
     convolution,
     speech_entries,
@@ -22,7 +23,12 @@ class Wav2Vec2Architecture(Architecture):
     """wav2vec 2.0: Baevski et al., arXiv 2006.11477; with adapters: MMS, Pratap et al., arXiv 2305.13516."""
 
     base_prefix = "wav2vec2."
-    heads = {"CTC": RECOGNIZER, "SequenceClassification": CLASSIFIER, "AudioFrameClassification": FRAME_CLASSIFIER}
+    heads = {
+        "AudioFrameClassification": FRAME_CLASSIFIER,
+        "CTC": RECOGNIZER,
+        "PreTraining": PRETRAINING,
+        "SequenceClassification": CLASSIFIER,
+    }
 
     def backbone(self, config: Config) -> keras.Model:
         adapters = {"adapter": adapter(config), "block_adapter": block_adapter(config)}

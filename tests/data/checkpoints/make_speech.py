@@ -120,6 +120,14 @@ def write_model(kind, name, compute, head="Model", output="last_hidden_state", o
     write(name, model, arrays, {ours: compute(model, arrays, output, per_frame)})
 
 
+def write_pretraining(**settings):
+    model = build(transformers.Wav2Vec2ForPreTraining, transformers.Wav2Vec2Config(**{**CONFIG, **settings}))
+    arrays = inputs(recordings())
+    names = {"predictions": "projected_states", "targets": "projected_quantized_states"}
+    outputs = {ours: together(model, arrays, theirs) for ours, theirs in names.items()}
+    write("wav2vec2-PreTraining", model, arrays, outputs)
+
+
 def logits(head):
     return {"head": head, "output": "logits", "ours": "logits"}
 
@@ -143,6 +151,9 @@ def main():
     classifier = logits("ForSequenceClassification")
     write_model("Wav2Vec2", "wav2vec2-SequenceClassification", alone, **classifier, per_frame=False, conv_bias=False)
     write_model("Wav2Vec2", "wav2vec2-AudioFrameClassification", alone, **logits("ForAudioFrameClassification"))
+    write_pretraining(
+        **STABLE, num_codevectors_per_group=7, num_codevector_groups=3, codevector_dim=6, proj_codevector_dim=5
+    )
     write_model("Hubert", "hubert-Model", together, **STABLE, conv_dim=[5, 6, 12])
     write_model("Hubert", "hubert-SequenceClassification", together, **classifier, per_frame=False, **STABLE)
     write_model("Hubert", "hubert-CTC", alone, **logits("ForCTC"), feat_proj_layer_norm=False, mask_feature_prob=0.0)

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.audio.errors import AudioError
-from keras_transformer.audio.frames import FrameMask, check_convolutions, num_frames, receptive_field
+from keras_transformer.audio.speech.frames import FrameMask, check_convolutions, num_frames, receptive_field
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.instance_norm import InstanceNormalization
 from keras_transformer.utils.processor_config import is_count

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.audio.frames import hide_padding
+from keras_transformer.audio.speech.frames import hide_padding
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable

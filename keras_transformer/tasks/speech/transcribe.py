@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformer.audio import AudioError, Recording, SampleNormalization, stack_recordings
 from keras_transformer.generation import ctc_greedy
-from keras_transformer.tasks.speech_recognizer import BlankPadding
+from keras_transformer.tasks.speech.speech_recognizer import BlankPadding
 from keras_transformer.utils.types import ArrayLike
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.audio.frames import hide_padding, num_frames
+from keras_transformer.audio.speech.frames import hide_padding, num_frames
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
