@@ -136,6 +136,11 @@ def _encoder(**options):
     return models.Encoder(SIZE, VOCABULARY, max_sequence_length=16, **options)
 
 
+def _speech_pretraining():
+    backbone = models.Wav2Vec2(SIZE, **_speech("layer"), span_masking=audio.SpanMasking(0.5, span_length=1))
+    return tasks.SpeechPretraining(backbone, quantizer=audio.GumbelQuantizer(2, 3, 4), projection_dim=6)
+
+
 TASKS = {
     "image_classification": lambda: tasks.ImageClassifier(MODELS["vit"](), 3),
     "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
@@ -149,6 +154,7 @@ TASKS = {
     "multiple_choice": lambda: tasks.MultipleChoice(tasks.SequenceClassifier(_encoder(), 1, activation=None)),
     "replaced_token_detection": lambda: tasks.ReplacedTokenDetector(_encoder()),
     "sentence_embedding": lambda: tasks.SentenceEmbedder(_encoder()),
+    "speech_pretraining": _speech_pretraining,
     "speech_recognition": lambda: tasks.SpeechRecognizer(MODELS["xlsr"](), 5, blank_id=2),
     "span_answers": lambda: tasks.SpanAnswerer(_encoder(num_segments=2)),
 }
