@@ -59,6 +59,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
 from keras_transformer.models.wav2vec2 import XLSR, Wav2Vec2
+from keras_transformer.models.wavlm import WavLM
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.yoco import YOCO
@@ -121,6 +122,7 @@ MODELS = {
     "wav2vec2": Wav2Vec2,
     "xlsr": XLSR,
     "hubert": HuBERT,
+    "wavlm": WavLM,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -196,6 +198,7 @@ __all__ = [
     "TransformerXL",
     "ViT",
     "Wav2Vec2",
+    "WavLM",
     "Whisper",
     "WhisperEncoder",
     "XLNet",

@@ -7,6 +7,7 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.axial_rotary import AxialRotary
 from keras_transformer.positions.boxes import BoxPosition
+from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.relative_bias import RelativeBias
@@ -37,6 +38,7 @@ ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
     "xpos": XPos,
     "alibi": ALiBi,
     "relative_bias": RelativeBias,
+    "gated_relative_bias": GatedRelativeBias,
     "relative_grid_bias": RelativeGridBias,
     "shaw": ShawRelative,
     "transformer_xl": TransformerXLRelative,
@@ -52,6 +54,7 @@ __all__ = [
     "AxialRotary",
     "BoxPosition",
     "DynamicNTKScaling",
+    "GatedRelativeBias",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",

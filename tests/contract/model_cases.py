@@ -137,7 +137,7 @@ def _encoder(**options):
 
 
 def _speech_pretraining():
-    backbone = models.Wav2Vec2(SIZE, **_speech("layer"), span_masking=audio.SpanMasking(0.5, span_length=1))
+    backbone = models.Wav2Vec2(SIZE, **_speech("layer"), span_masking=audio.SpanMasking(0.5, 1, min_spans=1))
     return tasks.SpeechPretraining(backbone, quantizer=audio.GumbelQuantizer(2, 3, 4), projection_dim=6)
 
 

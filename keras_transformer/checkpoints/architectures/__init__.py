@@ -54,6 +54,7 @@ from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.architectures.wav2vec2 import Wav2Vec2Architecture
+from keras_transformer.checkpoints.architectures.wavlm import Wavlm
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.config import Config, shown
@@ -116,6 +117,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "t5": T5Architecture,
     "vit": Vit,
     "wav2vec2": Wav2Vec2Architecture,
+    "wavlm": Wavlm,
     "whisper": Whisper,
     "xlm-roberta": Roberta,
     "xlnet": Xlnet,

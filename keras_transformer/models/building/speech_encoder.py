@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, FrameMask, SpanMasking
 from keras_transformer.blocks import EncoderBlock, Residual
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.building.stack import final_norm, make_attention, make_feed_forward
+from keras_transformer.models.building.stack import final_norm, make_feed_forward
+from keras_transformer.positions import GatedRelativeBias, RelativeBias
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation, LayerLike
+from keras_transformer.utils.types import Activation
 
 
 def sample_inputs() -> dict[str, keras.KerasTensor]:
@@ -30,7 +32,7 @@ def speech_encoder(
     adapter: keras.layers.Layer | None = None,
     block_adapter: keras.layers.Layer | None = None,
     residual: str | Residual = "post",
-    attention: LayerLike | None = None,
+    relative_bias: RelativeBias | None = None,
     activation: Activation = "gelu",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
@@ -46,7 +48,7 @@ def speech_encoder(
         feature_encoder, position, span_masking, adapter, block_adapter: layers to copy; None for none of the last three.
         normalizes_features: bool. Whether the frames are normalized before their projection.
         residual: "post" or "pre", or a `Residual` to copy.
-        attention: template, as in `make_attention`.
+        relative_bias: `RelativeBias` that all blocks share, each with a gate of its own; None for none.
         activation: of the feed-forward.
         dropout, attention_dropout, hidden_dropout, feature_dropout: floats: of the outputs of the layers and of the input of
             the first block, of the attention weights, of the hidden layer of the feed-forward, of the projected frames.
@@ -68,11 +70,18 @@ def speech_encoder(
         x, _ = clone(span_masking, name="span_masking")(x, padding_mask=mask)
     x = clone(position, name="position")(x, padding_mask=mask)
     last_norm = final_norm(residual, norm)
+    relative_bias = clone(relative_bias, name="relative_bias")
     x = clone(norm, name="embedding_norm")(x) if last_norm is None else x
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers):
         block = EncoderBlock(
-            make_attention(size, attention, dropout=attention_dropout),
+            MultiHeadAttention(
+                size.num_heads,
+                size.hidden_dim // size.num_heads,
+                dropout=attention_dropout,
+                position=None if relative_bias is None else GatedRelativeBias(relative_bias, name="position"),
+                name="self_attention",
+            ),
             make_feed_forward(size.intermediate_dim, "dense", activation, dropout=hidden_dropout),
             residual=residual,
             norm=norm,

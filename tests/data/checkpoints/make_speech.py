@@ -157,6 +157,12 @@ def main():
     write_model("Hubert", "hubert-Model", together, **STABLE, conv_dim=[5, 6, 12])
     write_model("Hubert", "hubert-SequenceClassification", together, **classifier, per_frame=False, **STABLE)
     write_model("Hubert", "hubert-CTC", alone, **logits("ForCTC"), feat_proj_layer_norm=False, mask_feature_prob=0.0)
+    buckets = {"num_buckets": 8, "max_bucket_distance": 12}
+    write_model("WavLM", "wavlm-Model", together, **STABLE, **buckets, num_hidden_layers=3)
+    write_model("WavLM", "wavlm-CTC", alone, **logits("ForCTC"), **buckets, num_attention_heads=2)
+    write_model("WavLM", "wavlm-SequenceClassification", together, **classifier, per_frame=False, **STABLE, **buckets)
+    frames = logits("ForAudioFrameClassification")
+    write_model("WavLM", "wavlm-AudioFrameClassification", together, **frames, **STABLE, **buckets)
 
 
 if __name__ == "__main__":
