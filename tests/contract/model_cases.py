@@ -101,6 +101,7 @@ MODELS = {
     "wav2vec2": lambda: models.Wav2Vec2(SIZE, **_speech("group")),
     "xlsr": lambda: models.XLSR(SIZE, **_speech("layer"), adapter=audio.SpeechAdapter(1)),
     "hubert": lambda: models.HuBERT(SIZE, **_speech("group"), normalizes_features=False),
+    "wavlm": lambda: models.WavLM(SIZE, **_speech("layer"), residual="pre"),
     "t5": lambda: models.T5(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
     "t5_encoder": lambda: models.T5Encoder(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
 }
@@ -127,7 +128,7 @@ GENERATIVE = sorted(
     }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
-    - {"wav2vec2", "xlsr", "hubert"}
+    - {"wav2vec2", "xlsr", "hubert", "wavlm"}
     - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.
 )
 

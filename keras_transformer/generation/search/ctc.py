@@ -77,8 +77,8 @@ def ctc_beam_search(
         blank_id: int. Default 0.
         num_beams: int >= 1. Number of prefixes that are kept at each frame. Default 16.
         language_model: function of a tuple of token ids and the token that follows them to its natural log-probability, and
-            with None instead of a token to that of the end of the text; 0 for neither good nor bad. A model of words may
-            return 0 except where a word ends. None for no language model.
+            with None instead of a token to that of the end of the text; 0 for neither good nor bad, minus infinity for what
+            never follows. A model of words may return 0 except where a word ends. None for no language model.
         language_weight: float, α. Default 0.5.
         length_bonus: float, β, for each token. A language model prefers short texts. Default 0.
         min_log_probability: float < 0. Tokens with less at a frame are not tried there. Default -12.
@@ -172,8 +172,10 @@ class _PrefixSearch:
             total, last = _log_add(blank, other), prefix[-1] if prefix else None
             add(prefix, total + frame[self._blank_id], -math.inf if last is None else other + frame[last])
             for token in tokens:
-                # A token again is a new one after a blank only.
-                add(self._extended(prefix, token), -math.inf, (blank if token == last else total) + frame[token])
+                longer = self._extended(prefix, token)
+                if self._bonus[longer] > -math.inf:
+                    # A token again is a new one after a blank only.
+                    add(longer, -math.inf, (blank if token == last else total) + frame[token])
         return {prefix: pair for prefix, pair in following.items() if max(pair) > -math.inf}
 
     def _extended(self, prefix: tuple[int, ...], token: int) -> tuple[int, ...]:
