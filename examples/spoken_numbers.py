@@ -5,13 +5,13 @@
     python examples/spoken_numbers.py --held-out jackson    # trains on the other five speakers, tests on this one
     python examples/spoken_numbers.py --smoke               # smoke test: a few steps
 
-Each example is a string of one to four digits by one speaker, "three seven one", put together from the recordings of the data
-set (3,000 of 6 speakers at 8 kHz, github.com/Jakobovski/free-spoken-digit-dataset, CC BY-SA 4.0) with short pauses. The model
-reads raw samples and gives a letter, a space or nothing for every frame of 15 ms; where a letter is spoken is never said.
-Strings are of unequal length, padded in batches: padding changes neither loss nor text.
+Each example is a string of one to four digits by one speaker, "three seven one", put together from the recordings of the
+data set (3,000 of 6 speakers at 8 kHz, github.com/Jakobovski/free-spoken-digit-dataset, CC BY-SA 4.0) with short pauses.
+The model reads raw samples and gives a letter, a space or nothing for every frame of 15 ms; where a letter is spoken is
+never said. Strings are of unequal length, padded in batches: padding changes neither loss nor text.
 
-Texts are read from the logits by the best path, and by a beam search with a language model that knows the spelling of the ten
-words: a letter that continues none of them is impossible.
+Texts are read from the logits by the best path, and by a beam search with a language model that knows the spelling of the
+ten words: a letter that continues none of them is impossible.
 
 The script writes to `--out`: `model.keras`, `history.json` and `bundle/`. `--resume` continues from `model.keras`.
 """
@@ -82,12 +82,16 @@ def parse_arguments() -> argparse.Namespace:
 
 def build_model(size: models.Size) -> keras.Model:
     """Returns the model of samples to the logits of letters."""
-    encoder = audio.FeatureEncoder((48, 64, 64), kernel_sizes=(20, 8, 5), strides=(8, 5, 3), norm="layer", use_bias=True)
+    encoder = audio.FeatureEncoder(
+        (48, 64, 64), kernel_sizes=(20, 8, 5), strides=(8, 5, 3), norm="layer", use_bias=True
+    )
     backbone = models.Wav2Vec2(
         size,
         feature_encoder=encoder,
         position=audio.ConvolutionalPosition(kernel_size=16, num_groups=4),
-        span_masking=audio.SpanMasking(0.15, span_length=4, min_spans=0, feature_probability=0.1, feature_span_length=8),
+        span_masking=audio.SpanMasking(
+            0.15, span_length=4, min_spans=0, feature_probability=0.1, feature_span_length=8
+        ),
         residual="pre",
         dropout=DROPOUT,
     )

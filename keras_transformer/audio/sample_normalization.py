@@ -45,9 +45,7 @@ class SampleNormalization(keras.layers.Layer):
     Reference: Baevski et al., wav2vec 2.0, arXiv 2006.11477, section 2; as transformers' `Wav2Vec2FeatureExtractor`.
     """
 
-    def __init__(
-        self, sample_rate: int = 16_000, normalize: bool = True, epsilon: float = 1e-7, **kwargs: Any
-    ) -> None:
+    def __init__(self, sample_rate: int = 16_000, normalize: bool = True, epsilon: float = 1e-7, **kwargs: Any) -> None:
         # No autocast: samples keep their precision.
         super().__init__(autocast=False, **kwargs)
         if not is_count(sample_rate):

@@ -50,8 +50,8 @@ def Wav2Vec2(
         span_masking: `audio.SpanMasking` to copy, which hides frames in training; None for none.
         adapter: `audio.SpeechAdapter` to copy, after the blocks; None for none.
         block_adapter: `audio.BottleneckAdapter` to copy after each block; None for none.
-        residual: "post": norms after the residual connections; "pre": norms inside them, the "stable layer norm" of the large
-            models.
+        residual: "post": norms after the residual connections; "pre": norms inside them, the "stable layer norm" of
+            the large models.
         activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedded frames, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.

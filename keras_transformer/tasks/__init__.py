@@ -1,7 +1,6 @@
 """Heads on backbones: ordinary Keras models that train with `compile` and `fit`."""
 
 from keras_transformer.tasks.distilled_image_classifier import DistilledImageClassifier
-from keras_transformer.tasks.speech.error_rates import character_error_rate, edit_distance, word_error_rate
 from keras_transformer.tasks.image_classifier import ImageClassifier
 from keras_transformer.tasks.language_model import LanguageModel
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
@@ -16,11 +15,12 @@ from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match
+from keras_transformer.tasks.speech.error_rates import character_error_rate, edit_distance, word_error_rate
 from keras_transformer.tasks.speech.speech_pretraining import ContrastiveSpeechLoss, SpeechPretraining
 from keras_transformer.tasks.speech.speech_recognizer import SpeechRecognizer
+from keras_transformer.tasks.speech.transcribe import transcribe
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
-from keras_transformer.tasks.speech.transcribe import transcribe
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
 
 TASKS = {

@@ -124,7 +124,9 @@ def test_invalid_settings(tmp_path, setting):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"padding_value": 1.0}, {"feature_size": 80}, {"do_normalize": "yes"}, {"padding_side": "left"}], ids=str
+    "setting",
+    [{"padding_value": 1.0}, {"feature_size": 80}, {"do_normalize": "yes"}, {"padding_side": "left"}],
+    ids=str,
 )
 def test_feature_extractors_that_are_refused(tmp_path, setting):
     values = {**json.loads((FOLDER / "preprocessor_config.json").read_text()), **setting}

@@ -77,7 +77,8 @@ class FeatureEncoder(keras.layers.Layer):
         check_convolutions(kernel_sizes, strides)
         if len(hidden_dims) != len(strides) or not all(map(is_count, hidden_dims)):
             raise ValueError(
-                f"hidden_dims must be {len(strides)} ints of at least 1, one for a convolution. Received: {tuple(hidden_dims)}"
+                f"hidden_dims must be {len(strides)} ints of at least 1, one for a convolution. "
+                f"Received: {tuple(hidden_dims)}"
             )
         if norm not in _NORMS:
             raise ValueError(f"norm must be one of {_NORMS}. Received: {norm!r}")

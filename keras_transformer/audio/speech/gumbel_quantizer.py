@@ -17,9 +17,9 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 class GumbelQuantizer(keras.layers.Layer):
     """Product quantization: an entry of each of G codebooks, concatenated, chosen with Gumbel softmax in training.
 
-    The logits `l = x W + b` of the V entries of a codebook choose the largest of `l + n`, with Gumbel noise n; the gradient is
-    that of `softmax((l + n) / τ)`. Outside of training the largest of l is chosen. The temperature τ falls with every
-    training step.
+    With logits `l = x W + b` of the V entries of a codebook, the entry with the largest `l + n` is chosen, with Gumbel noise
+    n; the gradient is that of `softmax((l + n) / τ)`. Outside of training that with the largest l is chosen. The temperature
+    τ falls with every training step.
 
     Args:
         num_codebooks: int >= 1. G. Default 2.

@@ -90,10 +90,7 @@ class SpanMasking(keras.layers.Layer):
         self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None
     ) -> tuple[Tensor, Tensor]:
         batch_size, length, width = ops.shape(inputs)
-        if padding_mask is None:
-            real = ops.ones_like(inputs[:, :, 0], dtype="bool")
-        else:
-            real = ops.cast(padding_mask, "bool")
+        real = ops.ones_like(inputs[:, :, 0], dtype="bool") if padding_mask is None else ops.cast(padding_mask, "bool")
         hidden = ops.logical_and(real, False)
         if training and self.probability:
             lengths = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)

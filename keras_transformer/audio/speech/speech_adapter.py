@@ -111,7 +111,7 @@ class SpeechAdapter(keras.layers.Layer):
 
 @serializable
 class BottleneckAdapter(keras.layers.Layer):
-    """Bottleneck adapter after a block: `x + relu(norm(x) W_1 + b_1) W_2 + b_2`, the only weights trained for a new language.
+    """Bottleneck adapter after a block: `x + relu(norm(x) W_1 + b_1) W_2 + b_2`, trained alone for a new language.
 
     Args:
         bottleneck_dim: int >= 1. Width of the hidden layer. Default 16.

@@ -40,11 +40,17 @@ class Wav2Vec2Architecture(Architecture):
             for index in range(config.integer("num_hidden_layers", 12)):
                 theirs, ours = f"encoder.layers.{index}.adapter_layer", f"block_adapter_{index}"
                 entries += norm(f"{theirs}.norm", f"{ours}/norm")
-                entries += [*linear(f"{theirs}.linear_1", f"{ours}/hidden"), *linear(f"{theirs}.linear_2", f"{ours}/output")]
+                entries += [
+                    *linear(f"{theirs}.linear_1", f"{ours}/hidden"),
+                    *linear(f"{theirs}.linear_2", f"{ours}/output"),
+                ]
         shortening = adapter(config)
         if shortening is not None:
             for index in range(shortening.num_layers):
                 entries += convolution(f"adapter.layers.{index}.conv", f"adapter/convolution_{index}")
             if shortening.hidden_dim is not None:
-                entries += [*linear("adapter.proj", "adapter/projection"), *norm("adapter.proj_layer_norm", "adapter/norm")]
+                entries += [
+                    *linear("adapter.proj", "adapter/projection"),
+                    *norm("adapter.proj_layer_norm", "adapter/norm"),
+                ]
         return entries

@@ -114,6 +114,14 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
 
     Cost: memory grows with `B T²`, and with `B T K`.
 
+    Example:
+
+    >>> import numpy as np
+    >>> hidden = np.array([[True, True, False, True]])
+    >>> positions, exists = ContrastiveSpeechLoss(num_distractors=9).distractors(hidden)
+    >>> set(np.array(positions)[0, 0].tolist()) <= {1, 3}
+    True
+
     Reference: Baevski et al., wav2vec 2.0, arXiv 2006.11477, section 3.2; distractors are drawn with replacement, as in the
     published code, which has the perplexity `Σ_g exp(H(p_g))` in the place of the entropies of equation 4.
     """

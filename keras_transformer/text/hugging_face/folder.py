@@ -46,7 +46,8 @@ def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
 
     Reads `tokenizer.json`, or else the older `vocab.txt` (BERT family), `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
     CLIP, Whisper, Qwen2), `vocab.json` alone (wav2vec 2.0), or a SentencePiece model (T5, ALBERT, DeBERTa v2 and v3, XLNet,
-    CamemBERT, XLM-RoBERTa, Llama, Gemma). Also reads `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and `config.json` if present.
+    CamemBERT, XLM-RoBERTa, Llama, Gemma). Also reads `tokenizer_config.json`, `special_tokens_map.json`,
+    `added_tokens.json` and `config.json` if present.
 
     Args:
         folder: str or path.

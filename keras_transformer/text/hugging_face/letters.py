@@ -31,7 +31,9 @@ def letters(path: Path, config: dict[str, Any]) -> Any:
     """
     vocabulary = read_json(path, InvalidTokenizerError)
     if not vocabulary or not all(map(is_id, vocabulary.values())):
-        raise InvalidTokenizerError(f"'{path}' is not an object of token to id: one of several languages is not supported.")
+        raise InvalidTokenizerError(
+            f"'{path}' is not an object of token to id: one of several languages is not supported."
+        )
     if config.get("do_lower_case"):
         raise InvalidTokenizerError(f"'{path}': do_lower_case is not supported.")
     delimiter, space = config.get("word_delimiter_token", "|"), config.get("replace_word_delimiter_char", " ")

@@ -1,7 +1,7 @@
-"""Makes the folders wav2vec2*, hubert* and wavlm*: python tests/data/checkpoints/make_speech.py (transformers 5.23, torch 2.13).
+"""Makes the folders of speech: python tests/data/checkpoints/make_speech.py (transformers 5.23, torch 2.13).
 
-Outputs at padded frames are NaN: nothing is said about them. Where transformers counts padding, in the norms over time of the
-base model and in adapters, each recording is computed alone.
+Outputs at padded frames are NaN: nothing is said about them. Where transformers counts padding, in the norms over time of
+the base model and in adapters, each recording is computed alone.
 """
 
 import json
@@ -113,7 +113,9 @@ def write_processor(folder, logits):
     (HERE / folder / "texts.json").write_text(json.dumps(texts, indent=1) + "\n")
 
 
-def write_model(kind, name, compute, head="Model", output="last_hidden_state", ours="tokens", per_frame=True, **settings):
+def write_model(
+    kind, name, compute, head="Model", output="last_hidden_state", ours="tokens", per_frame=True, **settings
+):
     config = getattr(transformers, f"{kind}Config")(**{**CONFIG, **settings})
     model = build(getattr(transformers, f"{kind}{head}"), config)
     arrays = inputs(recordings())
