@@ -85,10 +85,11 @@ def _block(theirs: str, ours: str) -> list[Entry]:
 
 
 def _recognizer(backbone: keras.Model, config: Config) -> keras.Model:
+    size = config.integer("vocab_size", 32, minimum=2)
     return tasks.SpeechRecognizer(
         backbone,
-        config.integer("vocab_size", 32, minimum=2),
-        blank_id=config.integer("pad_token_id", 0, minimum=0),
+        size,
+        blank_id=config.integer("pad_token_id", 0, minimum=0, maximum=size - 1),
         dropout=config.number("final_dropout", 0.1),
     )
 

@@ -119,7 +119,7 @@ def test_invalid_settings(tmp_path, setting):
     shutil.copytree(FOLDER, tmp_path / "changed")
     values = {**json.loads((FOLDER / "config.json").read_text()), **setting}
     (tmp_path / "changed" / "config.json").write_text(json.dumps(values))
-    with pytest.raises((checkpoints.CheckpointError, ValueError), match=r"must|is not|Received|one of"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"must|Received"):
         checkpoints.from_huggingface(tmp_path / "changed", verbose=0)
 
 
