@@ -40,9 +40,10 @@ def test_losses_are_the_formulas_of_the_paper():
     mean = probabilities[HIDDEN].astype("float64").mean(axis=0)
     diversity = (mean * np.log(mean)).sum() / 6
     assert float(layer.losses[0]) == pytest.approx(np.mean(losses) + 0.7 * diversity, rel=1e-5)
-    metrics = {metric.name: float(metric.result()) for metric in layer.metrics}
+    (metric,) = layer.metrics
+    metrics = {name: float(value) for name, value in metric.result().items()}
     assert metrics["accuracy"] == pytest.approx(np.mean(hits))
-    assert metrics["code_perplexity"] == pytest.approx(np.exp(-(mean * np.log(mean)).sum(axis=-1)).sum(), rel=1e-5)
+    assert metrics["code_perplexity"] == pytest.approx(np.exp(-(mean * np.log(mean)).sum(axis=-1)).sum(), abs=1e-3)
 
 
 def test_distractors_are_other_hidden_frames_of_the_row():

@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.audio import GumbelQuantizer, SpanMasking
 from keras_transformer.backend import keras_private
 from keras_transformer.tasks.heads import check_backbone, check_count, check_tokens
+from keras_transformer.tasks.speech.code_counts import CodeCounts
 from keras_transformer.utils.serialization import clone, serializable
 from keras_transformer.utils.types import Config, Tensor
 
@@ -146,8 +147,10 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
         self.diversity_weight = diversity_weight
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
-        self._accuracy = keras.metrics.Mean(name="accuracy")
-        self._perplexity = keras.metrics.Mean(name="code_perplexity")
+
+    def build(self, *shapes: Any, **more: Any) -> None:
+        counters = self.add_weight(name="counters", shape=(4,), dtype="int32", initializer="zeros", trainable=False)
+        self._counts = CodeCounts(counters)
 
     def call(
         self,
@@ -163,13 +166,13 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
             logits = self.logits(predictions, targets, ids, chosen, exists)
             weights = _shares(hidden)
             losses = ops.logsumexp(logits, axis=-1) - logits[..., 0]
-            best = ops.cast(ops.greater_equal(logits[..., 0], ops.max(logits, axis=-1)), "float32")
+            is_best = ops.greater_equal(logits[..., 0], ops.max(logits, axis=-1))
             entropies = self.entropies(probabilities, hidden)
             size = probabilities.shape[2] * probabilities.shape[3]
             diversity = -ops.sum(entropies) / size
             self.add_loss(ops.sum(losses * weights) + self.diversity_weight * diversity)
-            self._accuracy.update_state(ops.sum(best * weights))
-            self._perplexity.update_state(ops.sum(ops.exp(entropies)))
+            hits, frames = (ops.sum(ops.cast(ops.logical_and(each, hidden), "int32")) for each in (is_best, True))
+            self._counts.update_state(hits, frames, ops.sum(ops.exp(entropies)))
         return predictions
 
     def distractors(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
