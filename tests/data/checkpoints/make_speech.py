@@ -11,7 +11,7 @@ import torch
 import transformers
 from writing import HERE, build, run, write
 
-LENGTHS = (301, 170, 44)
+LENGTHS = (201, 110, 44)
 CONFIG = {
     "vocab_size": 11,
     "hidden_size": 12,
@@ -123,7 +123,8 @@ def write_model(
 
 
 def write_pretraining(**settings):
-    model = build(transformers.Wav2Vec2ForPreTraining, transformers.Wav2Vec2Config(**{**CONFIG, **settings}))
+    config = transformers.Wav2Vec2Config(**{**CONFIG, "num_hidden_layers": 1, **settings})
+    model = build(transformers.Wav2Vec2ForPreTraining, config)
     arrays = inputs(recordings())
     names = {"predictions": "projected_states", "targets": "projected_quantized_states"}
     outputs = {ours: together(model, arrays, theirs) for ours, theirs in names.items()}
@@ -131,7 +132,7 @@ def write_pretraining(**settings):
 
 
 def logits(head):
-    return {"head": head, "output": "logits", "ours": "logits"}
+    return {"head": head, "output": "logits", "ours": "logits", "num_hidden_layers": 1}
 
 
 def main():
@@ -142,6 +143,7 @@ def main():
         "wav2vec2_adapter-Model",
         alone,
         add_adapter=True,
+        num_hidden_layers=1,
         num_adapter_layers=2,
         adapter_kernel_size=2,
         adapter_stride=3,
@@ -156,11 +158,11 @@ def main():
     write_pretraining(
         **STABLE, num_codevectors_per_group=7, num_codevector_groups=3, codevector_dim=6, proj_codevector_dim=5
     )
-    write_model("Hubert", "hubert-Model", together, **STABLE, conv_dim=[5, 6, 12])
+    write_model("Hubert", "hubert-Model", together, **STABLE, conv_dim=[5, 6, 12], num_hidden_layers=1)
     write_model("Hubert", "hubert-SequenceClassification", together, **classifier, per_frame=False, **STABLE)
     write_model("Hubert", "hubert-CTC", alone, **logits("ForCTC"), feat_proj_layer_norm=False, mask_feature_prob=0.0)
-    buckets = {"num_buckets": 8, "max_bucket_distance": 12}
-    write_model("WavLM", "wavlm-Model", together, **STABLE, **buckets, num_hidden_layers=3)
+    buckets = {"num_buckets": 8, "max_bucket_distance": 4}
+    write_model("WavLM", "wavlm-Model", together, **STABLE, **buckets)
     write_model("WavLM", "wavlm-CTC", alone, **logits("ForCTC"), **buckets, num_attention_heads=2)
     write_model("WavLM", "wavlm-SequenceClassification", together, **classifier, per_frame=False, **STABLE, **buckets)
     frames = logits("ForAudioFrameClassification")
