@@ -133,7 +133,7 @@ def _pretraining_entries(config: Config, prefix: str) -> list[Entry]:
 
 
 PRETRAINING = Head(_pretraining, _pretraining_entries)
-RECOGNIZER = Head(_recognizer, lambda config, prefix: linear("lm_head", "logits"))
+RECOGNIZER = Head(_recognizer, lambda config, prefix: linear("lm_head", "frame_logits"))
 CLASSIFIER = Head(
     _classifier, lambda config, prefix: [*linear("projector", "projector"), *linear("classifier", "logits")]
 )

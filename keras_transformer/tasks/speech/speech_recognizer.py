@@ -59,9 +59,9 @@ def SpeechRecognizer(
             f"vocabulary_size must be at least 2, and blank_id below it. Received: {vocabulary_size!r} and {blank_id!r}"
         )
     x = keras.layers.Dropout(dropout, name="head_dropout")(backbone.output)
-    x = keras.layers.Dense(vocabulary_size, dtype="float32", name="logits")(x)
     mask = token_mask(backbone)
-    x = x if mask is None else BlankPadding(blank_id, dtype="float32", name="padded_logits")(x, padding_mask=mask)
+    x = keras.layers.Dense(vocabulary_size, dtype="float32", name="logits" if mask is None else "frame_logits")(x)
+    x = x if mask is None else BlankPadding(blank_id, dtype="float32", name="logits")(x, padding_mask=mask)
     return keras.Model(backbone.input, x, name=name)
 
 
