@@ -18,7 +18,8 @@ def reaching_length(model: keras.Model) -> int:
     """The length of a sequence that reaches what only long sequences reach.
 
     That is the longest sequence that the model takes, if this is short enough, and otherwise more than twice the largest
-    window, block, chunk or segment that the config of a layer names, up to 1,100 tokens.
+    window, block, chunk or segment that the config of a layer names, up to 1,100 tokens. A layer of recordings names its own
+    length in samples, `probe_length`.
 
     Args:
         model: a built Keras model.
@@ -29,8 +30,10 @@ def reaching_length(model: keras.Model) -> int:
     >>> reaching_length(keras.Model(x, keras.layers.Dense(2)(x)))
     131
     """
-    sizes = [size for layer in keras_private.flatten_layers(model) for size in _sizes(_config(layer))]
+    layers = keras_private.flatten_layers(model)
+    sizes = [size for layer in layers for size in _sizes(_config(layer))]
     length = min(max(_USUAL, 2 * max(sizes, default=0) + 3), _MOST)
+    length = max(length, *(getattr(layer, "probe_length", 0) for layer in layers), 0)
     most = longest_sequence(model)
     if most is None:
         return length

@@ -96,7 +96,7 @@ class AttentionHeads:
             key,
             value,
             visibility=visibility,
-            position=self.position,
+            position=None if self.position is None else self.position.given(inputs.query),
             cache=inputs.cache if inputs.extends_cache else None,
             cache_index=inputs.cache_index if inputs.extends_cache else None,
             return_attention_scores=inputs.return_attention_scores,

@@ -1,4 +1,4 @@
-"""Audio loading, log-mel spectrograms and augmentation."""
+"""Audio loading, log-mel spectrograms, convolutions over samples, and augmentation."""
 
 from keras_transformer.audio.augmentation import RandomSound, SpecAugment
 from keras_transformer.audio.errors import AudioError, FeatureExtractorError
@@ -6,17 +6,32 @@ from keras_transformer.audio.filter_augment import FilterAugment
 from keras_transformer.audio.loading import Recording, load_audio, resample, stack_recordings
 from keras_transformer.audio.log_mel import LogMel
 from keras_transformer.audio.normalization import SoundNormalization
+from keras_transformer.audio.sample_normalization import SampleNormalization
+from keras_transformer.audio.speech.convolutional_position import ConvolutionalPosition
+from keras_transformer.audio.speech.feature_encoder import FeatureEncoder
+from keras_transformer.audio.speech.frames import FrameMask
+from keras_transformer.audio.speech.gumbel_quantizer import GumbelQuantizer
+from keras_transformer.audio.speech.span_masking import SpanMasking
+from keras_transformer.audio.speech.speech_adapter import BottleneckAdapter, SpeechAdapter
 from keras_transformer.audio.vocal_tract import VocalTractPerturbation
 
 __all__ = [
     "AudioError",
+    "BottleneckAdapter",
+    "ConvolutionalPosition",
+    "FeatureEncoder",
     "FeatureExtractorError",
     "FilterAugment",
+    "FrameMask",
+    "GumbelQuantizer",
     "LogMel",
     "RandomSound",
     "Recording",
+    "SampleNormalization",
     "SoundNormalization",
+    "SpanMasking",
     "SpecAugment",
+    "SpeechAdapter",
     "VocalTractPerturbation",
     "load_audio",
     "resample",

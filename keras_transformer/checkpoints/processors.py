@@ -13,7 +13,7 @@ from keras_transformer.utils.processor_config import has_processor
 
 
 def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
-    """Sets `model.tokenizer`, and `model.processor` if the model has images or features as input, from their files.
+    """Sets `model.tokenizer`, and `model.processor` if the model has images, features or samples as input, from their files.
 
     Args:
         model: `keras.Model`.
@@ -42,6 +42,10 @@ def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
         from keras_transformer.audio import LogMel
 
         model.processor = LogMel.from_huggingface(folder.path)
+    elif "samples" in takes and has_processor(folder.path, "feature_extractor"):
+        from keras_transformer.audio import SampleNormalization
+
+        model.processor = SampleNormalization.from_huggingface(folder.path)
     return model
 
 

@@ -29,6 +29,7 @@ from keras_transformer.generation.sampler_names import SAMPLERS
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
+from keras_transformer.generation.search.ctc import CTCResult, ctc_beam_search, ctc_greedy
 from keras_transformer.generation.search.draft_head import DraftHead
 from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.generation.search.speculative import Speculative
@@ -37,6 +38,7 @@ from keras_transformer.generation.search.tree_search import TreeSearch
 __all__ = [
     "SAMPLERS",
     "BeamSearch",
+    "CTCResult",
     "ChatMessageError",
     "ChatTemplate",
     "ChatTemplateError",
@@ -64,4 +66,6 @@ __all__ = [
     "RequestCancelledError",
     "Speculative",
     "TreeSearch",
+    "ctc_beam_search",
+    "ctc_greedy",
 ]

@@ -32,6 +32,7 @@ from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gpt2 import GPT2
+from keras_transformer.models.hubert import HuBERT
 from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
 from keras_transformer.models.layoutlm import LayoutLM
 from keras_transformer.models.lite_transformer import LiteTransformer
@@ -59,6 +60,8 @@ from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
+from keras_transformer.models.wav2vec2 import XLSR, Wav2Vec2
+from keras_transformer.models.wavlm import WavLM
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.xlnet_memory import with_memory
@@ -123,6 +126,10 @@ MODELS = {
     "mbart": MBart,
     "marian": Marian,
     "pegasus": Pegasus,
+    "wav2vec2": Wav2Vec2,
+    "xlsr": XLSR,
+    "hubert": HuBERT,
+    "wavlm": WavLM,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -142,6 +149,7 @@ __all__ = [
     "RETRO",
     "RWKV",
     "T5",
+    "XLSR",
     "YOCO",
     "YOLOS",
     "Bahdanau",
@@ -164,6 +172,7 @@ __all__ = [
     "Gemma",
     "Gemma2",
     "Gemma3",
+    "HuBERT",
     "Kosmos",
     "Kosmos2",
     "LayoutLM",
@@ -198,6 +207,8 @@ __all__ = [
     "Transformer",
     "TransformerXL",
     "ViT",
+    "Wav2Vec2",
+    "WavLM",
     "Whisper",
     "WhisperEncoder",
     "XLNet",

@@ -8,6 +8,7 @@ from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.axial_rotary import AxialRotary
 from keras_transformer.positions.axial_sinusoidal import AxialSinusoidal
 from keras_transformer.positions.boxes import BoxPosition
+from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.relative_bias import RelativeBias
@@ -39,6 +40,7 @@ ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
     "xpos": XPos,
     "alibi": ALiBi,
     "relative_bias": RelativeBias,
+    "gated_relative_bias": GatedRelativeBias,
     "relative_grid_bias": RelativeGridBias,
     "shaw": ShawRelative,
     "transformer_xl": TransformerXLRelative,
@@ -55,6 +57,7 @@ __all__ = [
     "AxialSinusoidal",
     "BoxPosition",
     "DynamicNTKScaling",
+    "GatedRelativeBias",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",

@@ -44,6 +44,13 @@ class AttentionPosition(keras.layers.Layer):
     def build(self, *shapes: Any) -> None:
         """Creates the weights. The shapes are those of queries, `(B, T, N, H)`, and values, `(B, S, K, H_value)`."""
 
+    def given(self, tokens: Tensor) -> Any:
+        """Returns the position for one call of `MultiHeadAttention` with these queries, before their projection `(B, T, D)`.
+
+        That is the position itself, unless it reads the tokens.
+        """
+        return self
+
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,10 @@ from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match
+from keras_transformer.tasks.speech.error_rates import character_error_rate, edit_distance, word_error_rate
+from keras_transformer.tasks.speech.speech_pretraining import ContrastiveSpeechLoss, SpeechPretraining
+from keras_transformer.tasks.speech.speech_recognizer import SpeechRecognizer
+from keras_transformer.tasks.speech.transcribe import transcribe
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
@@ -38,6 +42,8 @@ TASKS = {
     "replaced_token_detection": ReplacedTokenDetector,
     "sentence_embedding": SentenceEmbedder,
     "span_answers": SpanAnswerer,
+    "speech_pretraining": SpeechPretraining,
+    "speech_recognition": SpeechRecognizer,
 }
 
 __all__ = [
@@ -48,6 +54,7 @@ __all__ = [
     "DetectionModel",
     "DetectionOutputs",
     "Detections",
+    "ContrastiveSpeechLoss",
     "DistilledImageClassifier",
     "ImageClassifier",
     "LanguageModel",
@@ -62,13 +69,19 @@ __all__ = [
     "SentenceEmbedder",
     "SequenceClassifier",
     "SpanAnswerer",
+    "SpeechPretraining",
+    "SpeechRecognizer",
     "Tagger",
     "TextModel",
     "answer_f1",
     "best_spans",
+    "character_error_rate",
+    "edit_distance",
     "exact_match",
     "permutation_generator",
     "question_windows",
+    "transcribe",
     "untie_embeddings",
     "with_detections",
+    "word_error_rate",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.audio import FrameMask, SpeechAdapter
+from keras_transformer.backend import keras_private
 from keras_transformer.tasks.pooling import POOLINGS
 from keras_transformer.utils.serialization import resolve
 from keras_transformer.utils.types import Activation
@@ -26,6 +28,18 @@ def input_named(backbone: keras.Model, name: str) -> keras.KerasTensor | None:
     """The symbolic input of `backbone` with this name, or None."""
     check_backbone(backbone)
     return next((tensor for tensor in keras.tree.flatten(backbone.input) if tensor.name == name), None)
+
+
+def token_mask(backbone: keras.Model) -> keras.KerasTensor | None:
+    """The symbolic padding mask of the tokens that `backbone` returns, or None.
+
+    It is the input "padding_mask", unless layers make fewer tokens: frames of recordings, and adapters that shorten them.
+    """
+    check_backbone(backbone)
+    for node in reversed(keras_private.nodes_in_order(backbone)):
+        if isinstance(node.operation, (FrameMask, SpeechAdapter)):
+            return node.output_tensors[-1]
+    return input_named(backbone, "padding_mask")
 
 
 def check_tokens(backbone: keras.Model) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
-from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
+from keras_transformer.tasks.heads import check_count, check_tokens, make_pooling, output_layer, token_mask
 from keras_transformer.utils.types import Activation
 
 
@@ -54,7 +54,7 @@ def SequenceClassifier(
     """
     check_tokens(backbone)
     check_count("num_classes", num_classes)
-    x = make_pooling(pooling)(backbone.output, padding_mask=input_named(backbone, "padding_mask"))
+    x = make_pooling(pooling)(backbone.output, padding_mask=token_mask(backbone))
     if hidden_dim is not None:
         x = keras.layers.Dense(
             hidden_dim, activation=get_activation(hidden_activation), dtype="float32", name="pooler"

@@ -66,6 +66,8 @@ from .detection_loss import (
 )
 from .detection_metrics import (
     DetectionMetrics as DetectionMetrics,
+from .ctc_loss import (
+    CTCLoss as CTCLoss,
 )
 from .distribution import (
     distributed as distributed,

@@ -25,6 +25,14 @@ GEMMA = {
     "rms_norm_eps": 1e-6,
     "sliding_window": 9,
 }
+SPEECH = {
+    "do_stable_layer_norm": False,
+    "feat_extract_activation": "gelu",
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5,
+    "num_attention_heads": 4,
+    "num_conv_pos_embedding_groups": 2,
+}
 SETTINGS = {
     "albert-MaskedLM": {**ENCODER, "hidden_act": "gelu_new", "num_attention_heads": 2},
     "bart-ConditionalGeneration": {**ENCODER_DECODER, "scale_embedding": False},
@@ -101,6 +109,8 @@ SETTINGS = {
         "rope_parameters/sliding_attention/rope_theta": 1e4,
     },
     "gemma3_untied-CausalLM": {"tie_word_embeddings": True},
+    "hubert-CTC": {"feat_extract_norm": "layer", "feat_proj_layer_norm": True, "num_attention_heads": 2},
+    "hubert-Model": SPEECH,
     "gpt2-LMHeadModel": {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "n_head": 4},
     "gpt2_scaled-LMHeadModel": {
         "scale_attn_by_inverse_layer_idx": False,
@@ -349,6 +359,12 @@ SETTINGS = {
     "t5-Model": {"feed_forward_proj": "relu"},
     "vit-Model": {**IMAGES, "pooler_act": "tanh"},
     "vit-Model-without-pooler": {"qkv_bias": True},
+    "wav2vec2-CTC": SPEECH,
+    "wav2vec2-Model": {"adapter_attn_dim": None},
+    "wav2vec2-PreTraining": {"num_codevector_groups": 2},
+    "wav2vec2_adapter-Model": {"adapter_stride": 2, "add_adapter": False},
+    "wavlm-CTC": {"max_bucket_distance": 800, "num_attention_heads": 3},
+    "wavlm-Model": {**SPEECH, "max_bucket_distance": 800},
     "whisper-ConditionalGeneration": ENCODER_DECODER,
     "xlm-roberta-MaskedLM": {**ENCODER, "pad_token_id": 1},
     "xlnet-Model": {"ff_activation": "gelu", "layer_norm_eps": 1e-12},

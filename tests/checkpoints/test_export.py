@@ -19,6 +19,7 @@ FOLDERS = (
     "gemma-CausalLM",  # A single key and value head.
     "marian-MTModel",
     "swin-ImageClassification",
+    "wav2vec2-CTC",  # Raw samples, with frames of their own mask.
 )
 FORMATS = ("saved_model", "tflite", "onnx")
 

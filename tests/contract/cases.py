@@ -480,6 +480,11 @@ ATTENTION_POSITIONS = {
         initializer="ones",
     ),
     "axial_rotary": _position(positions.AxialRotary, key_dim=8, grid_size=(2, 3), max_wavelength=5.0),
+    "gated_relative_bias": _position(
+        positions.GatedRelativeBias,
+        key_dim=3,  # The gates read tokens as wide as all queries.
+        relative_bias=serialize(positions.RelativeBias(8, 10, initializer="ones")),
+    ),
     "relative_grid_bias": _position(positions.RelativeGridBias, grid_size=(2, 3), initializer="ones"),
     "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
     "transformer_xl": _position(

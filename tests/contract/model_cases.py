@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_transformer import models, positions, tasks
+from keras_transformer import audio, models, positions, tasks
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24)
 VOCABULARY = 23
@@ -18,6 +18,12 @@ def _vision(**options):
 def _clip():
     text = models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=END_ID, projection_dim=6)
     return models.CLIP(vision=_vision(projection_dim=6), text=text)
+
+
+def _speech(norm):
+    """Arguments of encoders of speech: eight samples give three frames."""
+    encoder = audio.FeatureEncoder((5, 6), kernel_sizes=(3, 2), strides=(2, 1), norm=norm)
+    return {"feature_encoder": encoder, "position": audio.ConvolutionalPosition(kernel_size=4, num_groups=2)}
 
 
 def _retro():
@@ -97,6 +103,10 @@ MODELS = {
     "pegasus": lambda: models.Pegasus(SIZE, VOCABULARY),
     "whisper": lambda: models.Whisper(SIZE, VOCABULARY, num_mel_bins=4, num_frames=16, max_sequence_length=16),
     "whisper_encoder": lambda: models.WhisperEncoder(SIZE, num_mel_bins=4, num_frames=16),
+    "wav2vec2": lambda: models.Wav2Vec2(SIZE, **_speech("group")),
+    "xlsr": lambda: models.XLSR(SIZE, **_speech("layer"), adapter=audio.SpeechAdapter(1)),
+    "hubert": lambda: models.HuBERT(SIZE, **_speech("group"), normalizes_features=False),
+    "wavlm": lambda: models.WavLM(SIZE, **_speech("layer"), residual="pre"),
     "t5": lambda: models.T5(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
     "t5_encoder": lambda: models.T5Encoder(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
 }
@@ -126,12 +136,18 @@ GENERATIVE = sorted(
     }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
+    - {"wav2vec2", "xlsr", "hubert", "wavlm"}
     - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.
 )
 
 
 def _encoder(**options):
     return models.Encoder(SIZE, VOCABULARY, max_sequence_length=16, **options)
+
+
+def _speech_pretraining():
+    backbone = models.Wav2Vec2(SIZE, **_speech("layer"), span_masking=audio.SpanMasking(0.5, 1, min_spans=1))
+    return tasks.SpeechPretraining(backbone, quantizer=audio.GumbelQuantizer(2, 3, 4), projection_dim=6)
 
 
 TASKS = {
@@ -148,6 +164,8 @@ TASKS = {
     "multiple_choice": lambda: tasks.MultipleChoice(tasks.SequenceClassifier(_encoder(), 1, activation=None)),
     "replaced_token_detection": lambda: tasks.ReplacedTokenDetector(_encoder()),
     "sentence_embedding": lambda: tasks.SentenceEmbedder(_encoder()),
+    "speech_pretraining": _speech_pretraining,
+    "speech_recognition": lambda: tasks.SpeechRecognizer(MODELS["xlsr"](), 5, blank_id=2),
     "span_answers": lambda: tasks.SpanAnswerer(_encoder(num_segments=2)),
 }
 

@@ -27,6 +27,7 @@ from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
 from keras_transformer.checkpoints.architectures.gte import Gte
+from keras_transformer.checkpoints.architectures.hubert import Hubert
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -55,6 +56,8 @@ from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.architectures.vit import Vit
+from keras_transformer.checkpoints.architectures.wav2vec2 import Wav2Vec2Architecture
+from keras_transformer.checkpoints.architectures.wavlm import Wavlm
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.architectures.yolos import Yolos
@@ -87,6 +90,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,
     "gte": Gte,
+    "hubert": Hubert,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,
@@ -119,6 +123,8 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "swin": SwinArchitecture,
     "t5": T5Architecture,
     "vit": Vit,
+    "wav2vec2": Wav2Vec2Architecture,
+    "wavlm": Wavlm,
     "whisper": Whisper,
     "xlm-roberta": Roberta,
     "xlnet": Xlnet,

@@ -54,6 +54,7 @@ FAMILIES = {
             ("<|startoftranscript|>:0", "<|notimestamps|>:0", "$A:0", "end:0"),
             ("<|startoftranscript|>:0", "<|notimestamps|>:0", "$A:0", "$B:1", "end:1"),
         ),
+        Family("wav2vec2", {**_TEXT_ENDS, "pad": "<pad>"}),
         Family("qwen2", {"unknown": "<|endoftext|>", "end": "<|endoftext|>", "pad": "<|endoftext|>"}),
         Family(
             "t5",
@@ -105,6 +106,7 @@ _ALIASES = {
     "qwen2": "qwen2_moe qwen3 qwen3_moe qwen3_next",
     "t5": "mt5 umt5",
     "deberta-v2": "debertav2",
+    "wav2vec2": "wav2vec2ctc hubert wavlm",
     "xlm-roberta": "xlmroberta kosmos-2",
     "llama": "mistral mixtral",
     "gemma": "gemma2 gemma3",

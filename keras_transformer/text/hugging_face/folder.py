@@ -30,7 +30,7 @@ ROLES = {
     "mask_token": "mask",
 }
 # A folder with one of these files contains a tokenizer.
-HUGGINGFACE_FILES = (FILE, "vocab.txt", "merges.txt", *SENTENCEPIECE_FILES)
+HUGGINGFACE_FILES = (FILE, "vocab.txt", "vocab.json", "merges.txt", *SENTENCEPIECE_FILES)
 # Settings of the transformer of a folder of sentence-transformers.
 _SENTENCES = "sentence_bert_config.json"
 # Options of the `BertNormalizer`, and their keys in `tokenizer_config.json`.
@@ -45,8 +45,9 @@ def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
     """Loads the tokenizer of a Hugging Face checkpoint.
 
     Reads `tokenizer.json`, or else the older `vocab.txt` (BERT family), `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
-    CLIP, Whisper, Qwen2), or a SentencePiece model (T5, ALBERT, DeBERTa v2 and v3, XLNet, CamemBERT, XLM-RoBERTa, Llama,
-    Gemma). Also reads `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and `config.json` if present.
+    CLIP, Whisper, Qwen2), `vocab.json` alone (wav2vec 2.0), or a SentencePiece model (T5, ALBERT, DeBERTa v2 and v3, XLNet,
+    CamemBERT, XLM-RoBERTa, Llama, Gemma). Also reads `tokenizer_config.json`, `special_tokens_map.json`,
+    `added_tokens.json` and `config.json` if present.
 
     Args:
         folder: str or path.

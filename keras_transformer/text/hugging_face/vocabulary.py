@@ -9,6 +9,8 @@ from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import FAMILIES, family_of
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.hugging_face.json import is_id, library_errors
+from keras_transformer.text.hugging_face.letters import FILE as LETTERS_FILE
+from keras_transformer.text.hugging_face.letters import is_letters, letters
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
@@ -42,6 +44,8 @@ def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
     """
     family = family_of(config)
     present = {name: os.path.join(folder, name) for name in os.listdir(folder)}
+    if LETTERS_FILE in present and is_letters(config):
+        return FAMILIES["wav2vec2"], letters(present[LETTERS_FILE], config)
     if "vocab.txt" in present and (family is None or family.name == "bert"):
         return FAMILIES["bert"], _wordpiece(present["vocab.txt"], config)
     models = [name for name in SENTENCEPIECE_FILES if name in present]

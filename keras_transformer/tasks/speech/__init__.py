@@ -1,0 +1,1 @@
+"""Recognition of speech: heads, texts of recordings and their error rates."""
