@@ -9,7 +9,8 @@ The teacher is the model that `examples/translation.py` writes. The blocks of it
 new token costs all of the decoder; the encoder, which runs once for a sentence, stays (a deep encoder and a shallow decoder:
 Kasai et al., arXiv 2006.10369). The student then learns from the teacher: its translations of the training sentences in
 place of the references (Kim and Rush, arXiv 1606.07947, section 3.2), or both with `--references`, and its probabilities of
-each next subword. BLEU is of greedy translations of test_2016_flickr, by the exported files; the times are those of the files, in turns.
+each next subword. BLEU is of greedy translations of test_2016_flickr, by the exported files; the times are those of the
+files, in turns.
 """
 
 import os

@@ -61,13 +61,14 @@ from .compression.train_scales import (
 from .contrastive_loss import (
     ContrastiveLoss as ContrastiveLoss,
 )
+from .ctc_loss import (
+    CTCLoss as CTCLoss,
+)
 from .detection_loss import (
     DetectionLoss as DetectionLoss,
 )
 from .detection_metrics import (
     DetectionMetrics as DetectionMetrics,
-from .ctc_loss import (
-    CTCLoss as CTCLoss,
 )
 from .distribution import (
     distributed as distributed,
