@@ -40,7 +40,8 @@ def assign(cost: Tensor, valid: Tensor) -> Tensor:
     Example:
 
     >>> import numpy as np
-    >>> assign(np.array([[[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]]], "float32"), np.array([[True, True]])).numpy().tolist()
+    >>> cost = np.array([[[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]]], "float32")
+    >>> np.asarray(assign(cost, np.array([[True, True]]))).tolist()
     [[1, 0]]
 
     Reference: Crouse, On implementing 2D rectangular assignment algorithms, IEEE Transactions on Aerospace and Electronic

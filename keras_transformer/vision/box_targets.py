@@ -40,8 +40,8 @@ def box_targets(
     Example:
 
     >>> targets = box_targets([[[10, 20, 30, 60]], []], [[7], []], sizes=(100, 200))
-    >>> targets["labels"].tolist(), targets["boxes"][0].round(2).tolist()
-    ([[7], [-1]], [[0.1, 0.4, 0.1, 0.4]])
+    >>> targets["labels"].tolist(), (100 * targets["boxes"][0]).round().tolist()
+    ([[7], [-1]], [[10.0, 40.0, 10.0, 40.0]])
     """
     counts = [(len(each), len(classes)) for each, classes in zip(boxes, labels, strict=True)]
     for index, (number, classes) in enumerate(counts):

@@ -62,7 +62,8 @@ def convert_boxes(boxes: Any, source: str, target: str) -> Tensor:
 
     Example:
 
-    >>> convert_boxes([[2.0, 4.0, 6.0, 12.0]], "xyxy", "cxcywh").numpy().tolist()
+    >>> import numpy as np
+    >>> np.asarray(convert_boxes([[2.0, 4.0, 6.0, 12.0]], "xyxy", "cxcywh")).tolist()
     [[4.0, 8.0, 4.0, 8.0]]
     """
     read, _ = choice(source, BOX_FORMATS, argument="source")
@@ -82,7 +83,7 @@ def box_iou(boxes: Any, others: Any) -> Tensor:
 
     Example:
 
-    >>> box_iou([0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]).numpy().round(4).item()
+    >>> round(float(box_iou([0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0])), 4)
     0.3333
     """
     intersection, union, _ = _overlap(_floats(boxes), _floats(others))
@@ -101,7 +102,7 @@ def generalized_box_iou(boxes: Any, others: Any) -> Tensor:
 
     Example:
 
-    >>> generalized_box_iou([0.0, 0.0, 1.0, 1.0], [3.0, 0.0, 4.0, 1.0]).numpy().item()
+    >>> float(generalized_box_iou([0.0, 0.0, 1.0, 1.0], [3.0, 0.0, 4.0, 1.0]))
     -0.5
 
     Reference: Rezatofighi et al., arXiv 1902.09630, algorithm 1.

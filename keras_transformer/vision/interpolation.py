@@ -67,7 +67,7 @@ def dynamic_resize_matrix(length: int, new_length: Tensor | int, interpolation: 
 
     Example:
 
-    >>> dynamic_resize_matrix(2, 4).numpy().tolist()
+    >>> np.asarray(dynamic_resize_matrix(2, 4)).tolist()
     [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
     """
     kernel, reach = INTERPOLATIONS[interpolation]
