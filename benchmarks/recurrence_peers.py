@@ -1,7 +1,9 @@
 """The recurrent mixers in torch, as modules from `(B, T, D)` to `(B, T, D)` with the weights of our layers."""
 
 import math
+from unittest import mock
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -111,6 +113,91 @@ class TimeMixing(nn.Module):
         return self.attention(x)[0]
 
 
+class GatedDeltaNet(nn.Module):
+    """That of Qwen3-Next in transformers: in chunks of 64 tokens, or as a loop over tokens."""
+
+    def __init__(self, layer, by_token=False):
+        super().__init__()
+        from transformers import Qwen3NextConfig
+        from transformers.models.qwen3_next import modeling_qwen3_next as code
+
+        from keras_transformer.checkpoints.layouts import HeadByHead
+
+        config = Qwen3NextConfig(
+            hidden_size=layer.output_dense.kernel.shape[-1],
+            num_hidden_layers=1,
+            layer_types=["linear_attention"],
+            linear_num_key_heads=layer.num_key_heads,
+            linear_num_value_heads=layer.num_heads,
+            linear_key_head_dim=layer.key_dim,
+            linear_value_head_dim=layer.value_dim,
+            linear_conv_kernel_dim=layer.kernel_size,
+            rms_norm_eps=layer.epsilon,
+        )
+        self.code, self.by_token, self.mixer = code, by_token, code.Qwen3NextGatedDeltaNet(config, 0)
+        by_head = HeadByHead(layer.num_key_heads).write
+        kernels = {name: np.asarray(getattr(layer, f"{name}_dense").kernel) for name in _DELTA_PARTS}
+        arrays = {
+            "in_proj_qkvz.weight": by_head([kernels[name] for name in ("query", "key", "value", "gate")])[0],
+            "in_proj_ba.weight": by_head([kernels[name] for name in ("rate", "step")])[0],
+            "conv1d.weight": np.asarray(layer.convolution.kernel).transpose(1, 2, 0),
+            "A_log": np.asarray(layer.decay.log_speed),
+            "dt_bias": np.asarray(layer.decay.step_bias),
+            "norm.weight": np.asarray(layer.norm_scale),
+            "out_proj.weight": np.asarray(layer.output_dense.kernel).T,
+        }
+        self.mixer.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
+
+    def forward(self, x):
+        if not self.by_token:
+            return self.mixer(x)
+        tokens = self.code.torch_recurrent_gated_delta_rule
+        with mock.patch.object(self.code, "torch_chunk_gated_delta_rule", tokens):
+            return self.mixer(x)
+
+
+_DELTA_PARTS = ("query", "key", "value", "gate", "rate", "step")
+
+
+class Mamba2(nn.Module):
+    """Mamba-2 of transformers, without its kernels for GPUs."""
+
+    def __init__(self, layer):
+        super().__init__()
+        from transformers import Mamba2Config
+        from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+
+        width = layer.output_dense.kernel.shape[-1]
+        config = Mamba2Config(
+            hidden_size=width,
+            expand=layer.num_heads * layer.head_dim // width,
+            num_hidden_layers=1,
+            num_heads=layer.num_heads,
+            head_dim=layer.head_dim,
+            state_size=layer.state_dim,
+            n_groups=layer.num_groups,
+            conv_kernel=layer.kernel_size,
+            layer_norm_epsilon=layer.epsilon,
+        )
+        self.mixer = Mamba2Mixer(config, 0)
+        parts = [np.asarray(getattr(layer, f"{name}_dense").kernel).T for name in _MAMBA_PARTS]
+        arrays = {
+            "in_proj.weight": np.concatenate(parts),
+            "conv1d.weight": np.asarray(layer.convolution.kernel).transpose(1, 2, 0),
+            "conv1d.bias": np.asarray(layer.convolution.bias),
+            "A_log": np.asarray(layer.decay.log_speed),
+            "dt_bias": np.asarray(layer.decay.step_bias),
+            "D": np.asarray(layer.skip),
+            "norm.weight": np.asarray(layer.norm_scale),
+            "out_proj.weight": np.asarray(layer.output_dense.kernel).T,
+        }
+        self.mixer.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
+
+    def forward(self, x):
+        return self.mixer(x)
+
+
+_MAMBA_PARTS = ("gate", "value", "key", "query", "step")
 CHUNK_SIZE = 512
 # Our layer -> its peers by name.
 PEERS = {
@@ -120,6 +207,11 @@ PEERS = {
     },
     "time_mixing": {"Hugging Face": TimeMixing},
     "s4d": {"Fourier transform": S4D},
+    "gated_delta_net": {
+        "transformers": GatedDeltaNet,
+        "transformers, token by token": lambda layer: GatedDeltaNet(layer, by_token=True),
+    },
+    "mamba2": {"transformers": Mamba2},
 }
 # Beyond this length the gradient of a form with all pairs of tokens needs too much memory.
 LONGEST = {"parallel": 4096}

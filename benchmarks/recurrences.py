@@ -1,11 +1,11 @@
-"""One layer of RetNet, RWKV-4 and S4D against torch: forward, and a training step, on long sequences.
+"""One recurrent layer, such as RetNet's or Mamba-2, against torch: forward, and a training step, on long sequences.
 
     python benchmarks/recurrences.py --json recurrences.json
     python benchmarks/recurrences.py --only retention --lengths 1024 8192 --threads 2
 
-The peer of time mixing is Hugging Face's RWKV; the others are the formulas of the papers in torch (`recurrence_peers.py`).
-Both have the same weights and inputs and are timed in turns in one process. A training step includes the gradients of all
-weights and of the input.
+The peers of time mixing, Gated DeltaNet and Mamba-2 are those of Hugging Face; the others are the formulas of the papers in
+torch (`recurrence_peers.py`). Both have the same weights and inputs and are timed in turns in one process. A training step
+includes the gradients of all weights and of the input.
 """
 
 import os
@@ -23,6 +23,8 @@ LAYERS = {
     "retention": lambda width: recurrence.MultiScaleRetention(width // 64 or 1, min(width, 64)),
     "time_mixing": lambda width: recurrence.TimeMixing(),
     "s4d": lambda width: recurrence.S4D(seed=0),
+    "gated_delta_net": lambda width: recurrence.GatedDeltaNet(width // 64 or 1, min(width, 64)),
+    "mamba2": lambda width: recurrence.Mamba2(2 * width // min(width, 64), min(width, 64)),
 }
 MODES = {"forward": False, "train": True}
 

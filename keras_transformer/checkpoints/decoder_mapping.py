@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.layouts import HeadByHead
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, rms_norm
 
 
@@ -38,13 +39,20 @@ def norm_entries(theirs: str, ours: str) -> list[Entry]:
 
 
 def attention_entries(
-    theirs: str, ours: str, *, bias: bool = False, output_bias: bool = False, norms: bool = False
+    theirs: str, ours: str, *, bias: bool = False, output_bias: bool = False, norms: bool = False, gated: bool = False
 ) -> list[Entry]:
-    """The projections of attention, and its norms of queries and keys if there are any."""
+    """The projections of attention, and its norms of queries and keys if there are any.
+
+    `gated`: whether queries have the output gate beside them, head by head.
+    """
     theirs, ours = f"{theirs}.self_attn", f"{ours}/self_attention"
     entries = linear(f"{theirs}.o_proj", f"{ours}/attention_output", inputs=2, bias=output_bias)
-    for short, name in (("q", "query"), ("k", "key"), ("v", "value")):
+    for short, name in (("q", "query"), ("k", "key"), ("v", "value"))[gated:]:
         entries += linear(f"{theirs}.{short}_proj", f"{ours}/{name}", bias=bias)
+    if gated:
+        for their, our in (("weight", "kernel"), ("bias", "bias"))[: 1 + bias]:
+            parts = (f"{ours}/query/{our}", f"{ours}/gate/{our}")
+            entries.append(Entry((f"{theirs}.q_proj.{their}",), parts, HeadByHead()))
     if norms:
         entries += rms_norm(f"{theirs}.q_norm", f"{ours}/query_norm")
         entries += rms_norm(f"{theirs}.k_norm", f"{ours}/key_norm")

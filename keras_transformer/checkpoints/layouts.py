@@ -179,28 +179,39 @@ class HeadByHead(Layout):
 
     A weight is `(..., N, H)`, and the tensor of P weights `(N · P · H, ...)`. Of weights with different numbers of heads,
     such as Falcon's grouped queries, each group of the tensor has one head of the smallest, and its share of the others.
+
+    Args:
+        groups: int. The number of groups, for weights `(..., N · H)`, such as those of Qwen3-Next; None for weights
+            `(..., N, H)`, whose smallest N it is.
     """
 
+    def __init__(self, groups: int | None = None) -> None:
+        self.groups = groups
+
     def shapes(self, shapes: _Shapes) -> _Shapes:
-        *leading, _, width = shapes[0]
-        return [(sum(shape[-2] for shape in shapes) * width, *leading)]
+        leading, sizes = self._sizes(shapes)
+        return [(sum(sizes), *leading)]
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
-        *leading, _, width = shapes[0]
-        groups = self._groups(shapes)
-        counts = [shape[-2] // groups for shape in shapes]
-        whole = tensors[0].T.reshape(*leading, groups, sum(counts), width)
-        parts = np.split(whole, np.cumsum(counts)[:-1], axis=-2)
+        leading, sizes = self._sizes(shapes)
+        groups = self._count(shapes)
+        whole = tensors[0].T.reshape(*leading, groups, -1)
+        parts = np.split(whole, np.cumsum([size // groups for size in sizes])[:-1], axis=-1)
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def write(self, weights: _Arrays) -> _Arrays:
-        *leading, _, width = weights[0].shape
-        groups = self._groups([weight.shape for weight in weights])
-        parts = [weight.reshape(*leading, groups, -1, width) for weight in weights]
-        return [np.concatenate(parts, axis=-2).reshape(*leading, -1).T]
+        shapes = [weight.shape for weight in weights]
+        leading, _ = self._sizes(shapes)
+        parts = [weight.reshape(*leading, self._count(shapes), -1) for weight in weights]
+        return [np.concatenate(parts, axis=-1).reshape(*leading, -1).T]
 
-    def _groups(self, shapes: _Shapes) -> int:
-        return min(shape[-2] for shape in shapes)
+    def _sizes(self, shapes: _Shapes) -> tuple[tuple[int, ...], list[int]]:
+        """Returns the leading axes, and the number of features of all heads of each weight."""
+        axes = 2 if self.groups is None else 1
+        return shapes[0][:-axes], [math.prod(shape[-axes:]) for shape in shapes]
+
+    def _count(self, shapes: _Shapes) -> int:
+        return min(shape[-2] for shape in shapes) if self.groups is None else self.groups
 
 
 class Stacked(Layout):

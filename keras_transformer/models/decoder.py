@@ -45,7 +45,7 @@ def Decoder(
     embedding_scale: float | None = None,
     embedding_norm: bool = False,
     attention: AttentionLike = None,
-    feedforward: str | keras.layers.Layer | Sequence[str | keras.layers.Layer] = "dense",
+    feedforward: str | keras.layers.Layer | Sequence[str | keras.layers.Layer | None] | None = "dense",
     activation: Activation = "gelu_tanh",
     dropout: float = 0.0,
     embedding_dropout: float | None = None,
@@ -67,8 +67,8 @@ def Decoder(
         embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
         attention: a name in `attention.MECHANISMS`; or a layer like `MultiHeadAttention` to copy for each block,
             with its own position; or a list of either, which repeats over the blocks.
-        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy; or a list of either, which repeats over
-            the blocks.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, an instance to copy, or None for none (Mamba-2); or a list of
+            these, which repeats over the blocks.
         activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         embedding_dropout: float in [0, 1), or None for `dropout`.

@@ -4,6 +4,7 @@ from keras_transformer.backend.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
 from keras_transformer.recurrence.gated_delta_net import GatedDeltaNet
 from keras_transformer.recurrence.gated_retention import GatedRetention
+from keras_transformer.recurrence.mamba2 import Mamba2
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.retention import MultiScaleRetention
 from keras_transformer.recurrence.s4 import S4
@@ -14,6 +15,7 @@ RECURRENCES: dict[str, type[Recurrence]] = {
     "retention": MultiScaleRetention,
     "gated_retention": GatedRetention,
     "gated_delta_net": GatedDeltaNet,
+    "mamba2": Mamba2,
     "time_mixing": TimeMixing,
     "channel_mixing": ChannelMixing,
     "s4d": S4D,
@@ -27,6 +29,7 @@ __all__ = [
     "ChannelMixing",
     "GatedDeltaNet",
     "GatedRetention",
+    "Mamba2",
     "MultiScaleRetention",
     "Recurrence",
     "TimeMixing",

@@ -30,9 +30,9 @@ def decayed_products(
     `T / C · M · H · log(T / C)`.
 
     Args:
-        query: float `(B, T, N, M)`.
-        key: float `(B, T, N, M)`.
-        value: float `(B, T, N, H)`.
+        query: float `(B, T, K, M)`.
+        key: float `(B, T, K, M)`.
+        value: float `(B, T, N, H)`; N is a multiple of K, and consecutive value heads share a key head.
         log_decay: log γ <= 0: a float array `(N,)`, one for each head, or a float tensor `(B, T, N)`, one for each token,
             which is applied to the state before the token is added.
         chunk_size: int >= 1. C. It changes only the cost.
@@ -42,7 +42,7 @@ def decayed_products(
     Returns:
         `(B, T, N, H)`, and the state after the last token, or None.
     """
-    length, heads = ops.shape(query)[1], query.shape[2]
+    length, heads = ops.shape(query)[1], value.shape[2]
     size = chunk_size_for(query, chunk_size)
     if mask is not None:
         key = key * ops.cast(ops.expand_dims(mask, (2, 3)), key.dtype)
@@ -51,9 +51,11 @@ def decayed_products(
         log_decay = np.asarray(log_decay, "float32").reshape(1, heads, 1, 1)
     else:
         counts, log_decay = _cumulative_decay(log_decay, mask, size), np.full((1, heads, 1, 1), -1.0, "float32")
-    query, key, value = (heads_first(pad_to_blocks(x, size), size, heads) for x in (query, key, value))
-    transposed = ops.transpose(key, (0, 1, 3, 2))  # (B · n, N, M, C)
-    context = ops.matmul(ops.matmul(query, transposed) * _weights(counts, log_decay), value)
+    query, key, value = (heads_first(pad_to_blocks(x, size), size, x.shape[2]) for x in (query, key, value))
+    transposed = ops.transpose(key, (0, 1, 3, 2))  # (B · n, K, M, C)
+    products = per_value_head(ops.matmul(query, transposed), heads)
+    query, transposed = per_value_head(query, heads), per_value_head(transposed, heads)
+    context = ops.matmul(products * _weights(counts, log_decay), value)
     if _is_one(length, size) and state is None:
         before, following = None, None
     else:
@@ -66,6 +68,11 @@ def decayed_products(
         tokens_first(context, size, heads), (-1, block_count(length, size) * size, heads, value.shape[-1])
     )
     return context[:, :length], following
+
+
+def per_value_head(x: Tensor, heads: int) -> Tensor:
+    """Repeats each key head of `(rows, K, ...)` for the value heads that share it, `(rows, heads, ...)`."""
+    return x if x.shape[1] == heads else ops.repeat(x, heads // x.shape[1], axis=1)
 
 
 def _is_one(length, size):

@@ -11,7 +11,8 @@ from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
 from keras_transformer.backend.scan import chunk_size_for
-from keras_transformer.recurrence.sequential import sequential_scan
+from keras_transformer.recurrence.decayed_products import per_value_head
+from keras_transformer.recurrence.state_scan import state_scan
 from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
 from keras_transformer.utils.types import Tensor
 
@@ -25,12 +26,11 @@ def delta_products(
     chunk_size: int,
     mask: Tensor = None,
     state: Tensor = None,
-    training: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The gated delta rule: `y_t = q_t S_t` with `S_t = α_t (I - β_t k_t k_tᵀ) S_{t - 1} + β_t k_t v_tᵀ`.
 
     At padding, `S_t = S_{t - 1}`. Time grows with `T · (C · (C + M + H) + M · H)` for each head, memory with
-    `T · (C + M + H)`.
+    `T · (C + M + H)` and, for the states before each chunk, with `T / C · M · H`.
 
     Args:
         query: float32 `(B, T, K, M)`.
@@ -41,7 +41,6 @@ def delta_products(
         chunk_size: int >= 1. C. It changes only the cost.
         mask: float `(B, T)`, 0 for padding, or None.
         state: float `(B, N, M, H)`: S before the first token. None for zeros.
-        training: as in `sequential_scan`.
 
     Returns:
         `(B, T, N, H)`, and the state after the last token.
@@ -55,14 +54,18 @@ def delta_products(
     query, key, value = (_chunks_first(x, size, chunks) for x in (query, key, value))
     rate = _chunks_first(ops.expand_dims(rate, 3), size, chunks)  # (n · B, N, C, 1)
     fading = None if log_decay is None else _Fading(_chunks_first(ops.expand_dims(log_decay, 3), size, chunks))
-    inputs = _chunk_matrices(query, key, value, rate, fading)
-    inputs = tuple(ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in inputs)  # (n, B · N, ...)
+    matrices = _chunk_matrices(query, key, value, rate, fading)
+    query, weights, targets, reads, writes, left = (
+        ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in matrices
+    )  # (n, B · N, ...)
     if state is None:
-        state = ops.zeros((ops.shape(inputs[0])[1], width, value_width), value.dtype)
+        state = ops.zeros((ops.shape(query)[1], width, value_width), value.dtype)
     state = ops.cast(ops.reshape(state, (-1, width, value_width)), value.dtype)
-    (state,), y = sequential_scan(_advance, (state,), inputs, training)
+    states = state_scan(left, writes, reads, ops.matmul(writes, targets), state)
+    before = ops.concatenate([ops.expand_dims(state, 0), states[:-1]], axis=0)
+    y = ops.matmul(query, before) + ops.matmul(weights, targets - ops.matmul(reads, before))
     y = _tokens_first(ops.reshape(y, (-1, heads, size, value_width)), chunks)
-    return y[:, :length], ops.reshape(state, (-1, heads, width, value_width))
+    return y[:, :length], ops.reshape(states[-1], (-1, heads, width, value_width))
 
 
 class _Fading:
@@ -86,40 +89,28 @@ class _Fading:
 
 
 def _chunk_matrices(query, key, value, rate, fading):
-    """Returns the matrices of each chunk, as `_advance` takes them."""
+    """Returns the matrices of each chunk, for its state S before it and after it, and its outputs.
+
+    Returns:
+        query: `(n · B, N, C, M)`, weights: `(n · B, N, C, C)`, targets: `(n · B, N, C, H)`, reads: `(n · B, N, C, M)`,
+        writes: `(n · B, N, M, C)`, left: `(n · B, N, 1, 1)`. With `U = targets - reads S`, outputs are
+        `query S + weights U`, and the next state is `left S + writes U`.
+    """
     heads, size, value_width = value.shape[1:]
     transposed = ops.transpose(key, (0, 1, 3, 2))
-    among_keys, weights = (_per_value_head(ops.matmul(x, transposed), heads) for x in (key, query))
-    query, key = _per_value_head(query, heads), _per_value_head(key, heads)
+    among_keys, weights = (per_value_head(ops.matmul(x, transposed), heads) for x in (key, query))
+    query, key = per_value_head(query, heads), per_value_head(key, heads)
     before, seen = (np.tri(size, k=offset, dtype="float32")[None, None] for offset in (-1, 0))
     among_keys, weights = among_keys * before * rate, weights * seen
-    targets, past = value * rate, key * rate
+    targets, reads = value * rate, key * rate
+    left = ops.ones_like(rate[:, :, :1])
     if fading is not None:
         among_keys, weights = among_keys * fading.between, weights * fading.between
-        past, query, key = past * fading.since_start, query * fading.since_start, key * fading.until_end
-    solved = ops.matmul(unit_lower_inverse(among_keys), ops.concatenate([targets, past], axis=3))
-    targets, past = solved[..., :value_width], solved[..., value_width:]
-    reads = ops.concatenate([past, query], axis=2)  # (n · B, N, 2 C, M)
-    writes = ops.concatenate([weights, ops.transpose(key, (0, 1, 3, 2))], axis=2)  # (n · B, N, C + M, C)
-    left = ops.ones_like(rate[:, :, :1]) if fading is None else fading.since_start[:, :, size - 1 :]
-    return targets, reads, writes, left
-
-
-def _advance(index, carry, targets, reads, writes, left):
-    """Returns the state after a chunk, and its outputs.
-
-    Args:
-        index: int32 `()`.
-        carry: tuple of the state before the chunk, `(B · N, M, H)`.
-        targets: `(B · N, C, H)`: what each token adds to the state for its key, if the state before was zero.
-        reads: `(B · N, 2 C, M)`: from the state to what it lessens the targets by, and to the outputs.
-        writes: `(B · N, C + M, C)`: from the lessened targets to the outputs, and to the next state.
-        left: `(B · N, 1, 1)`: the factor of the state.
-    """
-    (state,), size = carry, targets.shape[1]
-    read = ops.matmul(reads, state)
-    written = ops.matmul(writes, targets - read[:, :size])
-    return (left * state + written[:, size:],), read[:, size:] + written[:, :size]
+        reads, query, key = reads * fading.since_start, query * fading.since_start, key * fading.until_end
+        left = fading.since_start[:, :, size - 1 :]
+    solved = ops.matmul(unit_lower_inverse(among_keys), ops.concatenate([targets, reads], axis=3))
+    targets, reads = solved[..., :value_width], solved[..., value_width:]
+    return query, weights, targets, reads, ops.transpose(key, (0, 1, 3, 2)), left
 
 
 def _chunks_first(x, size, chunks):
@@ -135,8 +126,3 @@ def _tokens_first(x, chunks):
     heads, size, width = x.shape[1:]
     x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (chunks, -1, size * heads * width))
     return ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, chunks * size, heads, width))
-
-
-def _per_value_head(x, heads):
-    """Repeats each key head of `(n · B, K, ...)` for its value heads."""
-    return x if x.shape[1] == heads else ops.repeat(x, heads // x.shape[1], axis=1)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.delta_products import delta_products
 from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
@@ -30,14 +29,15 @@ class GatedDeltaNet(Recurrence):
     q, k and v are `activation(conv(X W))` with a short causal convolution; q and k have length 1, and q is scaled by
     `1 / √key_dim`. `β_t = sigmoid(x_t W_β)`, and `α_t = exp(-A softplus(x_t W_α + b))`, one of each for each head. The
     chunked form is the recurrent form for one token, and consists of matrix products otherwise. Time grows with
-    `T · (C · (C + key_dim + value_dim) + key_dim · value_dim)` for each head, memory with `T · (C + key_dim + value_dim)`,
-    for chunks of C tokens. The rule is computed in float32 under every dtype policy.
+    `T · (C · (C + key_dim + value_dim) + key_dim · value_dim)` for each head, memory with `T · (C + key_dim + value_dim)`
+    and `T / C · key_dim · value_dim`, for chunks of C tokens. The rule is computed in float32 under every dtype policy.
 
     Args:
         num_heads: int >= 1. N, the number of value heads.
         key_dim: int >= 1. Width of each query and key head.
         value_dim: int >= 1, or None for `key_dim`. Width of each value head.
-        num_key_heads: int, a divisor of N, or None for N. Number of query and key heads, which consecutive value heads share.
+        num_key_heads: int, a divisor of N, or None for N. Number of query and key heads, shared by consecutive value
+            heads.
         kernel_size: int >= 2. Tokens of the convolution. Defaults to 4.
         chunk_size: int >= 1. C. Defaults to 64. It changes only the cost.
         use_decay: bool. Whether the state decays; without, α is 1 (DeltaNet). Defaults to True.
@@ -60,8 +60,7 @@ class GatedDeltaNet(Recurrence):
 
     Example:
 
-    >>> import numpy as np
-    >>> layer = GatedDeltaNet(num_heads=2, key_dim=4)
+    >>>     >>> layer = GatedDeltaNet(num_heads=2, key_dim=4)
     >>> x = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
     >>> whole, state, outputs = layer(x, x), layer.init_cache(batch_size=1), []
     >>> for index in range(5):
@@ -107,32 +106,25 @@ class GatedDeltaNet(Recurrence):
         self.convolution = ShortConvolution(
             kernel_size, kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy, name="convolution"
         )
+        self.decay = SelectiveDecay(name="decay", dtype="float32") if use_decay else None
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         keys, values = self.num_key_heads * self.key_dim, self.num_heads * self.value_dim
         widths = {"query": keys, "key": keys, "value": values, "rate": self.num_heads}
         widths |= {"gate": values} if self.use_gate else {}
-        widths |= {"decay": self.num_heads} if self.use_decay else {}
+        widths |= {"step": self.num_heads} if self.use_decay else {}
         for name, width in widths.items():
             dense = token_projection(self, name, width, use_bias=False)
             dense.build(query_shape)
             setattr(self, f"{name}_dense", dense)
         self.convolution.build((*query_shape[:2], 2 * keys + values))
         if self.use_decay:
-            self.log_speed, self.step_bias = add_decay_weights(self, self.num_heads)
+            self.decay.build((*query_shape[:2], self.num_heads))
         self.norm_scale = self.add_weight(name="norm_scale", shape=(self.value_dim,), initializer="ones")
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
         self.output_dense.build((*query_shape[:2], values))
 
-    def mix(self, inputs: MixerInputs) -> Tensor:
-        return self._scan_tokens(inputs, training=inputs.training)[0]
-
-    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
-        return self._scan_tokens(inputs, training=inputs.training)
-
-    def scan(
-        self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None, training: bool | None = None
-    ) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
         cache = cache or {}
         mixed = ops.concatenate([self.query_dense(x), self.key_dense(x), self.value_dense(x)], axis=2)
         mixed, recent = self.convolution(mixed, mask=mask, before=cache.get("recent"))
@@ -145,11 +137,10 @@ class GatedDeltaNet(Recurrence):
             key,
             _heads(parts[2], self.num_heads),
             rate,
-            log_decay(self.decay_dense(x), self.log_speed, self.step_bias) if self.use_decay else None,
+            self.decay(self.step_dense(x))[1] if self.use_decay else None,
             self.chunk_size,
             mask,
             cache.get("state"),
-            training,
         )
         y = ops.rms_normalization(y, scale=ops.cast(self.norm_scale, "float32"), axis=-1, epsilon=self.epsilon)
         y = ops.reshape(y, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
@@ -183,30 +174,11 @@ class GatedDeltaNet(Recurrence):
         }
 
 
-def add_decay_weights(layer: keras.layers.Layer, num_heads: int) -> tuple[keras.Variable, keras.Variable]:
-    """Adds log A, for A from 1 to 16, and the bias b, for steps `softplus(b)` from 0.001 to 0.1: `(N,)` each."""
-    steps = np.geomspace(0.001, 0.1, num_heads)
-    starts = {"log_speed": np.log(np.linspace(1.0, 16.0, num_heads)), "step_bias": steps + np.log(-np.expm1(-steps))}
-    added = [
-        layer.add_weight(
-            name=name,
-            shape=(num_heads,),
-            initializer=lambda shape, dtype, start=start: ops.convert_to_tensor(start, dtype),
-        )
-        for name, start in starts.items()
-    ]
-    return added[0], added[1]
-
-
-def log_decay(steps: Tensor, log_speed: Tensor, step_bias: Tensor) -> Tensor:
-    """Returns `log α = -A softplus(steps + b)`, float32 `(B, T, N)`."""
-    steps, log_speed, step_bias = (ops.cast(x, "float32") for x in (steps, log_speed, step_bias))
-    return -ops.exp(log_speed) * ops.softplus(steps + step_bias)
-
-
 def _heads(x, num_heads):
     return ops.cast(ops.reshape(x, (-1, ops.shape(x)[1], num_heads, x.shape[2] // num_heads)), "float32")
 
 
 def _unit_length(x):
-    return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + _LENGTH_EPSILON)
+    """Returns `x / √(Σ x² + ε)`. TFLite's converter would drop the epsilon of a sum, but not that of a mean."""
+    width = x.shape[-1]
+    return ops.rms_normalization(x, axis=-1, epsilon=_LENGTH_EPSILON / width) * width**-0.5

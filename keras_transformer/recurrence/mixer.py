@@ -68,16 +68,15 @@ class Recurrence(TokenMixer):
         """Returns the state before the first token: a dict of float32 zeros. Its size does not depend on `max_length`."""
         raise NotImplementedError
 
-    def _scan_tokens(self, inputs: MixerInputs, **options: Any) -> tuple[Tensor, Any]:
-        """Returns what `scan` returns, with zeros at padding; `options` are further arguments of `scan`."""
+    def _scan_tokens(self, inputs: MixerInputs) -> tuple[Tensor, Any]:
         x, visibility = inputs.query, inputs.visibility
         mask, positions = visibility.query_mask, visibility.query_positions
         if mask is None:
-            return self.scan(x, None, positions, inputs.cache, **options)
+            return self.scan(x, None, positions, inputs.cache)
         mask = ops.cast(mask, "float32")
         per_token = ops.cast(ops.expand_dims(mask, 2), x.dtype)
         # Masking the input also avoids a TFLite fault: it could overwrite a graph input that several layers read directly.
-        output, state = self.scan(x * per_token, mask, positions, inputs.cache, **options)
+        output, state = self.scan(x * per_token, mask, positions, inputs.cache)
         return output * per_token, state
 
     def _width(self) -> int:

@@ -61,10 +61,8 @@ class ShortConvolution(keras.layers.Layer):
 
     def call(self, x: Tensor, mask: Tensor = None, before: Tensor = None) -> Tensor:
         context, length = self.kernel_size - 1, ops.shape(x)[1]
-        if before is None:
-            first = ops.zeros((ops.shape(x)[0], context, x.shape[2]), x.dtype)
-        else:
-            first = ops.cast(before, x.dtype)
+        no_tokens = (ops.shape(x)[0], context, x.shape[2])
+        first = ops.zeros(no_tokens, x.dtype) if before is None else ops.cast(before, x.dtype)
         joined = ops.concatenate([first, x], axis=1)
         kernel = ops.cast(ops.reshape(self.kernel, (self.kernel_size, -1)), x.dtype)
         y = sum(joined[:, index : index + length] * kernel[index] for index in range(self.kernel_size))

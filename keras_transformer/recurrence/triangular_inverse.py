@@ -55,9 +55,8 @@ def _by_doubling(matrices):
     while block < size:
         rows, columns = (index // block)[:, None], (index // block)[None, :]
         corners = matrices * ops.convert_to_tensor((rows % 2 == 1) & (columns == rows - 1), matrices.dtype)
-        if block == 1:  # The inverse is still the identity.
-            inverse = inverse - corners
-        else:
-            inverse = inverse - ops.matmul(inverse, ops.matmul(corners, inverse))
+        # Blocks of one element have the inverse 1.
+        change = corners if block == 1 else ops.matmul(inverse, ops.matmul(corners, inverse))
+        inverse = inverse - change
         block *= 2
     return inverse

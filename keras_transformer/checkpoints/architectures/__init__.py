@@ -31,6 +31,7 @@ from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architect
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.longformer import LongFormer
+from keras_transformer.checkpoints.architectures.mamba2 import Mamba2
 from keras_transformer.checkpoints.architectures.marian import Marian, Pegasus
 from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
@@ -43,7 +44,9 @@ from keras_transformer.checkpoints.architectures.phi3 import Phi3
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
 from keras_transformer.checkpoints.architectures.qwen2_moe import Qwen2Moe
 from keras_transformer.checkpoints.architectures.qwen3 import Qwen3
+from keras_transformer.checkpoints.architectures.qwen3_5 import Qwen3_5Text
 from keras_transformer.checkpoints.architectures.qwen3_moe import Qwen3Moe
+from keras_transformer.checkpoints.architectures.qwen3_next import Qwen3Next
 from keras_transformer.checkpoints.architectures.reformer import ReformerArchitecture
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
@@ -87,6 +90,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "layoutlm": Layoutlm,
     "llama": Llama,
     "longformer": LongFormer,
+    "mamba2": Mamba2,
     "marian": Marian,
     "mbart": MBart,
     "mistral": Mistral,
@@ -103,7 +107,9 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "qwen2": Qwen2,
     "qwen2_moe": Qwen2Moe,
     "qwen3": Qwen3,
+    "qwen3_5_text": Qwen3_5Text,
     "qwen3_moe": Qwen3Moe,
+    "qwen3_next": Qwen3Next,
     "reformer": ReformerArchitecture,
     "roberta": Roberta,
     "roformer": Roformer,

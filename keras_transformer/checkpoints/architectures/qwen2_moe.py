@@ -1,7 +1,8 @@
-"""Qwen1.5-MoE and Qwen2-MoE: transformers' `Qwen2MoeModel` and its heads; and what Qwen3-MoE shares."""
+"""Qwen1.5-MoE and Qwen2-MoE: transformers' `Qwen2MoeModel` and its heads; and what its successors share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -57,6 +58,8 @@ def qwen_moe(
     key_dim: int,
     experts: dict[str, int],
     shared: int | None,
+    norm: type[keras.layers.Layer] = keras.layers.RMSNormalization,
+    rotary_fraction: float = 1.0,
     **options: Any,
 ) -> keras.Model:
     """Returns the decoder of a Qwen with experts in some or all blocks.
@@ -65,14 +68,16 @@ def qwen_moe(
         config: `Config`.
         num_key_value_heads: int. The default.
         key_dim: int. Width of each head.
-        experts: dict of the defaults "num_experts", "chosen" and "width" of an expert.
+        experts: dict of the defaults "num_experts", "chosen" and "width" of an expert, and "normalize" (False).
         shared: int. Width of the shared expert; None for none.
+        norm: class of the norms.
+        rotary_fraction: float. The default of the rotated share of each head.
         **options: of `llama_decoder`.
     """
     size, common = model_size(config), decoder_options(config)
-    norm = keras.layers.RMSNormalization(epsilon=common.pop("rms_norm_epsilon"))
+    norm_layer = norm(epsilon=common.pop("rms_norm_epsilon"))
     if options.pop("query_key_norm", False):
-        options["query_key_norm"] = norm
+        options["query_key_norm"] = norm_layer
     mixture: keras.layers.Layer = MixtureOfExperts(
         config.integer("moe_intermediate_size", experts["width"]),
         _router(config, experts),
@@ -84,22 +89,29 @@ def qwen_moe(
     return llama_decoder(
         GroupedSize(size, config.integer("num_key_value_heads", num_key_value_heads), key_dim),
         config.integer("vocab_size"),
-        norm=norm,
-        position=rotary(config, key_dim),
+        norm=norm_layer,
+        position=rotary(config, key_dim, fraction=rotary_fraction),
         feedforward=[mixture if sparse else dense for sparse in _sparse_blocks(config)],
         **common,
         **options,
     )
 
 
-def qwen_moe_entries(config: Config, num_experts: int, *, shared: bool, bias: bool, **attention: bool) -> list[Entry]:
-    """Returns the mapping of `qwen_moe`; `attention`: other options of `attention_entries`."""
+def qwen_moe_entries(
+    config: Config,
+    num_experts: int,
+    *,
+    shared: bool,
+    mixer_entries: Callable[..., list[Entry]] = attention_entries,
+    **attention: bool,
+) -> list[Entry]:
+    """Returns the mapping of `qwen_moe`; `attention`: options of `mixer_entries`, a function like `attention_entries`."""
     count = _num_experts(config, num_experts)
     sparse = iter(_sparse_blocks(config))
 
     def block(theirs: str, ours: str) -> list[Entry]:
         fed = f"{ours}/feedforward"
-        entries = [*norm_entries(theirs, ours), *attention_entries(theirs, ours, bias=bias, **attention)]
+        entries = [*norm_entries(theirs, ours), *mixer_entries(theirs, ours, **attention)]
         if not next(sparse):
             return [*entries, *gated_feedforward_entries(theirs, ours)]
         if not shared:
@@ -124,7 +136,7 @@ def _expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
 def _router(config: Config, experts: dict[str, int]) -> TopKRouter:
     count = _num_experts(config, experts["num_experts"])
     chosen = config.integer("num_experts_per_tok", experts["chosen"], maximum=count)
-    normalize = config.flag("norm_topk_prob", False)
+    normalize = config.flag("norm_topk_prob", bool(experts.get("normalize", False)))
     if chosen == 1 and normalize:
         config.only("norm_topk_prob", False)
     # transformers' loss is a mean over layers and a sum over the chosen experts, and off by default.

@@ -31,7 +31,9 @@ def llama_decoder(
     use_sinks: bool = False,
     use_bias: bool = False,
     use_output_bias: bool | None = None,
+    use_gate: bool = False,
     query_key_norm: keras.layers.Layer | None = None,
+    mixers: Sequence[keras.layers.Layer | None] = (None,),
     activation: Activation = "silu",
     feedforward: keras.layers.Layer | Sequence[keras.layers.Layer] | None = None,
     residual: str = "pre",
@@ -55,7 +57,10 @@ def llama_decoder(
         use_sinks: bool. Whether each head has a sink: see `attention.SoftmaxAttention`.
         use_bias: bool. Whether the query, key, value and output projections have biases.
         use_output_bias: bool or None. Overrides `use_bias` for the output projection.
+        use_gate: bool. Whether attention has an output gate.
         query_key_norm: norm layer for each query and key head, or None.
+        mixers: sequence that repeats over the blocks: a mixer to copy in place of attention, such as a recurrence; None for
+            attention.
         activation: activation of the gate.
         feedforward: layer to copy, or a sequence of these that repeats over the blocks; None for a `GatedFeedForward` of
             `activation`.
@@ -68,7 +73,10 @@ def llama_decoder(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
     """
 
-    def attention(index: int) -> keras.layers.Layer:
+    def mixer(index: int) -> keras.layers.Layer:
+        other = of_block(mixers, index)
+        if other is not None:
+            return other
         window_of_block = of_block(window, index)
         is_local = window_of_block is not None and local_position is not None
         return rotary_attention(
@@ -82,6 +90,7 @@ def llama_decoder(
             query_key_norm=query_key_norm,
             use_bias=use_bias,
             use_output_bias=use_output_bias,
+            use_gate=use_gate,
         )
 
     size = grouped.size
@@ -92,7 +101,7 @@ def llama_decoder(
         residual=residual,
         norm=norm,
         embedding_scale=math.sqrt(size.hidden_dim) if scale_embedding else None,
-        attention=[attention(index) for index in range(size.num_layers)],
+        attention=[mixer(index) for index in range(size.num_layers)],
         feedforward=GatedFeedForward(size.intermediate_dim, activation) if feedforward is None else feedforward,
         dropout=dropout,
         embedding_dropout=embedding_dropout,

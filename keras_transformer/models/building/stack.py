@@ -87,9 +87,9 @@ def make_cross_attention(size: Size, template: LayerLike | None = None, dropout:
 
 
 def make_feed_forward(
-    intermediate_dim: int, feedforward: str | keras.layers.Layer, activation: Activation, **options: Any
+    intermediate_dim: int, feedforward: str | keras.layers.Layer | None, activation: Activation, **options: Any
 ) -> keras.layers.Layer:
-    """Feed-forward for one block: by name with an activation and `options`, or a copy of an instance."""
+    """Feed-forward for one block: by name with an activation and `options`, or a copy of an instance; None for None."""
     options |= {"intermediate_dim": intermediate_dim, "activation": activation}
     return clone(resolve(feedforward, FEEDFORWARDS, argument="feedforward", **options), name="feedforward")
 

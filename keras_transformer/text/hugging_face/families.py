@@ -102,7 +102,7 @@ _ALIASES = {
     "gpt2": "gpt_neo gptj codegen",
     "roberta": "bart longformer led mvp layoutlmv3",
     "clip": "clip_text_model clipseg",
-    "qwen2": "qwen2_moe qwen3 qwen3_moe",
+    "qwen2": "qwen2_moe qwen3 qwen3_moe qwen3_next",
     "t5": "mt5 umt5",
     "deberta-v2": "debertav2",
     "xlm-roberta": "xlmroberta kosmos-2",

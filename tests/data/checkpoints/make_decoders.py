@@ -137,6 +137,35 @@ QWEN_MOE = {
     "num_experts_per_tok": 3,
     "moe_intermediate_size": 12,
 }
+MAMBA2 = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "expand": 3,
+    "num_heads": 6,
+    "head_dim": 4,
+    "n_groups": 3,
+    "state_size": 5,
+    "conv_kernel": 3,
+    "use_bias": True,
+    "hidden_act": "gelu",
+    "chunk_size": 4,
+    **SPECIAL,
+}
+QWEN_HYBRID = {
+    **LLAMA,
+    "hidden_size": 16,
+    "head_dim": 8,
+    "attention_bias": True,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
+    # The last is the only one of classifiers: transformers cannot run a model of recurrences alone.
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 5,
+    "linear_value_head_dim": 3,
+    "linear_conv_kernel_dim": 3,
+}
 GPT_OSS = {
     **SIZE,
     "head_dim": 8,
@@ -315,6 +344,28 @@ FAMILIES = {
         {**QWEN_MOE, "decoder_sparse_step": 2, "head_dim": 8, "attention_bias": True, "norm_topk_prob": True},
         ("CausalLM", *ALL[:1]),
     ),
+    "qwen3_next": (
+        "Qwen3Next",
+        "Qwen3NextConfig",
+        {
+            **QWEN_HYBRID,
+            "num_experts": 4,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 12,
+            "shared_expert_intermediate_size": 16,
+            "mlp_only_layers": [0],
+            "norm_topk_prob": False,
+        },
+        ("CausalLM", *ALL[:1]),
+    ),
+    "qwen3_5_text": ("Qwen3_5", "Qwen3_5TextConfig", {**QWEN_HYBRID, **TIED}, ("CausalLM", *ALL[:1])),
+    "mamba2": ("Mamba2", "Mamba2Config", MAMBA2, ("CausalLM",)),
+    "mamba2_tied": (
+        "Mamba2",
+        "Mamba2Config",
+        {**MAMBA2, **TIED, "use_bias": False, "use_conv_bias": False},
+        ("CausalLM",),
+    ),
     "smollm3": ("SmolLM3", "SmolLM3Config", SMOLLM3, ("CausalLM", *ALL[:1])),
     "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
     "rwkv_tied": ("Rwkv", "RwkvConfig", {**RWKV, **TIED}, ("CausalLM",)),
@@ -339,6 +390,14 @@ GRADIENTS = {
         "model.layers.0.mlp.experts.gate_up_proj",
         "model.layers.1.mlp.experts.gate_up_proj_bias",
         "model.layers.1.mlp.experts.down_proj_bias",
+    ),
+    "qwen3_next-CausalLM": (
+        "model.layers.0.linear_attn.in_proj_ba.weight",
+        "model.layers.0.linear_attn.conv1d.weight",
+        "model.layers.0.linear_attn.A_log",
+        "model.layers.0.linear_attn.dt_bias",
+        "model.layers.0.linear_attn.norm.weight",
+        "model.layers.1.self_attn.q_norm.weight",
     ),
 }
 OUTPUTS = {"Model": {"tokens": "last_hidden_state"}, "QuestionAnswering": ("start_logits", "end_logits")}
