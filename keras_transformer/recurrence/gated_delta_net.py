@@ -60,7 +60,8 @@ class GatedDeltaNet(Recurrence):
 
     Example:
 
-    >>>     >>> layer = GatedDeltaNet(num_heads=2, key_dim=4)
+    >>> import numpy as np
+    >>> layer = GatedDeltaNet(num_heads=2, key_dim=4)
     >>> x = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
     >>> whole, state, outputs = layer(x, x), layer.init_cache(batch_size=1), []
     >>> for index in range(5):
