@@ -21,6 +21,8 @@ OPTIONAL = {
     "openvino-genai": {"benchmarks/llm_worker.py"},
     "litert-torch": {"benchmarks/peers_tflite.py"},
     "ai-edge-quantizer": {"benchmarks/peers_tflite.py", "benchmarks/quantization_peers.py"},
+    "diffusers": {"tests/data/make_diffusers.py"},
+    "flash-pytorch": {"tests/data/make_attention_forms.py"},
     "peft": {"tests/data/adapters/make_peft.py", "benchmarks/fine_tune.py"},
     "conversion": {"tests/data/gguf/make_gguf.py"},  # Of a clone of llama.cpp.
     "sentence-transformers": {"tests/data/checkpoints/make_sentence_transformers.py"},

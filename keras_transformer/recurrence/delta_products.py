@@ -77,7 +77,7 @@ class _Fading:
         until_end: `(n · B, N, C, 1)`: from each token to the last.
     """
 
-    def __init__(self, log_decay):
+    def __init__(self, log_decay: Tensor) -> None:
         heads, size = log_decay.shape[1:3]
         seen, after = (ops.convert_to_tensor(x, log_decay.dtype) for x in (np.tri(size), np.tri(size, k=-1)))
         # Sums of the tokens between, not differences of running sums, which would cancel after fast decay.

@@ -119,7 +119,7 @@ class GatedDeltaNet(Recurrence):
             dense.build(query_shape)
             setattr(self, f"{name}_dense", dense)
         self.convolution.build((*query_shape[:2], 2 * keys + values))
-        if self.use_decay:
+        if self.decay is not None:
             self.decay.build((*query_shape[:2], self.num_heads))
         self.norm_scale = self.add_weight(name="norm_scale", shape=(self.value_dim,), initializer="ones")
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
@@ -138,7 +138,7 @@ class GatedDeltaNet(Recurrence):
             key,
             _heads(parts[2], self.num_heads),
             rate,
-            self.decay(self.step_dense(x))[1] if self.use_decay else None,
+            None if self.decay is None else self.decay(self.step_dense(x))[1],
             self.chunk_size,
             mask,
             cache.get("state"),

@@ -78,7 +78,7 @@ class DetectionModel(keras.Model):
     ) -> Tensor:
         """The loss of a batch: by a loss with `is_joint`, from all outputs together; called by Keras."""
         loss = getattr(self, "loss", None)
-        if not getattr(loss, "is_joint", False):
+        if loss is None or not getattr(loss, "is_joint", False):
             return super().compute_loss(x, y, y_pred, sample_weight, training=training)
         return sum(self.losses, loss(y, y_pred, sample_weight))
 

@@ -99,7 +99,7 @@ class _Image:
 
 def _evaluate(images: Sequence[tuple[np.ndarray, ...]], area: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
     """Precision `(thresholds,)` and recalls `(thresholds, counts)` of one class; NaN without objects."""
-    parts = [_match(*image, area) for image in images]
+    parts = [_match(boxes, scores, objects, crowds, area) for boxes, scores, objects, crowds in images]
     number = sum(part[3] for part in parts)
     if not number:
         return np.full(len(THRESHOLDS), np.nan), np.full((len(THRESHOLDS), len(_COUNTS)), np.nan)

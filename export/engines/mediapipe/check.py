@@ -110,7 +110,8 @@ def check_engine(
         outputs = runtime(dict(given))
         label = f"{'image' if task.is_image else 'text'} {number} in MediaPipe"
         if task.is_detector:
-            _check_detections(found, expected_detections(outputs, *given[IMAGE].shape[1:3], class_names), label)
+            height, width = given[IMAGE].shape[1:3]
+            _check_detections(found, expected_detections(outputs, height, width, class_names), label)
             continue
         expected = outputs[task.output][0]
         if found.shape != expected.shape:

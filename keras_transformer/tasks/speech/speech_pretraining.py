@@ -71,8 +71,9 @@ def SpeechPretraining(
     entries, ids, probabilities = clone(quantizer, name="quantizer")(x)
     targets = keras.layers.Dense(projection_dim, dtype="float32", name="target_projection")(entries)
     predictions = keras.layers.Dense(projection_dim, dtype="float32", name="projection")(backbone.output)
-    options = {"dtype": "float32", "name": "contrastive_loss"}
-    loss = ContrastiveSpeechLoss(num_distractors, temperature, diversity_weight, **options)
+    loss = ContrastiveSpeechLoss(
+        num_distractors, temperature, diversity_weight, dtype="float32", name="contrastive_loss"
+    )
     predictions = loss(predictions, targets, ids=ids, probabilities=probabilities, hidden=masking[1])
     return keras.Model(backbone.input, {"predictions": predictions, "targets": targets}, name=name)
 
