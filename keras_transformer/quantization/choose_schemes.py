@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,10 +13,10 @@ from keras_transformer.quantization.calibration import Batch, as_batches
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel, kernels_of
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.sensitivities import by_inputs, by_outputs, divergence, squared_change
+from keras_transformer.quantization.sensitivities import Errors, by_inputs, by_outputs, divergence, squared_change
 
 CANDIDATES = (WeightScheme(4, 128), WeightScheme(4, 32), WeightScheme(8, None))
-MEASURES = {
+MEASURES: dict[str, Callable[..., Errors]] = {
     "output": functools.partial(by_outputs, squared_change),
     "divergence": functools.partial(by_outputs, divergence),
     "inputs": by_inputs,
