@@ -14,6 +14,7 @@ from keras_transformer.quantization.methods.clipping import importance
 from keras_transformer.quantization.outputs import outputs_of
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.quantization.statistics import Statistics
 
 Fitting = Mapping[str, Sequence[WeightScheme]]
 Errors = dict[tuple[str, WeightScheme], float]
@@ -105,7 +106,7 @@ def by_inputs(
     model: keras.Model, kernels: Sequence[Kernel], fitting: Fitting, batches: Sequence[Batch], verbose: bool
 ) -> Errors:
     """The relative squared change of what each weight computes from its inputs; of the weight itself in a lookup."""
-    statistics = {}
+    statistics: dict[str, Statistics] = {}
     for ready in calibrate(model, kernels, batches, verbose):
         statistics |= {kernel.path: each for kernel, each in ready}
     found = {}

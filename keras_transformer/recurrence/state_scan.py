@@ -41,9 +41,11 @@ def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first
 
         def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
-            back = (left, _transposed(reads), _transposed(writes))
             # The last state has no successor: the scan begins at zero, whatever its first transition is.
-            back = [ops.flip(ops.concatenate([x[1:], x[:1]], axis=0), axis=0) for x in back]
+            back = [
+                ops.flip(ops.concatenate([x[1:], x[:1]], axis=0), axis=0)
+                for x in (left, _transposed(reads), _transposed(writes))
+            ]
             of_states = ops.flip(_scan(*back, ops.flip(upstream, axis=0), ops.zeros_like(first)), axis=0)
             before = ops.concatenate([ops.expand_dims(first, 0), states[:-1]], axis=0)
             written = ops.matmul(_transposed(writes), of_states)

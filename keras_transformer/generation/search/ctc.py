@@ -145,7 +145,7 @@ class _PrefixSearch:
     def run(self, row: np.ndarray, least: float) -> list[CTCResult]:
         """Returns the texts of log-probabilities `(T, V)`, best first."""
         self._bonus = {(): 0.0}
-        beams = {(): (0.0, -math.inf)}
+        beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
         for frame in row:
             # The blank alone never fails, so that a beam is never empty.
             tokens = [int(token) for token in np.flatnonzero(frame >= least) if token != self._blank_id]
