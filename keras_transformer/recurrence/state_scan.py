@@ -42,11 +42,14 @@ def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first
         def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             # The last state has no successor: the scan begins at zero, whatever its first transition is.
-            back = [
-                ops.flip(ops.concatenate([x[1:], x[:1]], axis=0), axis=0)
-                for x in (left, _transposed(reads), _transposed(writes))
-            ]
-            of_states = ops.flip(_scan(*back, ops.flip(upstream, axis=0), ops.zeros_like(first)), axis=0)
+            back = _scan(
+                _backwards(left),
+                _backwards(_transposed(reads)),
+                _backwards(_transposed(writes)),
+                ops.flip(upstream, axis=0),
+                ops.zeros_like(first),
+            )
+            of_states = ops.flip(back, axis=0)
             before = ops.concatenate([ops.expand_dims(first, 0), states[:-1]], axis=0)
             written = ops.matmul(_transposed(writes), of_states)
             of_writes = -ops.matmul(of_states, _transposed(ops.matmul(reads, before)))
@@ -66,6 +69,11 @@ def _scan(left, writes, reads, added, first):
         return (state,), state
 
     return sequential_scan(step, (first,), (added, left, writes, reads))[1]
+
+
+def _backwards(x):
+    """The transitions of a scan from the last step to the first."""
+    return ops.flip(ops.concatenate([x[1:], x[:1]], axis=0), axis=0)
 
 
 def _transposed(x):
