@@ -21,6 +21,9 @@ INPUTS = {
     "ddpm": {"noise", "labels", "step_noise"},
     "solver": {"noise", "labels"},
 }
+# Shares of the scale. The first step of DDPM divides the denoiser's rounding, 1e-7, by the share of the image in pure noise,
+# which is 0.0064.
+BOUNDS = dict.fromkeys(INPUTS, 1e-5) | {"ddpm": 1e-4}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def test_three_runtimes_agree_with_keras(out, name):
     assert set(artifacts) == set(FORMATS)
     for artifact in artifacts.values():
         for figures in artifact["parity"]:
-            assert figures["ratio"] <= 1e-5
+            assert figures["ratio"] <= BOUNDS[name]
             assert figures["scale"] > 0.1
     signatures = json.loads((out / name / "manifest.json").read_text())["signatures"]
     assert {each["name"] for each in signatures["serve"]["inputs"]} == INPUTS[name]

@@ -19,7 +19,7 @@ class Llama(Architecture):
     """Llama: Touvron et al., arXiv 2302.13971; up to 3.2 (text)."""
 
     base_prefix = ("model.", "transformer.")
-    ignored = (r"rotary_emb\.inv_freq$",)
+    ignored: tuple[str, ...] = (r"rotary_emb\.inv_freq$",)
     tied = {"lm_head.weight": "model.embed_tokens.weight"}
     heads = decoder_heads()
 

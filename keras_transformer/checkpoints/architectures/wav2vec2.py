@@ -31,8 +31,12 @@ class Wav2Vec2Architecture(Architecture):
     }
 
     def backbone(self, config: Config) -> keras.Model:
-        adapters = {"adapter": adapter(config), "block_adapter": block_adapter(config)}
-        return Wav2Vec2(speech_size(config), **speech_options(config), **adapters)
+        return Wav2Vec2(
+            speech_size(config),
+            adapter=adapter(config),
+            block_adapter=block_adapter(config),
+            **speech_options(config),
+        )
 
     def entries(self, config: Config) -> list[Entry]:
         entries = [*speech_entries(config), *norm("feature_projection.layer_norm", "feature_norm")]
