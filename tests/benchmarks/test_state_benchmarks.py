@@ -75,6 +75,9 @@ def test_both_compute_the_same(reports):
         ("retention", "chunks of 512", 1024),
         ("time_mixing", "Hugging Face", 1024),
         ("s4d", "Fourier transform", 1024),
+        ("gated_delta_net", "transformers", 1024),
+        ("gated_delta_net", "transformers, token by token", 1024),
+        ("mamba2", "transformers", 1024),
     ]
     for row in rows:
         assert row["difference"] < 1e-4
