@@ -42,7 +42,6 @@ def test_a_decoder_of_berts_kind_is_refused(copy):
 @pytest.mark.parametrize(
     "name, changes",
     [
-        ("albert-Model", {"inner_group_num": 2}),
         ("albert-Model", {"num_hidden_groups": 6}),
         ("deberta_v2-Model", {"attention_head_size": 8}),
         ("deberta_v2-Model", {"norm_rel_ebd": "batch_norm"}),

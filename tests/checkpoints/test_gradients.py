@@ -47,7 +47,9 @@ def _gradients(model, inputs, direction):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(_logits(model(inputs, training=False)) * direction)
         weights = [variable.value for variable in model.trainable_variables]
-        found = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
+        # Such as those of boxes, which the logits do not read.
+        found = tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        found = [tf.convert_to_tensor(gradient) for gradient in found]
     else:
         import jax
 

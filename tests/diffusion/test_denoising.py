@@ -70,7 +70,8 @@ def test_training_lowers_the_loss(process):
     assert trainer.evaluate(data, batch_size=48, verbose=0) < 0.75 * before
 
 
-def test_seed_decides_the_noise(denoiser):
+def test_seed_decides_the_noise():
+    denoiser = models.DiT(SIZE, 4, 8, num_channels=2, num_classes=NUM_CLASSES, label_dropout=0.0)
     data = {"images": IMAGES, "labels": LABELS}
 
     def errors(seed):
