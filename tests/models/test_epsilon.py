@@ -23,7 +23,10 @@ ARGUMENTS = {
     "kosmos2": {"begin_image_id": 1, **VISION},
 }
 # Norms whose epsilon is fixed, as the model's documentation says.
-FIXED = {"swin": ("embedding_norm", "patch_merging_1", "patch_merging_1/norm")}
+FIXED = {
+    "swin": ("embedding_norm", "patch_merging_1", "patch_merging_1/norm"),
+    **dict.fromkeys(("hubert", "wav2vec2", "wavlm"), ("feature_encoder/norm_0",)),
+}
 
 
 def epsilon_argument(function):

@@ -138,7 +138,8 @@ def test_resampling_is_what_is_asked_for():
 
 
 def test_saved_and_loaded(tmp_path):
-    processor = ImageProcessor((5, 7), (3, 4), "lanczos", 0.25, [1, 2, 3], 2.0, "bgr", False)
+    more = {"multiple_of": 3, "pad": True}
+    processor = ImageProcessor((5, 7), (3, 4), "lanczos", 0.25, [1, 2, 3], 2.0, "bgr", False, **more)
     processor.save(tmp_path / "a" / "b")
     assert ImageProcessor.load(tmp_path / "a" / "b") == processor
     config = processor.get_config()
