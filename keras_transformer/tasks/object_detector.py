@@ -32,8 +32,8 @@ def ObjectDetector(
         num_class_layers: int >= 1. Dense layers from a token to the logits; all but the last have ReLU.
         num_box_layers: int >= 1. Dense layers from a token to the box.
         auxiliary: bool. Whether the model also has the outputs "auxiliary_logits" and "auxiliary_boxes": what the same
-            heads say of the tokens of every block but the last, for `DetectionLoss`. Before exporting, build a detector
-            without them and copy the weights: `detector.set_weights(trained.get_weights())`.
+            heads say of the tokens of every block but the last, for `DetectionLoss`. Before exporting, leave them out:
+            `DetectionModel(trained.input, {name: trained.output[name] for name in ("logits", "boxes")})`.
         name: str.
 
     Returns:
