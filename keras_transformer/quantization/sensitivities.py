@@ -18,37 +18,39 @@ from keras_transformer.quantization.statistics import Statistics
 
 Fitting = Mapping[str, Sequence[WeightScheme]]
 Errors = dict[tuple[str, WeightScheme], float]
-Distance = Callable[[np.ndarray, np.ndarray], float]
+Distance = Callable[[np.ndarray], Callable[[np.ndarray], float]]
 # Rows of a weight that tell how the errors of its schemes are related.
 _ROWS = 256
 
 
-def squared_change(expected: np.ndarray, found: np.ndarray) -> float:
-    """The squared change of outputs, relative to their square.
+def squared_change(expected: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Returns the squared change from outputs, relative to their square, as a function of others.
 
     Example:
 
-    >>> squared_change(np.array([3.0, 4.0]), np.array([3.0, 4.5]))
+    >>> squared_change(np.array([3.0, 4.0]))(np.array([3.0, 4.5]))
     0.01
     """
-    return float(np.square(found - expected, dtype="float64").sum() / np.square(expected, dtype="float64").sum())
+    total = np.square(expected, dtype="float64").sum()
+    return lambda found: float(np.square(found - expected, dtype="float64").sum() / total)
 
 
-def divergence(expected: np.ndarray, found: np.ndarray) -> float:
-    """The mean Kullback-Leibler divergence of the classes that logits `(..., C)` stand for, in nats.
+def divergence(expected: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Returns the mean Kullback-Leibler divergence, in nats, from the classes that logits `(..., C)` stand for.
 
     Example:
 
-    >>> round(divergence(np.array([[0.0, 0.0]]), np.log([[0.25, 0.75]])), 4)  # log(0.5 / 0.25) / 2 + log(0.5 / 0.75) / 2
+    >>> found = np.log([[0.25, 0.75]])
+    >>> round(divergence(np.array([[0.0, 0.0]]))(found), 4)  # log(0.5 / 0.25) / 2 + log(0.5 / 0.75) / 2
     0.1438
     """
-    wanted, reached = _log_softmax(expected), _log_softmax(found)
-    return float((np.exp(wanted) * (wanted - reached)).sum(axis=-1, dtype="float64").mean())
+    wanted = _log_softmax(expected)
+    shares = np.exp(wanted)
+    return lambda found: float((shares * (wanted - _log_softmax(found))).sum(axis=-1, dtype="float64").mean())
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return keras.ops.convert_to_numpy(keras.ops.log_softmax(logits))
 
 
 def by_outputs(
@@ -65,7 +67,7 @@ def by_outputs(
     the squares of their rounding errors.
 
     Args:
-        distance: of the outputs for one batch: `squared_change` or `divergence`; the sum over the outputs counts.
+        distance: from the outputs for one batch: `squared_change` or `divergence`; the sum over the outputs counts.
         model: Functional `keras.Model`. It stays as it is.
         kernels: list of `Kernel`.
         fitting: dict of path to the schemes of each.
@@ -76,7 +78,7 @@ def by_outputs(
     def outputs() -> Iterator[list[np.ndarray]]:
         return (outputs_of(model, batch) for batch in batches)
 
-    expected, found = list(outputs()), {}
+    distances, found = [[distance(each) for each in batch] for batch in outputs()], {}
     for number, kernel in enumerate(kernels):
         if verbose:
             print(f"{kernel.path}: {number + 1} of {len(kernels)}", file=sys.stderr, flush=True)
@@ -85,8 +87,8 @@ def by_outputs(
         smallest = max(squares, key=lambda scheme: squares[scheme])
         try:
             kernel.assign(round_rows(rows, smallest).values)
-            pairs = [pair for each in zip(expected, outputs(), strict=True) for pair in zip(*each, strict=True)]
-            loss = sum(distance(*pair) for pair in pairs) / len(batches)
+            pairs = [pair for each in zip(distances, outputs(), strict=True) for pair in zip(*each, strict=True)]
+            loss = sum(distance_to(each) for distance_to, each in pairs) / len(batches)
         finally:
             kernel.assign(rows)
         for scheme, square in squares.items():
