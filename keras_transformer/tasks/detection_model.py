@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_transformer.tasks.with_detections import DetectionOutputs
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike, Path, Tensor
 
@@ -110,9 +110,11 @@ class DetectionModel(keras.Model):
         found: dict[int, Detections] = {}
         for group in groups.values():
             outputs = self.predict(np.stack([pixels for _, pixels in group]), batch_size=batch_size, verbose=0)
-            for (index, _), logits, boxes in zip(group, outputs["logits"], outputs["boxes"], strict=True):
+            every = DetectionOutputs(dtype="float32")(outputs["logits"], outputs["boxes"])
+            parts = [keras.ops.convert_to_numpy(every[name]) for name in ("boxes", "labels", "scores")]
+            for (index, _), *each in zip(group, *parts, strict=True):
                 width, height = opened[index].size
-                found[index] = _detections(logits, boxes, threshold, width, height)
+                found[index] = _surest(Detections(*each), threshold, width, height)
         return [found[index] for index in range(len(opened))]
 
     def _processor(self):
@@ -137,14 +139,9 @@ class DetectionModel(keras.Model):
             self.processor = ImageProcessor.load(directory)
 
 
-def _detections(logits, boxes, threshold, width, height):
-    """`Detections` of one image of `width` x `height` pixels."""
-    from keras_transformer.vision.boxes import convert_boxes
-
-    probabilities = ops.convert_to_numpy(ops.softmax(np.asarray(logits, "float32")))[:, :-1]
-    scores, labels = probabilities.max(-1), probabilities.argmax(-1).astype("int32")
-    corners = ops.convert_to_numpy(convert_boxes(boxes, "cxcywh", "xyxy"))
-    corners = corners * np.array([width, height, width, height], "float32")
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > threshold]
-    return Detections(corners[order], labels[order], scores[order])
+def _surest(found, threshold, width, height):
+    """Those above a threshold, of an image of `width` x `height` pixels, with boxes in pixels instead of shares."""
+    order = np.argsort(-found.scores, kind="stable")
+    order = order[found.scores[order] > threshold]
+    corners = found.boxes[order] * np.array([width, height, width, height], "float32")
+    return Detections(corners, found.labels[order], found.scores[order])

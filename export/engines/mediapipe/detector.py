@@ -13,6 +13,8 @@ from keras_transformer.export.engines.mediapipe.tasks import CATEGORY, COUNT, LO
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.functional import SERVE
 from keras_transformer.export.tflite.tree import read_file
+from keras_transformer.tasks import DetectionOutputs
+from keras_transformer.vision import convert_boxes
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor
@@ -48,18 +50,16 @@ def detector_outputs(results: dict[str, Tensor]) -> dict[str, Tensor]:
         dict of "location" `(1, Q, 4)`: top, left, bottom and right inside the image, as shares of it; "category" and
         "score", `(1, Q)`; and "count", `(1,)`, which is Q: MediaPipe applies the threshold of the scores.
     """
-    probabilities = tf.nn.softmax(results["logits"])[0, :, :-1]
-    scores, order = tf.math.top_k(tf.reduce_max(probabilities, -1), k=probabilities.shape[0])
-    categories = tf.gather(tf.cast(tf.argmax(probabilities, -1, tf.int32), tf.float32), order)
-    boxes = tf.gather(results["boxes"][0], order)
-    center, half = tf.reverse(boxes[:, :2], [1]), tf.reverse(boxes[:, 2:], [1]) / 2
-    # MediaPipe moves a box that begins outside of the image into it.
-    corners = tf.clip_by_value(tf.concat([center - half, center + half], -1), 0.0, 1.0)
+    found = DetectionOutputs(dtype="float32")(results["logits"], results["boxes"])
+    queries = found["scores"].shape[1]
+    scores, order = tf.math.top_k(found["scores"][0], k=queries)
+    corners = tf.gather(convert_boxes(found["boxes"][0], "xyxy", "yxyx"), order)
     return {
-        "location": corners[None],
-        "category": categories[None],
+        # MediaPipe moves a box that begins outside of the image into it.
+        "location": tf.clip_by_value(corners, 0.0, 1.0)[None],
+        "category": tf.gather(tf.cast(found["labels"][0], tf.float32), order)[None],
         "score": scores[None],
-        "count": tf.zeros_like(scores[:1]) + float(probabilities.shape[0]),
+        "count": tf.zeros_like(scores[:1]) + float(queries),
     }
 
 
