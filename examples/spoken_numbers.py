@@ -145,13 +145,8 @@ class Batches(keras.utils.PyDataset):
         # Few sizes: each is traced once.
         longest = -(-int(self._inputs["padding_mask"][rows].sum(axis=1).max()) // 2000) * 2000
         inputs = {name: array[rows, :longest] for name, array in self._inputs.items()}
-        return inputs, label_array([self._labels[row] for row in rows])
-
-
-def label_array(labels: list[list[int]]) -> np.ndarray:
-    """Returns labels `(B, L)`, padded with -100."""
-    longest = max(map(len, labels))
-    return np.array([row + [-100] * (longest - len(row)) for row in labels], "int32")
+        labels = [self._labels[row] for row in rows]
+        return inputs, keras.utils.pad_sequences(labels, padding="post", value=-100)
 
 
 def train(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
 from keras_transformer.feedforward.activations import Gating
+from keras_transformer.utils.configured import Configured
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
-class ClampedSwiGLU(Gating):
+class ClampedSwiGLU(Gating, Configured):
     """Clamped SwiGLU: `(h + 1) g σ(alpha g)` for gate g and hidden layer h, both clamped.
 
     The gate is at most `limit`, and the hidden layer is between `-limit` and `limit`. It is the `activation` of a
@@ -56,7 +55,3 @@ class ClampedSwiGLU(Gating):
 
     def get_config(self) -> Config:
         return {"alpha": self.alpha, "limit": self.limit}
-
-    @classmethod
-    def from_config(cls, config: Config) -> Any:
-        return cls(**config)

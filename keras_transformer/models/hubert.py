@@ -60,9 +60,9 @@ def HuBERT(
     """
     return speech_encoder(
         get_size(size, SIZES),
-        feature_encoder=feature_encoder or FeatureEncoder(),
+        feature_encoder=feature_encoder,
         normalizes_features=normalizes_features,
-        position=position or ConvolutionalPosition(),
+        position=position,
         span_masking=span_masking,
         residual=residual,
         activation=activation,

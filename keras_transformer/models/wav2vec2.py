@@ -79,8 +79,8 @@ def Wav2Vec2(
     """
     return speech_encoder(
         get_size(size, SIZES),
-        feature_encoder=feature_encoder or FeatureEncoder(),
-        position=position or ConvolutionalPosition(),
+        feature_encoder=feature_encoder,
+        position=position,
         span_masking=span_masking,
         adapter=adapter,
         block_adapter=block_adapter,

@@ -61,8 +61,8 @@ def WavLM(
     """
     return speech_encoder(
         get_size(size, SIZES),
-        feature_encoder=feature_encoder or FeatureEncoder(),
-        position=position or ConvolutionalPosition(),
+        feature_encoder=feature_encoder,
+        position=position,
         span_masking=span_masking,
         relative_bias=relative_bias or RelativeBias(320, 800),
         residual=residual,

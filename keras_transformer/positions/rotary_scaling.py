@@ -6,15 +6,15 @@ A scaling changes the rate of each pair of features, in angle per position, and 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from keras_transformer.utils.configured import Configured
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
-class RotaryScaling:
+class RotaryScaling(Configured):
     """Base class of rotary scalings: `rates` and, if attention has a temperature, `magnitude`.
 
     Attributes:
@@ -54,10 +54,6 @@ class RotaryScaling:
 
     def get_config(self) -> Config:
         return {"factor": self.factor}
-
-    @classmethod
-    def from_config(cls, config: Config) -> Any:
-        return cls(**config)
 
 
 @serializable

@@ -142,7 +142,7 @@ class Mamba2(Recurrence):
         length, values = ops.shape(y)[1], self.num_heads * self.head_dim
         y = ops.reshape(y, (-1, length, values)) * ops.silu(ops.cast(gate, "float32"))
         y = ops.reshape(y, (-1, length, self.num_groups, values // self.num_groups))
-        y = y * ops.rsqrt(ops.mean(ops.square(y), axis=-1, keepdims=True) + self.epsilon)
+        y = ops.rms_normalization(y, axis=-1, epsilon=self.epsilon)
         return ops.reshape(y, (-1, length, values)) * ops.cast(self.norm_scale, "float32")
 
     def _split(self, x, count):

@@ -1,12 +1,14 @@
-"""Objects that Keras saves inside a layer."""
+"""Objects beside layers that Keras saves."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from keras_transformer.utils.types import Config
+
 
 class Configured:
-    """Base of processes and samplers: an object that its config, the arguments of its constructor, makes again.
+    """Base of an object, such as a process or a scaling, that its config, the arguments of its constructor, makes again.
 
     Example:
 
@@ -16,7 +18,7 @@ class Configured:
     """
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: Config) -> Any:
         """Returns the object of a config."""
         make: Any = cls
         return make(**config)

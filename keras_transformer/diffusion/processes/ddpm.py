@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
-from keras_transformer.diffusion.configured import Configured
 from keras_transformer.diffusion.processes.noise_schedules import NOISE_SCHEDULES
 from keras_transformer.diffusion.processes.process import ProcessPoints, check_num_steps
+from keras_transformer.utils.configured import Configured
 from keras_transformer.utils.serialization import choice, serializable
 from keras_transformer.utils.types import Config, Tensor
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.utils.types import ArrayLike
 
 # Below it a token has no probability, such as that of a padded frame.
@@ -105,10 +106,8 @@ def ctc_beam_search(
         )
     search = _PrefixSearch(blank_id, num_beams, language_model, language_weight, length_bonus)
     logits = _checked(logits, blank_id)
-    highest = np.max(logits, axis=-1, keepdims=True)
-    logits = logits - highest - np.log(np.sum(np.exp(logits - highest), axis=-1, keepdims=True))
     least = max(min_log_probability, _LEAST)
-    return [search.run(row, least)[:num_results] for row in logits]
+    return [search.run(row, least)[:num_results] for row in numpy_ops.log_softmax(logits)]
 
 
 def _checked(logits: ArrayLike, blank_id: int) -> np.ndarray:

@@ -25,9 +25,9 @@ def sample_inputs() -> dict[str, keras.KerasTensor]:
 def speech_encoder(
     size: Size,
     *,
-    feature_encoder: FeatureEncoder,
+    feature_encoder: FeatureEncoder | None = None,
     normalizes_features: bool = True,
-    position: ConvolutionalPosition,
+    position: ConvolutionalPosition | None = None,
     span_masking: SpanMasking | None = None,
     adapter: keras.layers.Layer | None = None,
     block_adapter: keras.layers.Layer | None = None,
@@ -45,7 +45,8 @@ def speech_encoder(
 
     Args:
         size: `Size`.
-        feature_encoder, position, span_masking, adapter, block_adapter: layers to copy; None for none of the last three.
+        feature_encoder, position: layers to copy; None for those of the base model of wav2vec 2.0.
+        span_masking, adapter, block_adapter: layers to copy, or None.
         normalizes_features: bool. Whether the frames are normalized before their projection.
         residual: "post" or "pre", or a `Residual` to copy.
         relative_bias: `RelativeBias` that all blocks share, each with a gate of its own; None for none.
@@ -60,7 +61,7 @@ def speech_encoder(
     """
     inputs = sample_inputs()
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-    feature_encoder = clone(feature_encoder, name="feature_encoder")
+    feature_encoder = clone(feature_encoder or FeatureEncoder(), name="feature_encoder")
     x = feature_encoder(inputs["samples"], padding_mask=inputs["padding_mask"])
     mask = FrameMask(feature_encoder.kernel_sizes, feature_encoder.strides, name="frame_mask")(inputs["padding_mask"])
     x = clone(norm, name="feature_norm")(x) if normalizes_features else x
@@ -68,7 +69,7 @@ def speech_encoder(
     x = keras.layers.Dropout(feature_dropout, name="feature_dropout")(x)
     if span_masking is not None:
         x, _ = clone(span_masking, name="span_masking")(x, padding_mask=mask)
-    x = clone(position, name="position")(x, padding_mask=mask)
+    x = clone(position or ConvolutionalPosition(), name="position")(x, padding_mask=mask)
     last_norm = final_norm(residual, norm)
     relative_bias = clone(relative_bias, name="relative_bias")
     x = clone(norm, name="embedding_norm")(x) if last_norm is None else x
