@@ -61,9 +61,9 @@ def speech_encoder(
     """
     inputs = sample_inputs()
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-    feature_encoder = clone(feature_encoder or FeatureEncoder(), name="feature_encoder")
-    x = feature_encoder(inputs["samples"], padding_mask=inputs["padding_mask"])
-    mask = FrameMask(feature_encoder.kernel_sizes, feature_encoder.strides, name="frame_mask")(inputs["padding_mask"])
+    encode = clone(feature_encoder or FeatureEncoder(), name="feature_encoder")
+    x = encode(inputs["samples"], padding_mask=inputs["padding_mask"])
+    mask = FrameMask(encode.kernel_sizes, encode.strides, name="frame_mask")(inputs["padding_mask"])
     x = clone(norm, name="feature_norm")(x) if normalizes_features else x
     x = keras.layers.Dense(size.hidden_dim, name="feature_projection")(x)
     x = keras.layers.Dropout(feature_dropout, name="feature_dropout")(x)
