@@ -32,7 +32,7 @@ def export_tokenizer(
     Args:
         tokenizer: a `WordPiece`, `BytePair`, `SentencePiece` or `Bytes`, or a `HuggingFaceTokenizer` of BERT's WordPiece, of
             byte-level BPE (GPT-2, RoBERTa, Whisper, Llama 3, Qwen and others), of BPE with byte fallback (Llama 2, Mistral,
-            Gemma), or of Unigram (T5, XLM-R, CamemBERT, ALBERT, XLNet).
+            Gemma), or of Unigram (T5, XLM-R, CamemBERT, ALBERT, XLNet, DeBERTa).
         directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
         formats: names of the formats.
         tokenizer_options: dict of how texts are encoded: "start", "end", "max_length". By default the `template_options` of

@@ -29,15 +29,16 @@ class TokenSearch:
         self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._finished = np.zeros(len(request.prompts), bool)
         self._lengths = request.lengths
-        self._generators = [np.random.default_rng(seed) for seed in request.seeds]
+        # To seed a generator takes as long as some steps of a small model.
+        self._generators = [np.random.default_rng(seed) for seed in request.seeds] if sampler.is_random else []
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `protocols.Search`."""
         rows = ((row, None if over else self.tokens[row]) for row, over in enumerate(self._finished))
         logits = self.request.process_logits(output.logits[:, -1], rows)
-        uniforms = np.array([generator.random(dtype="float32") for generator in self._generators])
-        chosen = np.asarray(self.sampler(numpy_ops, logits, uniforms))
-        self.emitted = [[] if over else [int(token)] for over, token in zip(self._finished, chosen, strict=True)]
+        uniforms = np.array([generator.random(dtype="float32") for generator in self._generators], "float32")
+        chosen = np.asarray(self.sampler(numpy_ops, logits, uniforms)).tolist()
+        self.emitted = [[] if over else [token] for over, token in zip(self._finished, chosen, strict=True)]
         for row, emitted in enumerate(self.emitted):
             if emitted:
                 self.tokens[row] += emitted
@@ -45,9 +46,9 @@ class TokenSearch:
         if self._finished.all():
             return None
         # A finished row reads its last token again at the same index; the output is ignored.
-        index = self._lengths + np.array([len(tokens) - 1 for tokens in self.tokens], "int32")
+        read = np.array([len(tokens) - 1 for tokens in self.tokens], "int32")
         last = np.array([[tokens[-1]] for tokens in self.tokens], "int32")
-        return ModelInput(last, index.astype("int32"))
+        return ModelInput(last, self._lengths + read)
 
     def results(self) -> list[list[list[int]]]:
         """Returns the new tokens of each prompt, as a list of one sequence."""

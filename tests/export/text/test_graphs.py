@@ -145,6 +145,16 @@ def nmt_nfkc():
     return base64.b64encode(read_charsmap(unigram()._model)).decode()
 
 
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+LOWERCASE_BLANKS = {
+    "type": "Sequence",
+    "normalizers": [
+        {"type": "Lowercase"},
+        {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
+        {"type": "NFC"},
+        {"type": "Strip", "strip_left": False, "strip_right": True},
+    ],
+}
 MAKERS = {
     "wordpiece": lambda: WordPiece(WORDS),
     "wordpiece cased": lambda: WordPiece(WORDS, lowercase=False),
@@ -164,6 +174,8 @@ MAKERS = {
     "t5": lambda: from_huggingface(DATA / "t5"),
     "albert": lambda: from_huggingface(DATA / "albert"),
     "xlnet": lambda: from_huggingface(DATA / "xlnet"),
+    "deberta": lambda: from_huggingface(DATA / "deberta_v2"),
+    "deberta without punctuation": lambda: changed("deberta_v2", pre_tokenizer=METASPACE, normalizer=LOWERCASE_BLANKS),
     "t5 normalized": lambda: changed("t5", normalizer={"type": "Precompiled", "precompiled_charsmap": nmt_nfkc()}),
     "unigram": unigram,
     "unigram lossless": lambda: unigram(lossless=True),
@@ -396,11 +408,14 @@ def test_bytes_that_are_no_utf8_are_replaced_as_python_does():
         (lambda: changed("gpt2", normalizer={"type": "NFKC"}), "the normalizers NFKC"),
         (lambda: from_huggingface(DATA / "bloom"), "the pre-tokenizer Split with the pattern"),
         (lambda: from_huggingface(DATA / "clip"), "end_of_word_suffix='</w>'"),
-        (lambda: from_huggingface(DATA / "deberta_v2"), "Unigram with the normalizers Replace, NFC, Strip"),
         (lambda: changed("t5", normalizer={"type": "NFKD"}), "Unigram with the normalizers NFKD"),
         (
             lambda: changed("t5", pre_tokenizer={"type": "WhitespaceSplit"}),
             "Unigram with the pre-tokenizers Whitespace",
+        ),
+        (
+            lambda: changed("deberta_v2", normalizer={"type": "Strip", "strip_left": True, "strip_right": True}),
+            "Unigram with the normalizers Strip",
         ),
         (lambda: changed("t5", model={"byte_fallback": True}), "Unigram of a tokenizer.json with byte fallback"),
         (lambda: Characters.train(["abc"]), "the kind 'characters'"),
