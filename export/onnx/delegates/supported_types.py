@@ -1,37 +1,122 @@
-"""Operators of booleans and integers in types that ONNX Runtime computes them in on WebGPU.
-
-Integers would not do for moving booleans: slices of small ones are left to the CPU.
-"""
+"""Operators in types that ONNX Runtime computes them in on WebGPU. What else there is goes to the CPU and back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
 from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.node_maker import NodeMaker
 
 
 def with_supported_types(editor: Editor) -> None:
-    """Writes what moves booleans as a move of float32, and `Abs` of int32 as a choice.
+    """Writes operators of booleans and integers as others of the same values, and `Round` as steps of `Floor`.
 
     Args:
         editor: `Editor` of a graph of fixed shapes.
     """
     found: dict[str, list[Any]] = {}
-    for node in editor.nodes("Slice", "Identity", "Abs"):
+    for node in editor.nodes(*_RULES):
         make, made = editor.making(node)
-        dtype = editor.dtype(node.input[0])
-        if node.op_type == "Abs" and dtype == TensorProto.INT32:
-            zero = make.constant(np.array(0, "int32"), "zero")
-            negative = make("Less", node.input[0], zero)
-            make.into(node.output[0], "Where", negative, make("Sub", zero, node.input[0]), node.input[0])
-        elif node.op_type != "Abs" and dtype == TensorProto.BOOL:
-            number = make("Cast", node.input[0], to=TensorProto.FLOAT)
-            if node.op_type == "Slice":
-                number = make("Slice", number, *node.input[1:])
-            make.into(node.output[0], "Cast", number, to=TensorProto.BOOL)
+        _RULES[node.op_type](editor, node, make)
         if made:
             found[node.output[0]] = made
     editor.replace(found)
+
+
+def _copied(editor: Editor, node: Any, make: NodeMaker) -> None:
+    if editor.dtype(node.input[0]) == TensorProto.BOOL:
+        make.into(node.output[0], "Cast", _number(make, node.input[0]), to=TensorProto.BOOL)
+
+
+def _joined(editor: Editor, node: Any, make: NodeMaker) -> None:
+    if editor.dtype(node.input[0]) == TensorProto.BOOL:
+        parts = [_number(make, name) for name in node.input]
+        joined = make("Concat", *parts, axis=node.attribute[0].i)
+        make.into(node.output[0], "Cast", joined, to=TensorProto.BOOL)
+
+
+def _sliced(editor: Editor, node: Any, make: NodeMaker) -> None:
+    """Booleans are sliced as floats, and integers gathered by the constant indices of the slice."""
+    dtype = editor.dtype(node.input[0])
+    if dtype == TensorProto.BOOL:
+        sliced = make("Slice", _number(make, node.input[0]), *node.input[1:])
+        make.into(node.output[0], "Cast", sliced, to=TensorProto.BOOL)
+    elif dtype == TensorProto.INT32:
+        shape, chosen = editor.shape(node.input[0]), _chosen(editor, node)
+        if not chosen or shape is None or None in (shape[axis] for axis in chosen):
+            return
+        indices = {
+            axis: make.constant(np.arange(shape[axis], dtype="int32")[part], f"indices_{axis}")
+            for axis, part in chosen.items()
+        }
+        value = node.input[0]
+        *others, last = indices
+        for axis in others:
+            value = make("Gather", value, indices[axis], axis=axis)
+        make.into(node.output[0], "Gather", value, indices[last], axis=last)
+
+
+def _chosen(editor: Editor, node: Any) -> dict[int, slice] | None:
+    """What a `Slice` takes along each axis; None unless it is constant."""
+    parts = [editor.value(name) if name else None for name in node.input[1:]]
+    shape = editor.shape(node.input[0])
+    if shape is None or any(part is None for part in parts):
+        return None
+    starts, ends = parts[:2]
+    axes = parts[2] if len(parts) > 2 else np.arange(len(starts))
+    steps = parts[3] if len(parts) > 3 else np.ones_like(starts)
+    found = {}
+    for start, end, axis, step in zip(*(each.tolist() for each in (starts, ends, axes, steps)), strict=True):
+        axis, size = axis % len(shape), shape[axis]
+        # Before the first element, where Python's slices have no number for the end.
+        found[axis] = slice(start, None if size is None or (step < 0 and end < -size) else end, step)
+    return found
+
+
+def _absolute(editor: Editor, node: Any, make: NodeMaker) -> None:
+    if editor.dtype(node.input[0]) == TensorProto.INT32:
+        zero = make.constant(np.array(0, "int32"), "zero")
+        negative = make("Less", node.input[0], zero)
+        make.into(node.output[0], "Where", negative, make("Sub", zero, node.input[0]), node.input[0])
+
+
+def _narrowed(editor: Editor, node: Any, make: NodeMaker) -> None:
+    """Indices of `TopK`, which are of int64, become int32 by a lookup in their own numbers."""
+    source, to = editor.makers.get(node.input[0]), node.attribute[0].i
+    if source is None or source.op_type != "TopK" or to != TensorProto.INT32:
+        return
+    shape, axis = editor.shape(source.input[0]), next((each.i for each in source.attribute if each.name == "axis"), -1)
+    if shape is not None and shape[axis] is not None:
+        numbers = make.constant(np.arange(shape[axis], dtype="int32"), "numbers")
+        make.into(node.output[0], "Gather", numbers, node.input[0], axis=0)
+
+
+def _rounded(editor: Editor, node: Any, make: NodeMaker) -> None:
+    """A half goes to the even neighbor: up from an odd floor, and down to an even one."""
+    if editor.dtype(node.input[0]) != TensorProto.FLOAT:
+        return
+    half, two = (make.constant(np.array(value, "float32"), name) for value, name in ((0.5, "half"), (2, "two")))
+    floor = make("Floor", node.input[0])
+    rest = make("Sub", node.input[0], floor)
+    above, least = (_number(make, make(op, rest, half)) for op in ("Greater", "GreaterOrEqual"))
+    is_odd = make("Sub", floor, make("Mul", make("Floor", make("Mul", floor, half)), two))
+    up = make("Add", above, make("Mul", is_odd, make("Sub", least, above)))
+    make.into(node.output[0], "Add", floor, up)
+
+
+def _number(make: NodeMaker, name: str) -> str:
+    return make("Cast", name, to=TensorProto.FLOAT)
+
+
+_RULES: dict[str, Callable[[Editor, Any, NodeMaker], None]] = {
+    "Abs": _absolute,
+    "Cast": _narrowed,
+    "Concat": _joined,
+    "Identity": _copied,
+    "Round": _rounded,
+    "Slice": _sliced,
+}

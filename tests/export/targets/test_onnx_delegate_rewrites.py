@@ -177,3 +177,53 @@ def test_booleans_move_as_numbers_and_distances_are_choices():
         np.testing.assert_array_equal(*pair)
     assert run(after, feeds)[0].tolist() == [9, 7, 0, 3]
     assert run(after, feeds)[1].tolist() == [True, True]
+
+
+def test_slices_of_integers_are_lookups_and_joined_booleans_numbers():
+    before, after = rewritten(
+        f"""{HEAD}
+        parts (int32[3, 5] x) => (int32[2, 2] corner, int32[3, 5] turned, bool[3, 7] joined)
+        <int64[2] begins = {{-1, 1}}, int64[2] ends = {{-9, 4}}, int64[2] axes = {{0, -1}}, int64[2] steps = {{-2, 2}},
+         int64[1] last = {{4}}, int64[1] before = {{-6}}, int64[1] axis = {{1}}, int64[1] back = {{-1}}, int32 two = {{2}},
+         bool[3, 2] known = {{1, 0, 0, 1, 1, 1}}> {{
+          corner = Slice (x, begins, ends, axes, steps)
+          turned = Slice (x, last, before, axis, back)
+          is_large = Greater (x, two)
+          joined = Concat <axis = -1> (known, is_large)
+        }}
+        """,
+        with_supported_types,
+    )
+    assert "Slice" not in operators(after)
+    [joining] = [each for each in after.graph.node if each.op_type == "Concat"]
+    makers = {each.output[0]: each.op_type for each in after.graph.node}
+    assert [makers[name] for name in joining.input] == ["Cast", "Cast"]
+    x = np.arange(15, dtype="int32").reshape(3, 5) - 4
+    expected = [x[[2, 0]][:, [1, 3]], x[:, ::-1], np.concatenate([[[1, 0], [0, 1], [1, 1]], x > 2], 1).astype(bool)]
+    for model in (before, after):
+        for found, array in zip(run(model, {"x": x}), expected, strict=True):
+            np.testing.assert_array_equal(found, array)
+
+
+def test_the_indices_of_the_largest_are_small_integers():
+    before, after = rewritten(
+        f"""{HEAD}
+        largest (float[2, 5] x) => (int32[2, 3] places, float[2, 3] values) <int64[1] count = {{3}}> {{
+          values, indices = TopK (x, count)
+          places = Cast <to = 6> (indices)
+        }}
+        """,
+        with_supported_types,
+    )
+    assert operators(after) == {"TopK", "Gather"}
+    feeds = {"x": np.array([[0.5, -2, 3, 1, 0], [7, 8, 9, 10, 11]], "float32")}
+    for model in (before, after):
+        assert run(model, feeds)[0].tolist() == [[2, 3, 0], [4, 3, 2]]
+
+
+def test_halves_are_rounded_to_even_numbers():
+    before, after = rewritten(f"{HEAD} rounded (float[9] x) => (float[9] y) {{ y = Round (x) }}", with_supported_types)
+    assert "Round" not in operators(after)
+    feeds = {"x": np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, -7.2, 8388607.5], "float32")}
+    for model in (before, after):
+        assert run(model, feeds)[0].tolist() == [-2, -2, 0, 0, 2, 2, 0, -7, 8388608]
