@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.node_maker import NodeMaker
@@ -30,6 +30,23 @@ def with_supported_types(editor: Editor) -> None:
 def _copied(editor: Editor, node: Any, make: NodeMaker) -> None:
     if editor.dtype(node.input[0]) == TensorProto.BOOL:
         make.into(node.output[0], "Cast", _number(make, node.input[0]), to=TensorProto.BOOL)
+
+
+def _moved(editor: Editor, node: Any, make: NodeMaker) -> None:
+    if editor.dtype(node.input[0]) == TensorProto.BOOL:
+        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        moved = make(node.op_type, _number(make, node.input[0]), *node.input[1:], **attributes)
+        make.into(node.output[0], "Cast", moved, to=TensorProto.BOOL)
+
+
+def _either(editor: Editor, node: Any, make: NodeMaker) -> None:
+    neither = make("And", *(make("Not", name) for name in node.input))
+    make.into(node.output[0], "Not", neither)
+
+
+def _negated(editor: Editor, node: Any, make: NodeMaker) -> None:
+    if editor.dtype(node.input[0]) == TensorProto.INT32:
+        make.into(node.output[0], "Sub", make.constant(np.array(0, "int32"), "zero"), node.input[0])
 
 
 def _joined(editor: Editor, node: Any, make: NodeMaker) -> None:
@@ -117,6 +134,10 @@ _RULES: dict[str, Callable[[Editor, Any, NodeMaker], None]] = {
     "Cast": _narrowed,
     "Concat": _joined,
     "Identity": _copied,
+    "Neg": _negated,
+    "Or": _either,
     "Round": _rounded,
     "Slice": _sliced,
+    "Tile": _moved,
+    "Transpose": _moved,
 }

@@ -227,3 +227,29 @@ def test_halves_are_rounded_to_even_numbers():
     feeds = {"x": np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, -7.2, 8388607.5], "float32")}
     for model in (before, after):
         assert run(model, feeds)[0].tolist() == [-2, -2, 0, 0, 2, 2, 0, -7, 8388608]
+
+
+def test_booleans_are_repeated_turned_and_joined_as_others():
+    before, after = rewritten(
+        f"""{HEAD}
+        others (int32[2, 3] x) => (bool[3, 2] turned, bool[2, 6] repeated, bool[2, 3] either, int32[2, 3] negative)
+        <int64[2] repeats = {{1, 2}}, int32 two = {{2}}, int32 one = {{-1}}> {{
+          is_large = Greater (x, two)
+          is_small = Less (x, one)
+          turned = Transpose <perm = [1, 0]> (is_large)
+          repeated = Tile (is_large, repeats)
+          either = Or (is_large, is_small)
+          negative = Neg (x)
+        }}
+        """,
+        with_supported_types,
+    )
+    assert not {"Or", "Neg"} & operators(after)
+    makers = {each.output[0]: each.op_type for each in after.graph.node}
+    moves = [each for each in after.graph.node if each.op_type in ("Tile", "Transpose")]
+    assert [makers[each.input[0]] for each in moves] == ["Cast", "Cast"]
+    x = np.array([[3, -2, 0], [1, 7, -9]], "int32")
+    expected = [(x > 2).T, np.tile(x > 2, (1, 2)), (x > 2) | (x < -1), -x]
+    for model in (before, after):
+        for found, array in zip(run(model, {"x": x}), expected, strict=True):
+            np.testing.assert_array_equal(found, array)
