@@ -11,6 +11,7 @@ from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.exponentials import with_bounded_arguments
 from keras_transformer.export.onnx.delegates.norms import with_operators
 from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+from keras_transformer.export.onnx.delegates.padded_channels import with_padded_channels
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
@@ -25,7 +26,13 @@ RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
         without_softplus,
         with_bounded_arguments,
     ),
-    "webgpu": (with_sine_tables, with_sine_polynomials, without_one_hots, with_supported_types),
+    "webgpu": (
+        with_sine_tables,
+        with_sine_polynomials,
+        without_one_hots,
+        with_supported_types,
+        with_padded_channels,
+    ),
     "coreml": (with_sine_tables, without_one_hots),
 }
 

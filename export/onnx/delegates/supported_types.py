@@ -104,7 +104,7 @@ def _absolute(editor: Editor, node: Any, make: NodeMaker) -> None:
 def _narrowed(editor: Editor, node: Any, make: NodeMaker) -> None:
     """Indices of `TopK`, which are of int64, become int32 by a lookup in their own numbers."""
     source, to = editor.makers.get(node.input[0]), node.attribute[0].i
-    if source is None or source.op_type != "TopK" or to != TensorProto.INT32:
+    if source is None or source.op_type != "TopK" or node.input[0] != source.output[1] or to != TensorProto.INT32:
         return
     shape, axis = editor.shape(source.input[0]), next((each.i for each in source.attribute if each.name == "axis"), -1)
     if shape is not None and shape[axis] is not None:

@@ -8,6 +8,7 @@ from onnx import numpy_helper, parser
 
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
+from keras_transformer.export.onnx.delegates.padded_channels import with_padded_channels
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
@@ -208,17 +209,18 @@ def test_slices_of_integers_are_lookups_and_joined_booleans_numbers():
 def test_the_indices_of_the_largest_are_small_integers():
     before, after = rewritten(
         f"""{HEAD}
-        largest (float[2, 5] x) => (int32[2, 3] places, float[2, 3] values) <int64[1] count = {{3}}> {{
+        largest (float[2, 5] x) => (int32[2, 3] places, int32[2, 3] whole) <int64[1] count = {{3}}> {{
           values, indices = TopK (x, count)
           places = Cast <to = 6> (indices)
+          whole = Cast <to = 6> (values)
         }}
         """,
         with_supported_types,
     )
-    assert operators(after) == {"TopK", "Gather"}
+    assert sorted(each.op_type for each in after.graph.node) == ["Cast", "Gather", "TopK"]
     feeds = {"x": np.array([[0.5, -2, 3, 1, 0], [7, 8, 9, 10, 11]], "float32")}
     for model in (before, after):
-        assert run(model, feeds)[0].tolist() == [[2, 3, 0], [4, 3, 2]]
+        assert [each.tolist() for each in run(model, feeds)] == [[[2, 3, 0], [4, 3, 2]], [[3, 1, 0], [11, 10, 9]]]
 
 
 def test_halves_are_rounded_to_even_numbers():
@@ -253,3 +255,27 @@ def test_booleans_are_repeated_turned_and_joined_as_others():
     for model in (before, after):
         for found, array in zip(run(model, {"x": x}), expected, strict=True):
             np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize(
+    "channels, out, pads", [(6, 8, True), (9, 4, True), (12, 8, False), (3, 8, False), (6, 7, False)]
+)
+def test_channels_that_webgpu_computes_wrong_are_padded(channels, out, pads):
+    random = np.random.default_rng(0)
+    kernel = numpy_helper.from_array(random.normal(size=(out, channels, 1, 3)).astype("float32"), "kernel")
+    text = f"""{HEAD}
+    convolved (float[2, {channels}, 1, 5] x, float[{out}] bias) => (float[2, {out}, 1, 2] y) {{
+      y = Conv <strides = [1, 2]> (x, kernel, bias)
+    }}
+    """
+    before, after = parser.parse_model(text), parser.parse_model(text)
+    arrays = {"kernel": numpy_helper.to_array(kernel)}
+    with_padded_channels(Editor(after, arrays))
+    before.graph.initializer.append(kernel)
+    after.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    assert ("Pad" in operators(after)) == pads
+    feeds = {
+        "x": random.normal(size=(2, channels, 1, 5)).astype("float32"),
+        "bias": random.normal(size=out).astype("float32"),
+    }
+    np.testing.assert_allclose(run(after, feeds)[0], run(before, feeds)[0], rtol=1e-5, atol=1e-5)
