@@ -155,8 +155,16 @@ def _scatter_elements(build: Builder, inputs: Sequence[Any], options: Options) -
     return build.scatter_along_axis(data=data, indices=places, updates=updates, axis=options.get("axis", 0), mode=mode)
 
 
+def _filled(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+    from onnx import numpy_helper
+
+    value = numpy_helper.to_array(options["value"]) if "value" in options else np.zeros(1, "float32")
+    return build.constant(np.full(value_of(inputs[0]).ravel(), value.item()).astype(value.dtype))
+
+
 REARRANGING = {
     "Concat": _concat,
+    "ConstantOfShape": _filled,
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,

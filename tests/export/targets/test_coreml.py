@@ -87,6 +87,7 @@ CASES = {
     "power": case("Pow", "square", "z"),
     "reciprocal": case("Reciprocal", "x"),
     "silu": case("Mul", "x", "sigmoid"),
+    "filled": case("ConstantOfShape", "sizes", value=numpy_helper.from_array(np.array([7], "int32"))),
 }
 MADE = [
     helper.make_node("Cast", ["ids"], ["ids_float"], to=TensorProto.FLOAT),
