@@ -9,6 +9,7 @@ from keras_transformer.export.onnx.delegates.absent_values import without_large_
 from keras_transformer.export.onnx.delegates.activations import with_tanh, without_softplus
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.exponentials import with_bounded_arguments
+from keras_transformer.export.onnx.delegates.integer_operators import with_integer_operators
 from keras_transformer.export.onnx.delegates.norms import with_operators
 from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
 from keras_transformer.export.onnx.delegates.padded_channels import with_padded_channels
@@ -25,12 +26,14 @@ RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
         with_tanh,
         without_softplus,
         with_bounded_arguments,
+        with_integer_operators,
     ),
     "webgpu": (
         with_sine_tables,
         with_sine_polynomials,
         without_one_hots,
         with_supported_types,
+        with_integer_operators,
         with_padded_channels,
     ),
     "coreml": (with_sine_tables, without_one_hots),

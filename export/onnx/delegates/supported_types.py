@@ -44,11 +44,6 @@ def _either(editor: Editor, node: Any, make: NodeMaker) -> None:
     make.into(node.output[0], "Not", neither)
 
 
-def _negated(editor: Editor, node: Any, make: NodeMaker) -> None:
-    if editor.dtype(node.input[0]) == TensorProto.INT32:
-        make.into(node.output[0], "Sub", make.constant(np.array(0, "int32"), "zero"), node.input[0])
-
-
 def _joined(editor: Editor, node: Any, make: NodeMaker) -> None:
     if editor.dtype(node.input[0]) == TensorProto.BOOL:
         parts = [_number(make, name) for name in node.input]
@@ -134,7 +129,6 @@ _RULES: dict[str, Callable[[Editor, Any, NodeMaker], None]] = {
     "Cast": _narrowed,
     "Concat": _joined,
     "Identity": _copied,
-    "Neg": _negated,
     "Or": _either,
     "Round": _rounded,
     "Slice": _sliced,

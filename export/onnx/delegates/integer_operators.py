@@ -1,0 +1,53 @@
+"""Operators of integers that Hexagon refuses, as others that it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.node_maker import NodeMaker
+
+
+def with_integer_operators(editor: Editor) -> None:
+    """Writes `Neg` of int32 as a difference, and `Pad` of int32 as a join with constants.
+
+    Args:
+        editor: `Editor` of a graph of fixed shapes.
+    """
+    found: dict[str, list[Any]] = {}
+    for node in editor.nodes("Neg", "Pad"):
+        make, made = editor.making(node)
+        if editor.dtype(node.input[0]) != TensorProto.INT32:
+            continue
+        if node.op_type == "Neg":
+            make.into(node.output[0], "Sub", make.constant(np.array(0, "int32"), "zero"), node.input[0])
+        else:
+            _padded(editor, node, make)
+        if made:
+            found[node.output[0]] = made
+    editor.replace(found)
+
+
+def _padded(editor: Editor, node: Any, make: NodeMaker) -> None:
+    shape, pads = editor.shape(node.input[0]), editor.value(node.input[1])
+    value = editor.value(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros((), "int32")
+    mode = next((each.s for each in node.attribute if each.name == "mode"), b"constant")
+    is_known = shape is not None and None not in shape and pads is not None and value is not None
+    if not is_known or mode != b"constant" or len(node.input) > 3 or (pads < 0).any():
+        return
+    sizes, result = list(shape), node.input[0]
+    amounts = [(axis, *each) for axis, each in enumerate(pads.reshape(2, -1).T.tolist()) if any(each)]
+    for number, (axis, *counts) in enumerate(amounts, 1):
+        parts = []
+        for side, count in zip(("before", "after"), counts, strict=True):
+            filled = np.full([*sizes[:axis], count, *sizes[axis + 1 :]], value.item(), "int32")
+            parts.append(make.constant(filled, f"{side}_{axis}") if count else "")
+        joined = [name for name in (parts[0], result, parts[1]) if name]
+        sizes[axis] += sum(counts)
+        if number < len(amounts):
+            result = make("Concat", *joined, axis=axis)
+        else:
+            make.into(node.output[0], "Concat", *joined, axis=axis)
