@@ -1,4 +1,4 @@
-"""Exports a denoiser, an encoder, and whole loops of samplers: `diffusion_worker.py OUT`. Writes results.json and bundles."""
+"""Exports a denoiser, an encoder, and loops of samplers: `diffusion_worker.py OUT`. Writes results.json and bundles."""
 
 import json
 import os
