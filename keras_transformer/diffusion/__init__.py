@@ -5,6 +5,7 @@ from keras_transformer.diffusion.denoising_trainer import DenoisingTrainer
 from keras_transformer.diffusion.frechet_distance import frechet_distance
 from keras_transformer.diffusion.image_generator import ImageGenerator
 from keras_transformer.diffusion.label_embedding import LabelEmbedding
+from keras_transformer.diffusion.latent_distribution import LatentDistribution
 from keras_transformer.diffusion.processes.ddpm import DDPM
 from keras_transformer.diffusion.processes.names import PROCESSES
 from keras_transformer.diffusion.processes.noise_schedules import NOISE_SCHEDULES, cosine_schedule, linear_schedule
@@ -29,6 +30,7 @@ __all__ = [
     "Euler",
     "ImageGenerator",
     "LabelEmbedding",
+    "LatentDistribution",
     "NoiseProcess",
     "ProcessPoints",
     "RectifiedFlow",

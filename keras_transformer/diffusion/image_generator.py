@@ -19,6 +19,8 @@ def ImageGenerator(
     num_steps: int = 50,
     guidance_scale: float = 1.0,
     data_range: tuple[float, float] | None = None,
+    decoder: keras.Model | None = None,
+    latent_scale: float = 1.0,
     name: str = "image_generator",
 ) -> keras.Model:
     """Image generator: noise and classes to images, with the whole loop of a sampler in the graph.
@@ -33,13 +35,17 @@ def ImageGenerator(
         num_steps: int >= 1. Default 50.
         guidance_scale: float. Scale of classifier-free guidance; 1 (the default) for none.
         data_range: pair of floats, or None. Range to which the predicted images are clipped at each step. Default None.
+        decoder: `keras.Model` from latents to images, such as that of `models.ImageAutoencoder`, for a denoiser of latents;
+            None for one of images.
+        latent_scale: float > 0. What the latents were multiplied by for the denoiser. Default 1.
         name: str.
 
     Returns:
         `keras.Model`: {"noise": float `(B, height, width, channels)`, the conditions of the denoiser, such as "labels":
         int32 `(B,)`, with guidance also "negative_NAME" of each but labels, and, if the sampler draws new noise,
         "step_noise": float `(B, num_steps - 1, height, width, channels)`} to "images", float32
-        `(B, height, width, channels)`. Noise is standard normal; the label of no class is the number of classes.
+        `(B, height, width, channels)`; with a decoder, noise has the shape of latents. Noise is standard normal; the label
+        of no class is the number of classes.
 
     Raises:
         ValueError: other inputs of the denoiser; guidance for one without conditions; an unknown process or sampler.
@@ -75,4 +81,7 @@ def ImageGenerator(
         inputs[each] = keras.Input(
             others[each] if like is None else like.shape[1:], dtype="float32" if like is None else like.dtype, name=each
         )
-    return keras.Model(inputs, loop(inputs), name=name)
+    images = loop(inputs)
+    if decoder is not None:
+        images = decoder(keras.layers.Rescaling(1.0 / latent_scale, dtype="float32", name="latents")(images))
+    return keras.Model(inputs, images, name=name)

@@ -33,6 +33,7 @@ from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gpt2 import GPT2
 from keras_transformer.models.hubert import HuBERT
+from keras_transformer.models.image_autoencoder import ImageAutoencoder
 from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
 from keras_transformer.models.layoutlm import LayoutLM
 from keras_transformer.models.lite_transformer import LiteTransformer
@@ -79,6 +80,7 @@ MODELS = {
     "crate": CRATE,
     "dit": DiT,
     "mm_dit": MMDiT,
+    "image_autoencoder": ImageAutoencoder,
     "rednet": RedNet,
     "clip": CLIP,
     "clip_text": CLIPText,
@@ -173,6 +175,7 @@ __all__ = [
     "Gemma2",
     "Gemma3",
     "HuBERT",
+    "ImageAutoencoder",
     "Kosmos",
     "Kosmos2",
     "LayoutLM",

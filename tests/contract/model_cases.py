@@ -44,6 +44,9 @@ MODELS = {
     "mm_dit": lambda: models.MMDiT(
         SIZE, 4, 8, num_channels=3, text_dim=6, pooled_text_dim=5, query_key_norm="rms_norm"
     ),
+    "image_autoencoder": lambda: models.ImageAutoencoder(
+        8, num_channels=2, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2
+    ),
     "yolos": lambda: models.YOLOS(SIZE, patch_size=4, image_size=8, num_detection_tokens=3, positions_in_blocks=True),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),

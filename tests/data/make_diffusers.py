@@ -1,4 +1,4 @@
-"""Writes dit.npz, mm_dit.npz and diffusion_samplers.npz: what diffusers computes.
+"""Writes dit.npz, mm_dit.npz, image_autoencoder.npz and diffusion_samplers.npz: what diffusers computes.
 
     pip install diffusers==0.42.1 torch && python tests/data/make_diffusers.py
 
@@ -92,6 +92,37 @@ def mm_dit():
     np.savez_compressed(HERE / "mm_dit.npz", config=json.dumps(config), **arrays)
 
 
+def image_autoencoder():
+    torch.manual_seed(2)
+    model = diffusers.AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        block_out_channels=(4, 8),
+        layers_per_block=2,
+        latent_channels=3,
+        norm_num_groups=2,
+    ).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.05, 0.2)
+        model = model.double()
+        images = torch.randn(2, 3, 6, 8).double()
+        latents = model.encode(images).latent_dist
+        output = model.decode(latents.mean).sample
+    arrays = {f"weights/{name}": value.numpy().astype("float32") for name, value in model.state_dict().items()}
+    arrays |= {
+        name: value.permute(0, 2, 3, 1).numpy().astype("float32")
+        for name, value in (
+            ("images", images),
+            ("latents", latents.mean),
+            ("log_variance", latents.logvar),
+            ("output", output),
+        )
+    }
+    config = {**VERSIONS, "class": "AutoencoderKL", "notes": "state dict of torch"}
+    np.savez_compressed(HERE / "image_autoencoder.npz", config=json.dumps(config), **arrays)
+
+
 def prediction(state, time):
     """What a denoiser might predict."""
     return 0.8 * np.sin(3 * state) + 0.5 * time
@@ -144,4 +175,5 @@ def betas(schedule):
 if __name__ == "__main__":
     dit()
     mm_dit()
+    image_autoencoder()
     samplers()

@@ -1,4 +1,4 @@
-"""Exports a denoiser and whole loops of samplers: `diffusion_worker.py OUT_DIRECTORY`. Writes results.json and bundles."""
+"""Exports a denoiser, an encoder, and loops of samplers: `diffusion_worker.py OUT`. Writes results.json and bundles."""
 
 import json
 import os
@@ -25,12 +25,21 @@ def make_denoiser():
 def main(out):
     keras.utils.set_random_seed(0)
     denoiser = make_denoiser()
+    autoencoder = models.ImageAutoencoder(16, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2)
     noisy = diffusion.DDIM(eta=1.0)
     exported = {
         "denoiser": denoiser,
         "flow": diffusion.ImageGenerator(denoiser, "rectified_flow", "euler", num_steps=5, guidance_scale=2.0),
         "ddpm": diffusion.ImageGenerator(denoiser, "ddpm", noisy, num_steps=3, data_range=(-2.0, 2.0)),
-        "solver": diffusion.ImageGenerator(denoiser, "rectified_flow", "dpm_solver_pp", num_steps=4),
+        "latents": diffusion.ImageGenerator(
+            denoiser,
+            "rectified_flow",
+            "dpm_solver_pp",
+            num_steps=4,
+            decoder=autoencoder.get_layer("decoder"),
+            latent_scale=2.0,
+        ),
+        "encoder": autoencoder.get_layer("encoder"),
     }
     results = {}
     for name, model in exported.items():

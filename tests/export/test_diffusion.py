@@ -19,7 +19,8 @@ INPUTS = {
     "denoiser": {"images", "times", "labels"},
     "flow": {"noise", "labels"},
     "ddpm": {"noise", "labels", "step_noise"},
-    "solver": {"noise", "labels"},
+    "latents": {"noise", "labels"},
+    "encoder": {"images"},
 }
 # Shares of the scale. The first step of DDPM divides the denoiser's rounding, 1e-7, by the share of the image in pure noise,
 # which is 0.0064.
