@@ -19,6 +19,7 @@ from keras_transformer.attention.layers.neighbor_attention import attend_to_neig
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
 from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
+from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.attention.layers.two_stream import TwoStreamAttention
 from keras_transformer.attention.maps import attention_maps
 from keras_transformer.attention.masks import Visibility, length_mask, segment_mask
@@ -107,6 +108,7 @@ __all__ = [
     "ShiftedWindowAttention",
     "SoftCappedDot",
     "SoftmaxAttention",
+    "SpatialReductionAttention",
     "StridedSparseAttention",
     "SubspaceAttention",
     "TwoStreamAttention",

@@ -32,7 +32,8 @@ class EncoderBlock(Block):
             pass: less memory, a third more time. `training.recompute_blocks` sets it in a whole model. Default False.
 
     Call arguments:
-        inputs: float `(B, T, D)`.
+        inputs: float `(B, T, D)`; or `(B, rows, columns, D)`, for a mixer and a feed-forward that take grids of tokens: see
+            `SpatialReductionAttention`.
         padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
@@ -42,7 +43,7 @@ class EncoderBlock(Block):
         condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
 
     Returns:
-        `(B, T, D)`.
+        The shape of the inputs.
 
     Raises:
         ValueError: unknown name of a residual scheme or a norm; a condition missing, or given to schemes that take none.

@@ -55,6 +55,7 @@ from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.s4 import S4Model
+from keras_transformer.models.segformer import SegFormer, SegFormerSize
 from keras_transformer.models.swin import Swin, SwinSize
 from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
@@ -74,6 +75,7 @@ MODELS = {
     "dinov2": DINOv2,
     "dinov3": DINOv3,
     "swin": Swin,
+    "segformer": SegFormer,
     "convnext": ConvNeXt,
     "yolos": YOLOS,
     "crate": CRATE,
@@ -198,6 +200,8 @@ __all__ = [
     "RoBERTa",
     "RoFormer",
     "S4Model",
+    "SegFormer",
+    "SegFormerSize",
     "Size",
     "Stepwise",
     "Swin",

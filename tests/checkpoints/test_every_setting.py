@@ -370,6 +370,7 @@ SETTINGS = {
     "xlnet-Model": {"ff_activation": "gelu", "layer_norm_eps": 1e-12},
     "xlnet-MultipleChoice": {"summary_activation": "tanh"},
     "xlnet_causal-LMHeadModel": {"attn_type": "bi"},
+    "segformer-SemanticSegmentation": {"hidden_act": "gelu", "strides": [4, 2, 1]},
     "yolos-Model": {**IMAGES, "qkv_bias": True},
     "yolos-ObjectDetection": {**IMAGES, "use_mid_position_embeddings": False},
 }

@@ -999,6 +999,28 @@ LAYERS = {
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(length=20), tokens(length=20)),
     ),
+    "spatial_reduction_attention": Case(
+        attention.SpatialReductionAttention,
+        lambda: {"num_heads": 2, "key_dim": 4},
+        arguments={
+            "reduction_ratio": 2,
+            "dropout": 0.5,
+            "use_bias": False,
+            "layer_norm_epsilon": 0.5,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments={**_DROPOUT, "layer_norm_epsilon": {"reduction_ratio": 2}},
+        inputs=lambda: images() * 2,
+    ),
+    "mix_feed_forward": Case(
+        feedforward.MixFeedForward,
+        lambda: {"intermediate_dim": 6},
+        arguments={"kernel_size": 5, "activation": "relu", "dropout": 0.5, "kernel_initializer": "ones", "seed": 7},
+        with_arguments=_DROPOUT,
+        inputs=images,
+    ),
+    "resize_like": Case(vision.ResizeLike, inputs=lambda: (*images(), tokens(length=5))),
     "gated_linear_unit": Case(feedforward.GatedLinearUnit, arguments={"use_bias": False, "kernel_initializer": "ones"}),
     "branched_encoder_block": Case(
         blocks.BranchedEncoderBlock,

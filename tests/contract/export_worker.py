@@ -95,6 +95,19 @@ def detections():
     return keras.Model(model.input, {name: model.output[name] for name in ("boxes", "scores")})
 
 
+def segmenter_of_any_size():
+    """Grids, and the sizes that the head resizes between, are known only when the graph runs."""
+    size = models.SegFormerSize((8, 12, 10), (1, 1, 1), (2, 3, 1), (5, 3, 3), (3, 2, 2), (3, 2, 1), (2, 1, 2))
+    return tasks.SemanticSegmenter(models.SegFormer(size, stochastic_depth=0.0), num_classes=5, hidden_dim=8)
+
+
+def masks():
+    size = models.SegFormerSize((8, 12), (1, 2), (2, 3), (5, 3), (3, 2), (2, 1), (2, 1))
+    segmenter = tasks.SemanticSegmenter(models.SegFormer(size, image_size=(17, 26)), num_classes=5, hidden_dim=8)
+    logits = segmenter.output
+    return keras.Model(segmenter.input, {**tasks.with_masks(segmenter).output, "logits": logits})
+
+
 def swin():
     """Returns a model of image layers, with windows and patches that do not divide the image, and shifts."""
     size = models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4))
@@ -127,6 +140,8 @@ MODELS = {
     "dinov3_of_any_size": dinov3_of_any_size,
     "detector_of_any_size": detector_of_any_size,
     "detections": detections,
+    "segmenter_of_any_size": segmenter_of_any_size,
+    "masks": masks,
     "swin": swin,
     "clip": clip,
     "encoder": lambda: models.Encoder(SIZE, vocabulary_size=50, max_sequence_length=64),

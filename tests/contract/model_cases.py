@@ -30,6 +30,8 @@ def _retro():
     encoder = models.RetroSize(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24, key_dim=8)
     return models.RETRO(SIZE, VOCABULARY, encoder_size=encoder, chunk_size=4, retrieval_layers=(1,))
 
+# The first stage has a 5 x 7 grid and keys of 2 x 3.
+SEGFORMER_SIZE = models.SegFormerSize((8, 12), (1, 2), (2, 3), (3, 3), (2, 2), (2, 1), (2, 1))
 
 MODELS = {
     "vit": lambda: models.ViT(SIZE, patch_size=4, image_size=8),
@@ -44,6 +46,7 @@ MODELS = {
     "mm_dit": lambda: models.MMDiT(
         SIZE, 4, 8, num_channels=3, text_dim=6, pooled_text_dim=5, query_key_norm="rms_norm"
     ),
+    "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
     "yolos": lambda: models.YOLOS(SIZE, patch_size=4, image_size=8, num_detection_tokens=3, positions_in_blocks=True),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
@@ -121,6 +124,7 @@ GENERATIVE = sorted(
         "dinov3",
         "swin",
         "convnext",
+        "segformer",
         "yolos",
         "crate",
         "dit",
@@ -154,6 +158,7 @@ TASKS = {
     "image_classification": lambda: tasks.ImageClassifier(MODELS["vit"](), 3),
     "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
     "object_detection": lambda: tasks.ObjectDetector(MODELS["yolos"](), 3, auxiliary=True),
+    "semantic_segmentation": lambda: tasks.SemanticSegmenter(MODELS["segformer"](), 4, hidden_dim=6, dropout=0.0),
     "language_model": lambda: tasks.LanguageModel(MODELS["decoder"]()),
     "masked_language_model": lambda: tasks.MaskedLanguageModel(_encoder()),
     "permutation_language_model": lambda: tasks.PermutationLanguageModel(MODELS["xlnet"]()),

@@ -26,6 +26,8 @@ NAMES = [
     pytest.param("dinov3_of_any_size", marks=pytest.mark.exhaustive),
     "detector_of_any_size",
     "detections",
+    "segmenter_of_any_size",
+    "masks",
     "swin",
     "clip",
     "encoder",

@@ -52,6 +52,7 @@ from keras_transformer.checkpoints.architectures.reformer import ReformerArchite
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
+from keras_transformer.checkpoints.architectures.segformer import Segformer
 from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
@@ -119,6 +120,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
+    "segformer": Segformer,
     "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,

@@ -1,11 +1,13 @@
-"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-* and clip*: python tests/data/checkpoints/make_vision.py.
+"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-*, segformer-* and clip*: python tests/data/checkpoints/make_vision.py.
 
 With transformers 5.23 and torch 2.13.
 """
 
 import functools
+import re
 
 import numpy as np
+import torch
 import transformers
 from writing import build, gradients, ragged_tokens, run, write
 
@@ -79,6 +81,22 @@ YOLOS = {
     "num_hidden_layers": 3,
 }
 YOLOS_PICTURE = {"image_size": [9, 18], "num_channels": 2}
+# Three stages: patches of 5 pixels every 3; the last rows of the keys of the first stage are left over.
+SEGFORMER = {
+    "num_channels": 2,
+    "num_encoder_blocks": 3,
+    "depths": [1, 2, 1],
+    "sr_ratios": [3, 2, 1],
+    "hidden_sizes": [4, 6, 10],
+    "patch_sizes": [5, 3, 2],
+    "strides": [3, 2, 1],
+    "num_attention_heads": [2, 3, 5],
+    "mlp_ratios": [2, 3, 1],
+    "hidden_act": "silu",
+    "decoder_hidden_size": 7,
+    "semantic_loss_ignore_index": 9,
+}
+SEGFORMER_PICTURE = {"image_size": [17, 26], "num_channels": 2}
 CLIP_TEXT = {
     "vocab_size": 60,
     "hidden_size": 16,
@@ -122,6 +140,17 @@ YOLOS_GRADIENTS = (
     "vit.encoder.layer.0.attention.attention.query.weight",
     "vit.encoder.layer.2.output.dense.bias",
     "class_labels_classifier.layers.0.weight",
+)
+SEGFORMER_GRADIENTS = (
+    "segformer.encoder.patch_embeddings.0.proj.weight",
+    "segformer.encoder.block.0.0.attention.self.sr.weight",
+    "segformer.encoder.block.1.1.attention.self.layer_norm.bias",
+    "segformer.encoder.block.1.0.mlp.dwconv.dwconv.weight",
+    "segformer.encoder.block.2.0.attention.self.key.weight",
+    "decode_head.linear_c.1.proj.weight",
+    "decode_head.linear_fuse.weight",
+    "decode_head.batch_norm.weight",
+    "decode_head.classifier.weight",
 )
 CONVNEXT_GRADIENTS = (
     "stages.0.downsample_layers.0.weight",
@@ -255,6 +284,39 @@ def yolos():
     image_model("yolos-ObjectDetection", cls, config, names, YOLOS_PICTURE, **more)
 
 
+def _segformer_in_memory(name):
+    for theirs, ours in (
+        (r"encoder\.patch_embeddings\.(\d)", r"stages.\1.patch_embeddings"),
+        (r"encoder\.block\.(\d)\.(\d)", r"stages.\1.blocks.\2"),
+        (r"attention\.self\.sr", "attention.sequence_reduction.sequence_reduction"),
+        (r"attention\.self\.layer_norm", "attention.sequence_reduction.layer_norm"),
+        (r"attention\.self\.key", "attention.k_proj"),
+        ("linear_c", "linear_projections"),
+    ):
+        name = re.sub(theirs, ours, name)
+    return name
+
+
+def segformers():
+    config = transformers.SegformerConfig(**SEGFORMER)
+    model, pictures = build(transformers.SegformerModel, config), images(SEGFORMER_PICTURE)
+    tokens = run(model, **pixels(pictures)).last_hidden_state.flatten(2).transpose(1, 2)
+    write("segformer-Model", model, {"images": pictures}, {"tokens": tokens})
+    config = transformers.SegformerConfig(**SEGFORMER, num_labels=5)
+    cls = transformers.SegformerForImageClassification
+    image_model("segformer-ImageClassification", cls, config, LOGITS, SEGFORMER_PICTURE)
+    model = build(transformers.SegformerForSemanticSegmentation, config)
+    with torch.no_grad():  # Statistics that are nobody's default.
+        norm = model.decode_head.batch_norm
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2.0)
+    logits = run(model, **pixels(pictures)).logits.permute(0, 2, 3, 1)
+    names = {name: _segformer_in_memory(name) for name in SEGFORMER_GRADIENTS}
+    more = gradients(model, names, pixels(pictures))
+    more["direction"] = more["direction"].transpose(0, 2, 3, 1)
+    write("segformer-SemanticSegmentation", model, {"images": pictures}, {"logits": logits}, **more)
+
+
 def clips():
     old = {**CLIP_TEXT, "eos_token_id": 2}
     pair_model("clip-Model", transformers.CLIPConfig(text_config=old, vision_config=CLIP_VISION, projection_dim=6))
@@ -277,4 +339,5 @@ if __name__ == "__main__":
     dinov3()
     swins()
     yolos()
+    segformers()
     clips()
