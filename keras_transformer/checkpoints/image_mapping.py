@@ -15,7 +15,10 @@ def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
 
 def point_entries(theirs: str, ours: str) -> list[Entry]:
     """Returns the mapping of a 1 x 1 convolution to a dense layer."""
-    return [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), PointConvolution()), same(f"{theirs}.bias", f"{ours}/bias")]
+    return [
+        Entry((f"{theirs}.weight",), (f"{ours}/kernel",), PointConvolution()),
+        same(f"{theirs}.bias", f"{ours}/bias"),
+    ]
 
 
 def depthwise_entries(theirs: str, ours: str) -> list[Entry]:

@@ -91,7 +91,7 @@ class Expanded(Layout):
 
 
 class PointConvolution(Layout):
-    """The kernel of a dense layer, `(inputs, outputs)`, as that of a 1 x 1 convolution of torch, `(outputs, inputs, 1, 1)`."""
+    """A dense kernel, `(inputs, outputs)`, as that of a 1 x 1 convolution of torch, `(outputs, inputs, 1, 1)`."""
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
         return [(*shape[::-1], 1, 1) for shape in shapes]

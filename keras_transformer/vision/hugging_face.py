@@ -42,6 +42,7 @@ DEFAULTS = {
     "CLIP": _CLIP,
     "Siglip": {**_HALF, **_SQUARE, "resample": 3},
     "DINOv3ViT": {**_IMAGENET, **_SQUARE},
+    "Segformer": {**_IMAGENET, "size": {"height": 512, "width": 512}, "resample": 2},
     "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
 }
 # Kinds that resample real levels.
@@ -62,6 +63,7 @@ _KIND_OF_MODEL = {
     "clip": "CLIP",
     "kosmos-2": "CLIP",
     "siglip": "Siglip",
+    "segformer": "Segformer",
     "yolos": "Yolos",
 }
 _COMMON = {
@@ -71,6 +73,8 @@ _COMMON = {
     "do_normalize": True,
     "rescale_factor": 1 / 255,
 }
+# Settings of labels alone, by kind: see `mask_targets`.
+_OF_LABELS = {"Segformer": ("do_reduce_labels",)}
 # Steps that are not supported.
 _UNSUPPORTED = (
     "pad_size",
@@ -118,7 +122,7 @@ def _arguments(config, kind):
     given = {key: value for key, value in config.items() if value is not None}
     values = {**_COMMON, **DEFAULTS[kind], **given}
     for name in (*_UNSUPPORTED, *(() if kind in _MULTIPLES else ("do_pad",))):
-        if given.get(name):
+        if given.get(name) and name not in _OF_LABELS.get(kind, ()):
             raise ImageProcessorError(f"{name} is not supported.")
     for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize"):
         if not isinstance(values[name], bool):

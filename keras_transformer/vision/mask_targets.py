@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -38,8 +37,13 @@ def mask_targets(masks: Sequence[ArrayLike], size: tuple[int, int], *, reduce_la
     targets = []
     for index, mask in enumerate(masks):
         array = np.asarray(mask)
-        if array.ndim != 2 or array.dtype.kind not in "iub" or array.min(initial=0) < 0 or array.max(initial=0) > IGNORED:
-            raise ValueError(f"Mask {index} must have integers from 0 to {IGNORED}, (height, width). Received: {_shown(array)}")
+        is_map = array.ndim == 2 and array.dtype.kind in "iub"
+        if not is_map or array.min(initial=0) < 0 or array.max(initial=0) > IGNORED:
+            extent = f", values {array.min()} to {array.max()}" if array.size else ""
+            raise ValueError(
+                f"Mask {index} must have integers from 0 to {IGNORED}, (height, width). "
+                f"Received: {array.dtype} {array.shape}{extent}"
+            )
         picture = image.fromarray(array.astype("uint8")).resize(tuple(size)[::-1], image.Resampling.NEAREST)
         targets.append(np.asarray(picture).astype("int32"))
     labels = np.stack(targets) if targets else np.zeros((0, *size), "int32")
@@ -47,7 +51,3 @@ def mask_targets(masks: Sequence[ArrayLike], size: tuple[int, int], *, reduce_la
         labels = np.where((labels == 0) | (labels == IGNORED), IGNORED, labels - 1)
     return labels
 
-
-def _shown(array: np.ndarray) -> Any:
-    extent = f", values {array.min()} to {array.max()}" if array.size else ""
-    return f"{array.dtype} {array.shape}{extent}"

@@ -30,6 +30,7 @@ def _retro():
     encoder = models.RetroSize(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24, key_dim=8)
     return models.RETRO(SIZE, VOCABULARY, encoder_size=encoder, chunk_size=4, retrieval_layers=(1,))
 
+
 # The first stage has a 5 x 7 grid and keys of 2 x 3.
 SEGFORMER_SIZE = models.SegFormerSize((8, 12), (1, 2), (2, 3), (3, 3), (2, 2), (2, 1), (2, 1))
 

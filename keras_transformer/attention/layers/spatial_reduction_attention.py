@@ -133,7 +133,9 @@ class SpatialReductionAttention(TokenMixer):
 
     def _check(self, shape):
         if len(shape) != 4:
-            raise ValueError(f"{self.name} takes tokens in a grid, (B, rows, columns, D). Received shape: {tuple(shape)}")
+            raise ValueError(
+                f"{self.name} takes tokens in a grid, (B, rows, columns, D). Received shape: {tuple(shape)}"
+            )
         if any(side is not None and side < self.reduction_ratio for side in shape[1:3]):
             raise ValueError(
                 f"{self.name}: a grid of {shape[1]} x {shape[2]} tokens is smaller than "

@@ -95,7 +95,9 @@ def _size(config: Config) -> SegFormerSize:
     )
     config.check_depth("depths", sum(size.num_layers))
     if {len(each) for each in size} != {stages}:
-        raise ConfigError(f"{config.source}: 'depths' and the other lists must have 'num_encoder_blocks' {stages} numbers.")
+        raise ConfigError(
+            f"{config.source}: 'depths' and the other lists must have 'num_encoder_blocks' {stages} numbers."
+        )
     return size
 
 

@@ -1,4 +1,6 @@
-"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-*, segformer-* and clip*: python tests/data/checkpoints/make_vision.py.
+"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-*, segformer-* and clip*.
+
+    python tests/data/checkpoints/make_vision.py
 
 With transformers 5.23 and torch 2.13.
 """
