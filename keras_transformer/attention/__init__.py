@@ -18,6 +18,7 @@ from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkA
 from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
+from keras_transformer.attention.layers.positioned_attention import PositionedAttention
 from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
 from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.attention.layers.two_stream import TwoStreamAttention
@@ -100,6 +101,7 @@ __all__ = [
     "MixedChunkAttention",
     "MultiHeadAttention",
     "PerformerAttention",
+    "PositionedAttention",
     "RandomFeatures",
     "RetrievalAttention",
     "ScaledDot",

@@ -21,6 +21,7 @@ from keras_transformer.models.crate import CRATE
 from keras_transformer.models.deberta import DeBERTa
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
+from keras_transformer.models.detr import DETR, DETRSize
 from keras_transformer.models.dinov2 import DINOv2
 from keras_transformer.models.dinov3 import DINOv3
 from keras_transformer.models.distilbert import DistilBERT
@@ -49,6 +50,7 @@ from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
 from keras_transformer.models.rednet import RedNet
 from keras_transformer.models.reformer import Reformer
+from keras_transformer.models.resnet import ResNet, ResNetSize
 from keras_transformer.models.retnet import RetNet
 from keras_transformer.models.retro import RETRO, RetroSize
 from keras_transformer.models.roberta import RoBERTa
@@ -78,10 +80,12 @@ MODELS = {
     "segformer": SegFormer,
     "convnext": ConvNeXt,
     "yolos": YOLOS,
+    "detr": DETR,
     "crate": CRATE,
     "dit": DiT,
     "mm_dit": MMDiT,
     "rednet": RedNet,
+    "resnet": ResNet,
     "clip": CLIP,
     "clip_text": CLIPText,
     "clip_vision": CLIPVision,
@@ -145,6 +149,7 @@ __all__ = [
     "BLOOM",
     "CLIP",
     "CRATE",
+    "DETR",
     "ELECTRA",
     "GPT2",
     "MODELS",
@@ -159,6 +164,7 @@ __all__ = [
     "BigBird",
     "CLIPText",
     "CLIPVision",
+    "DETRSize",
     "DINOv2",
     "DINOv3",
     "ConvNeXt",
@@ -195,6 +201,8 @@ __all__ = [
     "RecurrentMemory",
     "Reformer",
     "RedNet",
+    "ResNet",
+    "ResNetSize",
     "RetNet",
     "RetroSize",
     "RoBERTa",

@@ -43,12 +43,13 @@ DEFAULTS = {
     "Siglip": {**_HALF, **_SQUARE, "resample": 3},
     "DINOv3ViT": {**_IMAGENET, **_SQUARE},
     "Segformer": {**_IMAGENET, "size": {"height": 512, "width": 512}, "resample": 2},
+    "Detr": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
     "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
 }
 # Kinds that resample real levels.
 _UNROUNDED = ("DINOv3ViT",)
-# Kinds that round sizes down to multiples, and pad the images of a batch.
-_MULTIPLES = {"Yolos": 16}
+# Kinds that pad the images of a batch, and the multiples to which they round sizes down.
+_MULTIPLES = {"Detr": 1, "Yolos": 16}
 # For files without an image_processor_type.
 _KIND_OF_MODEL = {
     "vit": "ViT",
@@ -64,6 +65,7 @@ _KIND_OF_MODEL = {
     "kosmos-2": "CLIP",
     "siglip": "Siglip",
     "segformer": "Segformer",
+    "detr": "Detr",
     "yolos": "Yolos",
 }
 _COMMON = {
@@ -172,14 +174,15 @@ def write(processor: ImageProcessor, folder: Path) -> None:
         or not processor.round_levels
     ):
         raise ImageProcessorError(
-            f"{FILE} supports pad and multiple_of as of YOLOS: multiples of 16, no crop, rounded levels. "
+            f"{FILE} supports pad and multiple_of as of DETR and YOLOS: multiples of 16 or none, no crop, rounded levels. "
             f"Received: {processor!r}"
         )
     normalizes = processor.mean is not None or processor.std is not None
     proportional = processor.size is None or "height" not in processor.size
     kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
     kind = kind if processor.round_levels else _UNROUNDED[0]
-    kind = "Yolos" if detects else kind
+    detector = "Yolos" if processor.multiple_of == _MULTIPLES["Yolos"] else "Detr"
+    kind = detector if detects else kind
     content: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,

@@ -95,6 +95,14 @@ def detections():
     return keras.Model(model.input, {name: model.output[name] for name in ("boxes", "scores")})
 
 
+def detr_of_any_size():
+    """Sine positions of a dynamic size, and a mask of pixels."""
+    backbone = models.ResNet(models.ResNetSize((8, 16), (1, 1), stem_dim=8), num_channels=2, frozen_norm=True)
+    size = models.DETRSize(16, (1, 2), (2, 4), (24, 20))
+    model = models.DETR(size, backbone=backbone, num_queries=5, pixel_mask=True)
+    return tasks.ObjectDetector(model, num_classes=3, num_class_layers=1)
+
+
 def segmenter_of_any_size():
     """Grids, and the sizes that the head resizes between, are known only when the graph runs."""
     size = models.SegFormerSize((8, 12, 10), (1, 1, 1), (2, 3, 1), (5, 3, 3), (3, 2, 2), (3, 2, 1), (2, 1, 2))
@@ -140,6 +148,7 @@ MODELS = {
     "dinov3_of_any_size": dinov3_of_any_size,
     "detector_of_any_size": detector_of_any_size,
     "detections": detections,
+    "detr_of_any_size": detr_of_any_size,
     "segmenter_of_any_size": segmenter_of_any_size,
     "masks": masks,
     "swin": swin,

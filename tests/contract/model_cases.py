@@ -48,9 +48,13 @@ MODELS = {
         SIZE, 4, 8, num_channels=3, text_dim=6, pooled_text_dim=5, query_key_norm="rms_norm"
     ),
     "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
+    "detr": lambda: models.DETR(
+        models.DETRSize(16, (1, 2), (2, 4), (24, 20)), backbone=MODELS["resnet"](), num_queries=3
+    ),
     "yolos": lambda: models.YOLOS(SIZE, patch_size=4, image_size=8, num_detection_tokens=3, positions_in_blocks=True),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
+    "resnet": lambda: models.ResNet(models.ResNetSize((8, 16), (1, 1), stem_dim=8), (18, 27)),
     "clip": _clip,
     "clip_text": lambda: models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=END_ID),
     "clip_vision": _vision,
@@ -126,11 +130,13 @@ GENERATIVE = sorted(
         "swin",
         "convnext",
         "segformer",
+        "detr",
         "yolos",
         "crate",
         "dit",
         "mm_dit",
         "rednet",
+        "resnet",
         "clip",
         "clip_text",
         "clip_vision",

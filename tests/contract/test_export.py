@@ -26,6 +26,7 @@ NAMES = [
     pytest.param("dinov3_of_any_size", marks=pytest.mark.exhaustive),
     "detector_of_any_size",
     "detections",
+    "detr_of_any_size",
     "segmenter_of_any_size",
     "masks",
     "swin",

@@ -13,6 +13,7 @@ from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
 from keras_transformer.checkpoints.architectures.deberta_v2 import DebertaV2
 from keras_transformer.checkpoints.architectures.deit import Deit
+from keras_transformer.checkpoints.architectures.detr import Detr
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
 from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3ConvNext
@@ -77,6 +78,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip_vision_model": ClipVision,
     "deberta-v2": DebertaV2,
     "deit": Deit,
+    "detr": Detr,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,
     "dinov3_convnext": Dinov3ConvNext,

@@ -1,4 +1,4 @@
-"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-*, segformer-* and clip*.
+"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-*, detr-*, segformer-* and clip*.
 
     python tests/data/checkpoints/make_vision.py
 
@@ -83,6 +83,40 @@ YOLOS = {
     "num_hidden_layers": 3,
 }
 YOLOS_PICTURE = {"image_size": [9, 18], "num_channels": 2}
+# Two stages: 17 x 26 pixels are a feature map of 3 x 4 pixels.
+DETR = {
+    "use_timm_backbone": False,
+    "num_queries": 5,
+    "d_model": 12,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 10,
+    "decoder_ffn_dim": 14,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 3,
+    "activation_function": "silu",
+    "num_channels": 2,
+}
+RESNET = {
+    "num_channels": 2,
+    "embedding_size": 4,
+    "hidden_sizes": [8, 12],
+    "depths": [1, 2],
+    "layer_type": "bottleneck",
+    "hidden_act": "silu",
+    "downsample_in_bottleneck": True,
+    "out_features": ["stage2"],
+}
+# Two convolutions in a block, a stride in the first stage, which keeps the number of channels.
+BASIC_RESNET = {
+    **RESNET,
+    "layer_type": "basic",
+    "hidden_sizes": [4, 6],
+    "hidden_act": "gelu",
+    "downsample_in_bottleneck": False,
+    "downsample_in_first_stage": True,
+}
+DETR_PICTURE = {"image_size": [17, 26], "num_channels": 2}
 # Three stages: patches of 5 pixels every 3; the last rows of the keys of the first stage are left over.
 SEGFORMER = {
     "num_channels": 2,
@@ -142,6 +176,16 @@ YOLOS_GRADIENTS = (
     "vit.encoder.layer.0.attention.attention.query.weight",
     "vit.encoder.layer.2.output.dense.bias",
     "class_labels_classifier.layers.0.weight",
+)
+DETR_GRADIENTS = (
+    "model.input_projection.weight",
+    "model.query_position_embeddings.weight",
+    "model.backbone.conv_encoder.model.encoder.stages.1.layers.0.layer.1.convolution.weight",
+    "model.encoder.layers.0.self_attn.q_proj.weight",
+    "model.decoder.layers.0.encoder_attn.k_proj.weight",
+    "model.decoder.layers.1.fc1.weight",
+    "model.decoder.layernorm.weight",
+    "class_labels_classifier.weight",
 )
 SEGFORMER_GRADIENTS = (
     "segformer.encoder.patch_embeddings.0.proj.weight",
@@ -286,6 +330,42 @@ def yolos():
     image_model("yolos-ObjectDetection", cls, config, names, YOLOS_PICTURE, **more)
 
 
+def detrs():
+    config = transformers.DetrConfig(**DETR, backbone_config=transformers.ResNetConfig(**BASIC_RESNET))
+    model, pictures = with_statistics(build(transformers.DetrModel, config)), images(DETR_PICTURE)
+    write("detr-Model", model, {"images": pictures}, {"tokens": run(model, **pixels(pictures)).last_hidden_state})
+    config = transformers.DetrConfig(**DETR, backbone_config=transformers.ResNetConfig(**RESNET), num_labels=4)
+    model = with_statistics(build(transformers.DetrForObjectDetection, config))
+    found, mask = run(model, **pixels(pictures)), np.ones(pictures.shape[:3], bool)
+    for parameter in model.parameters():  # transformers trains no weight of the backbone.
+        parameter.requires_grad_(True)
+    memory = {name: _detr_in_memory(name) for name in DETR_GRADIENTS}
+    more = gradients(model, memory, pixels(pictures))
+    # Padded below and on the right.
+    mask[0, 11:], mask[1, :, 18:] = False, False
+    padded = run(model, **pixels(pictures), pixel_mask=mask.astype("int64"))
+    more |= {"pixel_mask": mask, "padded_logits": padded.logits, "padded_boxes": padded.pred_boxes}
+    outputs = {"logits": found.logits, "boxes": found.pred_boxes}
+    write("detr-ObjectDetection", model, {"images": pictures}, outputs, **more)
+
+
+def with_statistics(model):
+    """The model, with statistics and weights of frozen batch norms that are nobody's default."""
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("normalization.running_var"):
+                buffer.uniform_(0.5, 2.0)
+            elif "normalization." in name:
+                buffer.add_(0.3 * torch.randn_like(buffer))
+    return model
+
+
+def _detr_in_memory(name):
+    for theirs, ours in (("backbone.conv_encoder", "backbone"), (".fc1", ".mlp.fc1")):
+        name = name.replace(theirs, ours)
+    return name
+
+
 def _segformer_in_memory(name):
     for theirs, ours in (
         (r"encoder\.patch_embeddings\.(\d)", r"stages.\1.patch_embeddings"),
@@ -341,5 +421,6 @@ if __name__ == "__main__":
     dinov3()
     swins()
     yolos()
+    detrs()
     segformers()
     clips()
