@@ -163,6 +163,10 @@ MODELS = {
 }
 
 
+# Models that keep their initial weights.
+INITIAL = {"detr_of_any_size"}
+
+
 def probes_of_cache(model):
     """Returns probes of several lengths and cache indices, in batches of 1, 2 and 5."""
     rng, probes = np.random.default_rng(0), []
@@ -197,7 +201,8 @@ def main(directory, *names):
     warnings.filterwarnings("error", message="onnx: the graph is not optimized")
     for name in names or MODELS:
         keras.utils.set_random_seed(0)
-        model = randomize(MODELS[name](), scale=0.1)
+        # Random statistics in the batch norms of a convolutional network would overflow float32.
+        model = MODELS[name]() if name in INITIAL else randomize(MODELS[name](), scale=0.1)
         probes = probes_of_cache(model) if name.startswith("cached_mixers") else None
         try:
             # tests/export/test_language.py tests the generation of exported language models.
