@@ -50,4 +50,3 @@ def mask_targets(masks: Sequence[ArrayLike], size: tuple[int, int], *, reduce_la
     if reduce_labels:
         labels = np.where((labels == 0) | (labels == IGNORED), IGNORED, labels - 1)
     return labels
-

@@ -102,7 +102,9 @@ def test_files_with_the_names_of_timm_are_read(tmp_path, monkeypatch):
     plain = checkpoints.from_huggingface(folder, verbose=0)
     tensors = load_file(folder / "model.safetensors")
     for theirs, ours in TIMM:
-        tensors = {name.replace(theirs, ours) if "conv_encoder" in name else name: each for name, each in tensors.items()}
+        tensors = {
+            name.replace(theirs, ours) if "conv_encoder" in name else name: each for name, each in tensors.items()
+        }
     tensors["model.backbone.conv_encoder.model.bn1.num_batches_tracked"] = np.array(3)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     images = np.load(FOLDER / "expected.npz")["input/images"]

@@ -43,7 +43,9 @@ class Detr(Architecture):
         width, parts = config.integer("d_model", 256), ("encoder", "decoder")
         heads = tuple(config.integer(f"{part}_attention_heads", 8) for part in parts)
         if width % 4 or any(width % each for each in heads):
-            raise ConfigError(f"{config.source}: 'd_model' is {width}; 4 and the numbers of heads {heads} must divide it.")
+            raise ConfigError(
+                f"{config.source}: 'd_model' is {width}; 4 and the numbers of heads {heads} must divide it."
+            )
         size = DETRSize(
             width,
             _depths(config),
