@@ -16,9 +16,9 @@ from keras_transformer.attention.layers.long_short_range import LongShortRangeAt
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
 from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
+from keras_transformer.attention.layers.positioned_attention import PositionedAttention
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
-from keras_transformer.attention.layers.positioned_attention import PositionedAttention
 from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
 from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.attention.layers.two_stream import TwoStreamAttention

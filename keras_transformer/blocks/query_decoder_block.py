@@ -17,8 +17,9 @@ from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 class QueryDecoderBlock(Block):
     """Decoder block of DETR: object queries attend to one another and to the features of an image, all at once.
 
-    Self-attention, cross-attention and feed-forward are each inside a residual scheme. Position vectors are added to what the
-    queries and keys of attention are made of, never to its values: those of the object queries, and those of the features.
+    Self-attention, cross-attention and feed-forward are each inside a residual scheme. Position vectors are added to what
+    the queries and keys of attention are made of, never to its values: those of the object queries, and those of the
+    features.
 
     Args:
         mixer: `PositionedAttention`, another mixer that takes such positions, or its config.

@@ -20,8 +20,8 @@ class ResNetSize(NamedTuple):
     Attributes:
         hidden_dims: tuple of ints: number of channels of each stage.
         num_layers: tuple of ints: number of blocks of each stage.
-        is_bottleneck: bool. Whether blocks have a convolution of a quarter of the channels between two of 1 x 1, or two of all
-            channels.
+        is_bottleneck: bool. Whether blocks have a convolution of a quarter of the channels between two of 1 x 1, or two
+            convolutions of all channels.
         stem_dim: int. Number of channels before the first stage.
 
     Example:

@@ -45,8 +45,8 @@ class SinePositions(keras.layers.Layer):
     >>> tuple(SinePositions(8)(np.zeros((5, 2, 3, 16))).shape)
     (1, 6, 8)
 
-    Reference: Carion et al., DETR, arXiv 2005.12872, section 3.2 and appendix A.4, after Parmar et al., arXiv 1802.05751; the
-    normalization to 2π as in the published code.
+    Reference: Carion et al., DETR, arXiv 2005.12872, section 3.2 and appendix A.4, after Parmar et al., arXiv 1802.05751;
+    the normalization to 2π as in the published code.
     """
 
     def __init__(self, hidden_dim: int, max_wavelength: float = 10000.0, **kwargs: Any) -> None:

@@ -21,8 +21,8 @@ class SpatialReductionAttention(TokenMixer):
 
         y = attention(x, norm(c(x)))
 
-    The convolution c has a kernel and a stride of R x R. Time and memory grow with `T² / R²`. Without reduction, R = 1, there
-    is neither convolution nor norm.
+    The convolution c has a kernel and a stride of R x R. Time and memory grow with `T² / R²`. Without reduction, R = 1,
+    there is neither convolution nor norm.
 
     Args:
         num_heads: int >= 1. N.
@@ -56,8 +56,8 @@ class SpatialReductionAttention(TokenMixer):
     >>> tuple(layer(x, x).shape)
     (1, 4, 6, 8)
 
-    Reference: Wang et al., Pyramid Vision Transformer, arXiv 2102.12122, section 3.3; the convolution: Xie et al., SegFormer,
-    arXiv 2105.15203, equation 2, as in its published code.
+    Reference: Wang et al., Pyramid Vision Transformer, arXiv 2102.12122, section 3.3; the convolution: Xie et al.,
+    SegFormer, arXiv 2105.15203, equation 2, as in its published code.
     """
 
     supports = frozenset({"bidirectional"})
@@ -83,8 +83,6 @@ class SpatialReductionAttention(TokenMixer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        policy = self.dtype_policy
-        self._norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=policy, name="reduction_norm")
         self.attention = MultiHeadAttention(
             num_heads,
             key_dim,
@@ -93,7 +91,7 @@ class SpatialReductionAttention(TokenMixer):
             kernel_initializer=self.kernel_initializer.clone(),
             seed=seed,
             name="attention",
-            dtype=policy,
+            dtype=self.dtype_policy,
         )
 
     output_dense = property(lambda self: self.attention.output_dense)
@@ -102,13 +100,17 @@ class SpatialReductionAttention(TokenMixer):
         self._check(query_shape)
         tokens = (query_shape[0], None, query_shape[-1])
         if self.reduction_ratio > 1:
+            policy = self.dtype_policy
             self._convolution = keras.layers.Conv2D(
                 query_shape[-1],
                 self.reduction_ratio,
                 strides=self.reduction_ratio,
                 kernel_initializer=self.kernel_initializer.clone(),
-                dtype=self.dtype_policy,
+                dtype=policy,
                 name="reduction",
+            )
+            self._norm = keras.layers.LayerNormalization(
+                epsilon=self.layer_norm_epsilon, dtype=policy, name="reduction_norm"
             )
             build_once(self._convolution, query_shape)
             build_once(self._norm, tokens)
