@@ -36,7 +36,8 @@ class EncoderBlock(Block):
             `SpatialReductionAttention`.
         padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
-        positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
+        positions: int `(T,)` or `(B, T)`: see `MultiHeadAttention`; or vectors, for a mixer that takes them: see
+            `PositionedAttention`.
         global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
         segment_ids: int `(B, T)`, for a mixer that takes them: see `TwoStreamAttention`.
         memory: float `(B, M, D)`, for a mixer that takes one: see `TwoStreamAttention`.

@@ -95,9 +95,9 @@ class DetectionModel(ImageModel):
             ValueError: the model has no processor.
             ImageError: an image that cannot be read.
         """
-        found = []
+        found, decode = [], DetectionOutputs(dtype="float32")
         for outputs, (width, height) in self._outputs_of(images, batch_size):
-            every = DetectionOutputs(dtype="float32")(outputs["logits"][None], outputs["boxes"][None])
+            every = decode(outputs["logits"][None], outputs["boxes"][None])
             parts = [keras.ops.convert_to_numpy(every[name])[0] for name in ("boxes", "labels", "scores")]
             found.append(_surest(Detections(*parts), threshold, width, height))
         return found

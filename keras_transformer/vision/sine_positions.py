@@ -69,12 +69,13 @@ class SinePositions(keras.layers.Layer):
         return ops.cast(ops.reshape(vectors, (-1, rows * columns, self.hidden_dim)), self.compute_dtype)
 
     def _vectors(self, angles):
-        """`(B, rows, columns, D / 2)`: sine and cosine in turn, which is a sine with a phase."""
+        """`(B, rows, columns, D / 2)`: sine and cosine in turn."""
         width = self.hidden_dim // 2
         index = np.arange(width)
         frequencies = (self.max_wavelength ** (-2.0 * (index // 2) / width)).astype("float32")
-        phases = (index % 2 * (math.pi / 2)).astype("float32")
-        return ops.sin(ops.expand_dims(angles, -1) * frequencies + phases)
+        is_cosine = (index % 2).astype("float32")
+        angles = ops.expand_dims(angles, -1) * frequencies
+        return ops.sin(angles) * (1 - is_cosine) + ops.cos(angles) * is_cosine
 
     def compute_output_shape(self, inputs_shape: Shape, mask_shape: Shape | None = None) -> Shape:
         sides = inputs_shape[1:3]
