@@ -24,7 +24,7 @@ class MaskOutputs(keras.layers.Layer):
     Example:
 
     >>> import numpy as np
-    >>> logits = np.array([[[[1.0, 0.0], [0.0, 2.0]]]])
+    >>> logits = np.array([[[[1.0, 0.0], [0.0, 4.0]]]])
     >>> np.asarray(MaskOutputs()(logits, np.zeros((1, 1, 4, 3)))).tolist()
     [[[0, 1, 1, 1]]]
     """
