@@ -16,9 +16,11 @@ from keras_transformer.attention.layers.long_short_range import LongShortRangeAt
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
 from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
+from keras_transformer.attention.layers.positioned_attention import PositionedAttention
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
 from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
+from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.attention.layers.two_stream import TwoStreamAttention
 from keras_transformer.attention.maps import attention_maps
 from keras_transformer.attention.masks import Visibility, length_mask, segment_mask
@@ -99,6 +101,7 @@ __all__ = [
     "MixedChunkAttention",
     "MultiHeadAttention",
     "PerformerAttention",
+    "PositionedAttention",
     "RandomFeatures",
     "RetrievalAttention",
     "ScaledDot",
@@ -107,6 +110,7 @@ __all__ = [
     "ShiftedWindowAttention",
     "SoftCappedDot",
     "SoftmaxAttention",
+    "SpatialReductionAttention",
     "StridedSparseAttention",
     "SubspaceAttention",
     "TwoStreamAttention",

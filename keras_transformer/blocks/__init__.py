@@ -9,6 +9,7 @@ from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
 from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
+from keras_transformer.blocks.query_decoder_block import QueryDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
@@ -57,6 +58,7 @@ __all__ = [
     "ParallelDecoderBlock",
     "PostNormResidual",
     "PreNormResidual",
+    "QueryDecoderBlock",
     "QueryStream",
     "ReZeroResidual",
     "ResiDualResidual",

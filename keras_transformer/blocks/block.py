@@ -62,7 +62,7 @@ class Block(keras.layers.Layer):
             last = scheme.stack_output_layer(scheme.norm, name="join_streams", dtype=self.dtype_policy)
             last.build(first.compute_output_shape(inputs_shape))
             self._open_streams, self._join_streams = first, last
-        return (*inputs_shape[:2], inputs_shape[-1])
+        return inputs_shape if scheme.num_streams == 1 else (*inputs_shape[:2], inputs_shape[-1])
 
     def _split_streams(self, x):
         return x if self._open_streams is None else self._open_streams(x)

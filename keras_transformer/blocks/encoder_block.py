@@ -32,17 +32,19 @@ class EncoderBlock(Block):
             pass: less memory, a third more time. `training.recompute_blocks` sets it in a whole model. Default False.
 
     Call arguments:
-        inputs: float `(B, T, D)`.
+        inputs: float `(B, T, D)`; or `(B, rows, columns, D)`, for a mixer and a feed-forward that take grids of tokens: see
+            `SpatialReductionAttention`.
         padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
-        positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
+        positions: int `(T,)` or `(B, T)`: see `MultiHeadAttention`; or vectors, for a mixer that takes them: see
+            `PositionedAttention`.
         global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
         segment_ids: int `(B, T)`, for a mixer that takes them: see `TwoStreamAttention`.
         memory: float `(B, M, D)`, for a mixer that takes one: see `TwoStreamAttention`.
         condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
 
     Returns:
-        `(B, T, D)`.
+        The shape of the inputs.
 
     Raises:
         ValueError: unknown name of a residual scheme or a norm; a condition missing, or given to schemes that take none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.layouts import Expanded, Transposed
+from keras_transformer.checkpoints.layouts import Expanded, PointConvolution, Transposed
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
 
 
@@ -11,6 +11,20 @@ def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
     """Returns the mapping of a convolution over patches."""
     entries = [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Transposed((3, 2, 0, 1)))]
     return [*entries, same(f"{theirs}.bias", f"{ours}/bias")] if bias else entries
+
+
+def point_entries(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of a 1 x 1 convolution to a dense layer."""
+    return [
+        Entry((f"{theirs}.weight",), (f"{ours}/kernel",), PointConvolution()),
+        same(f"{theirs}.bias", f"{ours}/bias"),
+    ]
+
+
+def depthwise_entries(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of a depthwise convolution."""
+    entry = Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Transposed((2, 3, 0, 1)))
+    return [entry, same(f"{theirs}.bias", f"{ours}/bias")]
 
 
 def image_embedding_entries() -> list[Entry]:

@@ -90,6 +90,19 @@ class Expanded(Layout):
         return [weight.reshape(shape) for weight, shape in zip(weights, shapes, strict=True)]
 
 
+class PointConvolution(Layout):
+    """A dense kernel, `(inputs, outputs)`, as that of a 1 x 1 convolution of torch, `(outputs, inputs, 1, 1)`."""
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [(*shape[::-1], 1, 1) for shape in shapes]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return [tensor[:, :, 0, 0].T for tensor in tensors]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return [weight.T[:, :, None, None] for weight in weights]
+
+
 class Empty(Layout):
     """A tensor without elements, which is no weight.
 

@@ -43,6 +43,15 @@ def norm(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
     return [*entries, same(f"{theirs}.bias", f"{ours}/beta")] if bias else entries
 
 
+def batch_norm(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of a batch normalization with its statistics."""
+    return [
+        *norm(theirs, ours),
+        same(f"{theirs}.running_mean", f"{ours}/moving_mean"),
+        same(f"{theirs}.running_var", f"{ours}/moving_variance"),
+    ]
+
+
 def rms_norm(theirs: str, ours: str) -> list[Entry]:
     """Returns the mapping of an RMS normalization."""
     return [same(f"{theirs}.weight", f"{ours}/scale")]

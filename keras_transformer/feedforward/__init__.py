@@ -9,6 +9,7 @@ from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
 from keras_transformer.feedforward.ista import ISTA
+from keras_transformer.feedforward.mix import MixFeedForward
 from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.router import TopKRouter
 from keras_transformer.feedforward.shared_expert import SharedExpertMixture
@@ -30,6 +31,7 @@ __all__ = [
     "GatedFeedForward",
     "GatedLinearUnit",
     "Gating",
+    "MixFeedForward",
     "MixtureOfExperts",
     "SharedExpertMixture",
     "TernaryPolicy",

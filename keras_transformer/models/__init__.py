@@ -21,6 +21,7 @@ from keras_transformer.models.crate import CRATE
 from keras_transformer.models.deberta import DeBERTa
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
+from keras_transformer.models.detr import DETR, DETRSize
 from keras_transformer.models.dinov2 import DINOv2
 from keras_transformer.models.dinov3 import DINOv3
 from keras_transformer.models.distilbert import DistilBERT
@@ -50,12 +51,14 @@ from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
 from keras_transformer.models.rednet import RedNet
 from keras_transformer.models.reformer import Reformer
+from keras_transformer.models.resnet import ResNet, ResNetSize
 from keras_transformer.models.retnet import RetNet
 from keras_transformer.models.retro import RETRO, RetroSize
 from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.s4 import S4Model
+from keras_transformer.models.segformer import SegFormer, SegFormerSize
 from keras_transformer.models.swin import Swin, SwinSize
 from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
@@ -75,13 +78,16 @@ MODELS = {
     "dinov2": DINOv2,
     "dinov3": DINOv3,
     "swin": Swin,
+    "segformer": SegFormer,
     "convnext": ConvNeXt,
     "yolos": YOLOS,
+    "detr": DETR,
     "crate": CRATE,
     "dit": DiT,
     "mm_dit": MMDiT,
     "image_autoencoder": ImageAutoencoder,
     "rednet": RedNet,
+    "resnet": ResNet,
     "clip": CLIP,
     "clip_text": CLIPText,
     "clip_vision": CLIPVision,
@@ -145,6 +151,7 @@ __all__ = [
     "BLOOM",
     "CLIP",
     "CRATE",
+    "DETR",
     "ELECTRA",
     "GPT2",
     "MODELS",
@@ -159,6 +166,7 @@ __all__ = [
     "BigBird",
     "CLIPText",
     "CLIPVision",
+    "DETRSize",
     "DINOv2",
     "DINOv3",
     "ConvNeXt",
@@ -196,11 +204,15 @@ __all__ = [
     "RecurrentMemory",
     "Reformer",
     "RedNet",
+    "ResNet",
+    "ResNetSize",
     "RetNet",
     "RetroSize",
     "RoBERTa",
     "RoFormer",
     "S4Model",
+    "SegFormer",
+    "SegFormerSize",
     "Size",
     "Stepwise",
     "Swin",

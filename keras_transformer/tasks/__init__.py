@@ -14,6 +14,8 @@ from keras_transformer.tasks.permutation_language_model import PermutationLangua
 from keras_transformer.tasks.pooling import POOLINGS, AttentionPooling
 from keras_transformer.tasks.question_windows import QuestionWindow, question_windows
 from keras_transformer.tasks.replaced_token_detector import ReplacedTokenDetector
+from keras_transformer.tasks.segmentation_model import SegmentationModel
+from keras_transformer.tasks.semantic_segmenter import SemanticSegmenter
 from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
@@ -26,11 +28,13 @@ from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
 from keras_transformer.tasks.untie_embeddings import untie_embeddings
 from keras_transformer.tasks.with_detections import DetectionOutputs, with_detections
+from keras_transformer.tasks.with_masks import with_masks
 
 TASKS = {
     "image_classification": ImageClassifier,
     "distilled_image_classification": DistilledImageClassifier,
     "object_detection": ObjectDetector,
+    "semantic_segmentation": SemanticSegmenter,
     "language_model": LanguageModel,
     "masked_language_model": MaskedLanguageModel,
     "permutation_language_model": PermutationLanguageModel,
@@ -66,6 +70,8 @@ __all__ = [
     "PermutationLanguageModel",
     "QuestionWindow",
     "ReplacedTokenDetector",
+    "SegmentationModel",
+    "SemanticSegmenter",
     "SentenceEmbedder",
     "SequenceClassifier",
     "SpanAnswerer",
@@ -83,5 +89,6 @@ __all__ = [
     "transcribe",
     "untie_embeddings",
     "with_detections",
+    "with_masks",
     "word_error_rate",
 ]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import pathlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from keras_transformer.tasks.image_model import ImageModel
 from keras_transformer.tasks.with_detections import DetectionOutputs
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import ArrayLike, Path, Tensor
-
-if TYPE_CHECKING:
-    from keras_transformer.vision import ImageProcessor
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 
 class Detections(NamedTuple):
@@ -36,7 +33,7 @@ class Detections(NamedTuple):
 
 
 @serializable
-class DetectionModel(keras.Model):
+class DetectionModel(ImageModel):
     """Functional model from images to "logits" and "boxes" of objects, as `tasks.ObjectDetector` builds it.
 
     It trains with `training.DetectionLoss`, which sees both outputs at once; other losses are applied to each output, as in
@@ -65,8 +62,6 @@ class DetectionModel(keras.Model):
     >>> found[0].boxes.shape
     (3, 4)
     """
-
-    processor: ImageProcessor | None = None
 
     def compute_loss(
         self,
@@ -100,43 +95,12 @@ class DetectionModel(keras.Model):
             ValueError: the model has no processor.
             ImageError: an image that cannot be read.
         """
-        from keras_transformer.vision.image_loading import open_images
-
-        processor, opened = self._processor(), open_images(images)
-        groups: dict[tuple[int, ...], list[tuple[int, np.ndarray]]] = {}
-        for index, image in enumerate(opened):
-            pixels = processor(image)[0]
-            groups.setdefault(pixels.shape, []).append((index, pixels))
-        found: dict[int, Detections] = {}
-        for group in groups.values():
-            outputs = self.predict(np.stack([pixels for _, pixels in group]), batch_size=batch_size, verbose=0)
-            every = DetectionOutputs(dtype="float32")(outputs["logits"], outputs["boxes"])
-            parts = [keras.ops.convert_to_numpy(every[name]) for name in ("boxes", "labels", "scores")]
-            for (index, _), *each in zip(group, *parts, strict=True):
-                width, height = opened[index].size
-                found[index] = _surest(Detections(*each), threshold, width, height)
-        return [found[index] for index in range(len(opened))]
-
-    def _processor(self):
-        if self.processor is None:
-            raise ValueError(f"{self.name!r} has no processor: set model.processor to a vision.ImageProcessor.")
-        size = tuple(self.inputs[0].shape[1:3])
-        if None in size or self.processor.output_size == size:
-            return self.processor
-        changed = {"size": size, "crop_size": None, "multiple_of": 1}
-        return type(self.processor)(**{**self.processor.get_config(), **changed})
-
-    def save_assets(self, directory: Path) -> None:
-        """Saves the image processor in the `.keras` file; called by Keras."""
-        if self.processor is not None:
-            self.processor.save(directory)
-
-    def load_assets(self, directory: Path) -> None:
-        """Loads the image processor from the `.keras` file; called by Keras."""
-        from keras_transformer.vision import ImageProcessor
-
-        if any(pathlib.Path(directory).iterdir()):
-            self.processor = ImageProcessor.load(directory)
+        found, decode = [], DetectionOutputs(dtype="float32")
+        for outputs, (width, height) in self._outputs_of(images, batch_size):
+            every = decode(outputs["logits"][None], outputs["boxes"][None])
+            parts = [keras.ops.convert_to_numpy(every[name])[0] for name in ("boxes", "labels", "scores")]
+            found.append(_surest(Detections(*parts), threshold, width, height))
+        return found
 
 
 def _surest(found, threshold, width, height):

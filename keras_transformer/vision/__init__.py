@@ -10,12 +10,17 @@ from keras_transformer.vision.grid_positions import GridPositions
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
+from keras_transformer.vision.mask_targets import mask_targets
+from keras_transformer.vision.object_queries import ObjectQueries
 from keras_transformer.vision.patch_coordinates import PatchCoordinates
 from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
 from keras_transformer.vision.place_images import PlaceImages, mark_images
 from keras_transformer.vision.processor import ImageProcessor
 from keras_transformer.vision.resampler import Resampler
+from keras_transformer.vision.resize_like import ResizeLike
+from keras_transformer.vision.resize_mask import ResizeMask
+from keras_transformer.vision.sine_positions import SinePositions
 from keras_transformer.vision.unpatchify import Unpatchify
 
 __all__ = [
@@ -30,17 +35,22 @@ __all__ = [
     "ImageProcessorError",
     "ImagesInText",
     "Involution",
+    "ObjectQueries",
     "PatchCoordinates",
     "PatchEmbedding",
     "PatchMerging",
     "PlaceImages",
     "Resampler",
+    "ResizeLike",
+    "ResizeMask",
+    "SinePositions",
     "Unpatchify",
     "box_iou",
     "box_targets",
     "convert_boxes",
     "generalized_box_iou",
     "mark_images",
+    "mask_targets",
     "read_grounding",
     "write_boxes",
 ]

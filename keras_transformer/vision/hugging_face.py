@@ -42,12 +42,14 @@ DEFAULTS = {
     "CLIP": _CLIP,
     "Siglip": {**_HALF, **_SQUARE, "resample": 3},
     "DINOv3ViT": {**_IMAGENET, **_SQUARE},
+    "Segformer": {**_IMAGENET, "size": {"height": 512, "width": 512}, "resample": 2},
+    "Detr": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
     "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
 }
 # Kinds that resample real levels.
 _UNROUNDED = ("DINOv3ViT",)
-# Kinds that round sizes down to multiples, and pad the images of a batch.
-_MULTIPLES = {"Yolos": 16}
+# Kinds that pad the images of a batch, and the multiples to which they round sizes down.
+_MULTIPLES = {"Detr": 1, "Yolos": 16}
 # For files without an image_processor_type.
 _KIND_OF_MODEL = {
     "vit": "ViT",
@@ -62,6 +64,8 @@ _KIND_OF_MODEL = {
     "clip": "CLIP",
     "kosmos-2": "CLIP",
     "siglip": "Siglip",
+    "segformer": "Segformer",
+    "detr": "Detr",
     "yolos": "Yolos",
 }
 _COMMON = {
@@ -71,6 +75,8 @@ _COMMON = {
     "do_normalize": True,
     "rescale_factor": 1 / 255,
 }
+# Settings of labels alone, by kind: see `mask_targets`.
+_OF_LABELS = {"Segformer": ("do_reduce_labels",)}
 # Steps that are not supported.
 _UNSUPPORTED = (
     "pad_size",
@@ -118,7 +124,7 @@ def _arguments(config, kind):
     given = {key: value for key, value in config.items() if value is not None}
     values = {**_COMMON, **DEFAULTS[kind], **given}
     for name in (*_UNSUPPORTED, *(() if kind in _MULTIPLES else ("do_pad",))):
-        if given.get(name):
+        if given.get(name) and name not in _OF_LABELS.get(kind, ()):
             raise ImageProcessorError(f"{name} is not supported.")
     for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize"):
         if not isinstance(values[name], bool):
@@ -168,14 +174,15 @@ def write(processor: ImageProcessor, folder: Path) -> None:
         or not processor.round_levels
     ):
         raise ImageProcessorError(
-            f"{FILE} supports pad and multiple_of as of YOLOS: multiples of 16, no crop, rounded levels. "
+            f"{FILE} supports pad and multiple_of as of DETR and YOLOS: multiples of 16 or none, no crop, rounded levels. "
             f"Received: {processor!r}"
         )
     normalizes = processor.mean is not None or processor.std is not None
     proportional = processor.size is None or "height" not in processor.size
     kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
     kind = kind if processor.round_levels else _UNROUNDED[0]
-    kind = "Yolos" if detects else kind
+    detector = "Yolos" if processor.multiple_of == _MULTIPLES["Yolos"] else "Detr"
+    kind = detector if detects else kind
     content: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,

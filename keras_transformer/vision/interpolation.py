@@ -54,11 +54,11 @@ def resize_matrix(length: int, new_length: int, interpolation: str = "bilinear")
     return matrix.astype("float32")
 
 
-def dynamic_resize_matrix(length: int, new_length: Tensor | int, interpolation: str = "bilinear") -> Tensor:
-    """`resize_matrix` for a new length that is known only when the graph runs.
+def dynamic_resize_matrix(length: Tensor | int, new_length: Tensor | int, interpolation: str = "bilinear") -> Tensor:
+    """`resize_matrix` for lengths that are known only when the graph runs.
 
     Args:
-        length: int >= 1.
+        length: int >= 1, or an int32 scalar.
         new_length: int, or an int32 scalar.
         interpolation: "bilinear" or "bicubic".
 
@@ -72,12 +72,13 @@ def dynamic_resize_matrix(length: int, new_length: Tensor | int, interpolation: 
     """
     kernel, reach = INTERPOLATIONS[interpolation]
     steps = ops.cast(ops.arange(new_length, dtype="int32"), "float32")
-    centers = (steps + 0.5) * length / ops.cast(new_length, "float32") - 0.5
+    old = ops.cast(length, "float32")
+    centers = (steps + 0.5) * old / ops.cast(new_length, "float32") - 0.5
     first = ops.floor(centers)
-    columns = ops.reshape(ops.arange(length, dtype="float32"), (1, length))
+    columns = ops.expand_dims(ops.cast(ops.arange(length, dtype="int32"), "float32"), 0)
     matrix = 0.0
     for tap in range(1 - reach, reach + 1):
-        place = ops.clip(first + tap, 0.0, float(length - 1))
+        place = ops.clip(first + tap, 0.0, old - 1)
         is_place = ops.cast(ops.equal(ops.expand_dims(place, 1), columns), "float32")
         matrix = matrix + is_place * ops.expand_dims(kernel(centers - (first + tap), ops), 1)
     return matrix

@@ -233,7 +233,7 @@ class ImageProcessor:
         Args:
             folder: str or path of a folder with `preprocessor_config.json`, or with a `processor_config.json` that has an
                 "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2), SigLIP, DINOv3 and
-                YOLOS, without annotations.
+                YOLOS, without annotations; and SegFormer, without label maps, for which `mask_targets` is.
 
         Returns:
             An `ImageProcessor`.

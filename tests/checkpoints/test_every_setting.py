@@ -370,6 +370,15 @@ SETTINGS = {
     "xlnet-Model": {"ff_activation": "gelu", "layer_norm_eps": 1e-12},
     "xlnet-MultipleChoice": {"summary_activation": "tanh"},
     "xlnet_causal-LMHeadModel": {"attn_type": "bi"},
+    "detr-Model": {
+        "activation_function": "relu",
+        "decoder_attention_heads": 2,
+        "encoder_attention_heads": 3,
+        "backbone_config/downsample_in_first_stage": False,
+        "backbone_config/hidden_act": "relu",
+    },
+    "detr-ObjectDetection": {"backbone_config/downsample_in_bottleneck": False},
+    "segformer-SemanticSegmentation": {"hidden_act": "gelu", "strides": [4, 2, 1]},
     "yolos-Model": {**IMAGES, "qkv_bias": True},
     "yolos-ObjectDetection": {**IMAGES, "use_mid_position_embeddings": False},
 }

@@ -999,6 +999,47 @@ LAYERS = {
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(length=20), tokens(length=20)),
     ),
+    "spatial_reduction_attention": Case(
+        attention.SpatialReductionAttention,
+        lambda: {"num_heads": 2, "key_dim": 4},
+        arguments={
+            "reduction_ratio": 2,
+            "dropout": 0.5,
+            "use_bias": False,
+            "layer_norm_epsilon": 0.5,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments={**_DROPOUT, "layer_norm_epsilon": {"reduction_ratio": 2}},
+        inputs=lambda: images() * 2,
+    ),
+    "positioned_attention": Case(
+        attention.PositionedAttention,
+        lambda: {"num_heads": 2, "key_dim": 4},
+        arguments={"dropout": 0.5, "use_bias": False, "kernel_initializer": "ones", "seed": 7},
+        with_arguments=_DROPOUT,
+        inputs=twice,
+    ),
+    "query_decoder_block": Case(
+        blocks.QueryDecoderBlock,
+        lambda: {"mixer": attend(), "cross_attention": attend(), "feedforward": feed_forward()},
+        arguments={**_BLOCK, "recompute": True, "residual": "pre"},
+        with_arguments=_DROPOUT,
+        neutral=frozenset({"recompute"}),
+        inputs=lambda: (tokens(), tokens(length=5, seed=1)),
+    ),
+    "object_queries": Case(vision.ObjectQueries, arguments={"num_queries": 3}),
+    "sine_positions": Case(
+        vision.SinePositions, lambda: {"hidden_dim": 8}, arguments={"max_wavelength": 50.0}, inputs=images
+    ),
+    "mix_feed_forward": Case(
+        feedforward.MixFeedForward,
+        lambda: {"intermediate_dim": 6},
+        arguments={"kernel_size": 5, "activation": "relu", "dropout": 0.5, "kernel_initializer": "ones", "seed": 7},
+        with_arguments=_DROPOUT,
+        inputs=images,
+    ),
+    "resize_like": Case(vision.ResizeLike, inputs=lambda: (*images(), tokens(length=5))),
     "gated_linear_unit": Case(feedforward.GatedLinearUnit, arguments={"use_bias": False, "kernel_initializer": "ones"}),
     "branched_encoder_block": Case(
         blocks.BranchedEncoderBlock,

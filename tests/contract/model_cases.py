@@ -31,6 +31,9 @@ def _retro():
     return models.RETRO(SIZE, VOCABULARY, encoder_size=encoder, chunk_size=4, retrieval_layers=(1,))
 
 
+# The first stage has a 5 x 7 grid and keys of 2 x 3.
+SEGFORMER_SIZE = models.SegFormerSize((8, 12), (1, 2), (2, 3), (3, 3), (2, 2), (2, 1), (2, 1))
+
 MODELS = {
     "vit": lambda: models.ViT(SIZE, patch_size=4, image_size=8),
     "deit": lambda: models.DeiT(SIZE, patch_size=4, image_size=8),
@@ -46,10 +49,14 @@ MODELS = {
     ),
     "image_autoencoder": lambda: models.ImageAutoencoder(
         8, num_channels=2, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2
+    "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
+    "detr": lambda: models.DETR(
+        models.DETRSize(16, (1, 2), (2, 4), (24, 20)), backbone=MODELS["resnet"](), num_queries=3
     ),
     "yolos": lambda: models.YOLOS(SIZE, patch_size=4, image_size=8, num_detection_tokens=3, positions_in_blocks=True),
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
+    "resnet": lambda: models.ResNet(models.ResNetSize((8, 16), (1, 1), stem_dim=8), (18, 27)),
     "clip": _clip,
     "clip_text": lambda: models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=END_ID),
     "clip_vision": _vision,
@@ -124,11 +131,14 @@ GENERATIVE = sorted(
         "dinov3",
         "swin",
         "convnext",
+        "segformer",
+        "detr",
         "yolos",
         "crate",
         "dit",
         "mm_dit",
         "rednet",
+        "resnet",
         "clip",
         "clip_text",
         "clip_vision",
@@ -157,6 +167,7 @@ TASKS = {
     "image_classification": lambda: tasks.ImageClassifier(MODELS["vit"](), 3),
     "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
     "object_detection": lambda: tasks.ObjectDetector(MODELS["yolos"](), 3, auxiliary=True),
+    "semantic_segmentation": lambda: tasks.SemanticSegmenter(MODELS["segformer"](), 4, hidden_dim=6, dropout=0.0),
     "language_model": lambda: tasks.LanguageModel(MODELS["decoder"]()),
     "masked_language_model": lambda: tasks.MaskedLanguageModel(_encoder()),
     "permutation_language_model": lambda: tasks.PermutationLanguageModel(MODELS["xlnet"]()),

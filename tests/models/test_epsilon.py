@@ -6,14 +6,20 @@ import pytest
 
 from keras_transformer import models
 from keras_transformer.backend.keras_private import flatten_layers
-from keras_transformer.models import ConvNeXtSize, EvolvedSize, Size, SwinSize, ViT
+from keras_transformer.models import ConvNeXtSize, DETRSize, EvolvedSize, SegFormer, SegFormerSize, Size, SwinSize, ViT
 
 EPSILON = 3e-3
 SIZE = Size(2, 16, 2, 32)
+SEGFORMER = SegFormerSize((8, 16), (1, 2), (2, 2), (3, 3), (2, 2), (2, 1), (2, 2))
 VISION = {"vision": lambda: ViT(SIZE, patch_size=4, image_size=8, layer_norm_epsilon=EPSILON)}
 # The arguments that a small model needs beside its size, vocabulary and epsilon.
 ARGUMENTS = {
     "swin": {"size": SwinSize(8, (2, 1), (2, 4)), "patch_size": 2, "image_size": 12, "window_size": 3},
+    "detr": {
+        "size": DETRSize(16, (1, 2), (2, 2), (24, 24)),
+        "backbone": lambda: SegFormer(SEGFORMER, layer_norm_epsilon=EPSILON),
+    },
+    "segformer": {"size": SEGFORMER, "image_size": 32},
     "convnext": {"size": ConvNeXtSize((8, 16), (1, 2)), "image_size": 32},
     "crate": {"size": Size(2, 16, 2, 16)},
     "evolved_transformer": {

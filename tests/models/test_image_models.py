@@ -7,7 +7,7 @@ import pytest
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import clip, convnext, deit, dinov2, dinov3, swin
+from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, segformer, swin
 from keras_transformer.training import ContrastiveLoss
 from keras_transformer.vision import PatchCoordinates
 
@@ -25,6 +25,24 @@ DINOV3_PARAMETERS = {
     "7B": 6_716_035_072,
 }
 CONVNEXT_PARAMETERS = {"T": 27_820_128, "S": 49_454_688, "B": 87_566_464, "L": 196_230_336}
+# Of transformers' models of the published configs: segmenters of 150 classes, classifiers of 1,000 with the statistics of
+# their batch norms, and detectors of 91 classes with theirs.
+SEGFORMER_PARAMETERS = {
+    "B0": 3_752_694,
+    "B1": 13_715_798,
+    "B2": 27_461_974,
+    "B3": 47_337_814,
+    "B4": 64_108_374,
+    "B5": 84_708_694,
+}
+RESNET_PARAMETERS = {
+    "18": 11_689_512 + 9_600,
+    "34": 21_797_672 + 17_024,
+    "50": 25_557_032 + 53_120,
+    "101": 44_549_160 + 105_344,
+    "152": 60_192_808 + 151_424,
+}
+DETR_PARAMETERS = {"R50": 41_524_768 + 106_240, "R101": 60_464_672 + 210_688}
 CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
 
 
@@ -36,6 +54,9 @@ CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513
         (DINOV2_PARAMETERS, dinov2.SIZES),
         (DINOV3_PARAMETERS, dinov3.SIZES),
         (CONVNEXT_PARAMETERS, convnext.SIZES),
+        (SEGFORMER_PARAMETERS, segformer.SIZES),
+        (RESNET_PARAMETERS, resnet.SIZES),
+        (DETR_PARAMETERS, detr.SIZES),
         (CLIP_PARAMETERS, clip.SIZES),
     ],
 )
@@ -75,6 +96,27 @@ def test_convnext_parameters():
     with unallocated():
         model = models.ConvNeXt("L")
     assert model.count_params() == CONVNEXT_PARAMETERS["L"]
+
+
+@pytest.mark.parametrize("size, hidden_dim", [("B0", 256), ("B2", 768)])
+def test_segformer_parameters(size, hidden_dim):
+    with unallocated():
+        model = tasks.SemanticSegmenter(models.SegFormer(size), 150, hidden_dim=hidden_dim)
+    statistics = 2 * hidden_dim  # transformers does not count them as parameters.
+    assert model.count_params() == SEGFORMER_PARAMETERS[size] + statistics
+
+
+@pytest.mark.parametrize("size", ["34", "50"])
+def test_resnet_parameters(size):
+    with unallocated():
+        model = tasks.ImageClassifier(models.ResNet(size), 1000, pooling="mean")
+    assert model.count_params() == RESNET_PARAMETERS[size]
+
+
+def test_detr_parameters():
+    with unallocated():
+        model = tasks.ObjectDetector(models.DETR("R50"), 91, num_class_layers=1)
+    assert model.count_params() == DETR_PARAMETERS["R50"]
 
 
 @pytest.mark.parametrize("size", ["B/32", "L/14"])
@@ -177,10 +219,16 @@ def test_another_image_size_takes_the_same_weights(tmp_path):
     np.testing.assert_allclose(np.asarray(load_model(tmp_path / "larger.keras")(x)["logits"]), wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["dinov3", "convnext"])
+@pytest.mark.parametrize("kind", ["dinov3", "convnext", "segformer", "resnet"])
 def test_a_model_without_a_table_takes_images_of_any_size(kind, tmp_path):
     if kind == "dinov3":
         fixed = tasks.ImageClassifier(models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=(8, 12)), 3)
+    elif kind == "segformer":
+        size = models.SegFormerSize((8, 12), (1, 1), (2, 3), (3, 3), (2, 2), (2, 1), (2, 1))
+        fixed = tasks.SemanticSegmenter(models.SegFormer(size, image_size=(8, 12)), 3, hidden_dim=8)
+    elif kind == "resnet":
+        backbone = models.ResNet(models.ResNetSize((8, 12), (1, 1), stem_dim=4), image_size=(8, 12))
+        fixed = tasks.ObjectDetector(models.DETR(models.DETRSize(8, (1, 1), (2, 2), (8, 8)), backbone=backbone), 3)
     else:
         fixed = models.ConvNeXt(models.ConvNeXtSize((4, 8), (1, 1)), image_size=(8, 16), layer_scale=0.5)
     open_size = models.with_image_size(fixed, None)
@@ -189,9 +237,12 @@ def test_a_model_without_a_table_takes_images_of_any_size(kind, tmp_path):
     loaded = load_model(tmp_path / "any.keras")
     for size in ((8, 12), (24, 8)):
         x = np.random.default_rng(0).normal(size=(2, *size, 3)).astype("float32")
-        wanted = np.asarray(models.with_image_size(fixed, size)(x))
-        np.testing.assert_allclose(np.asarray(open_size(x)), wanted, atol=1e-6)
-        np.testing.assert_array_equal(np.asarray(loaded(x)), np.asarray(open_size(x)))
+        wanted, found, again = (
+            np.asarray(keras.tree.flatten(each(x))[-1])
+            for each in (models.with_image_size(fixed, size), open_size, loaded)
+        )
+        np.testing.assert_allclose(found, wanted, atol=2e-6)
+        np.testing.assert_array_equal(again, found)
     with pytest.raises(ValueError, match="must be static"):
         models.with_image_size(models.ViT(models.Size(1, 8, 2, 16), 4, 8), None)
 
@@ -221,6 +272,8 @@ DEFAULTS = {
     "dinov3_vit": 21_596_544 - 384 - 4 * 384,
     "dinov3_convnext": 27_820_128,
     "swin": 28_288_354 - 769_000,
+    "segformer": 3_319_392,
+    "detr": 41_524_768 + 106_240 - 156_256,
     "clip": 151_277_313,
 }
 

@@ -57,6 +57,30 @@ def test_images_of_different_sizes_are_padded_to_multiples():
         assert not padded[:, width:].any()
 
 
+def from_settings(folder, **settings):
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return ImageProcessor.from_huggingface(folder)
+
+
+def test_sizes_of_detr_are_no_multiples(tmp_path):
+    """The sizes are those of transformers' DetrImageProcessor; all else is as for YOLOS."""
+    edges = {"shortest_edge": 37, "longest_edge": 51}
+    processor = from_settings(tmp_path, image_processor_type="DetrImageProcessor", size=edges)
+    shapes = [processor(PICTURES / name)[0].shape for name in ("wide.png", "tall.png")]
+    assert shapes == [(36, 51, 3), (51, 28, 3)]
+    assert processor([PICTURES / "wide.png", PICTURES / "tall.png"]).shape == (2, 51, 51, 3)
+    processor.to_huggingface(tmp_path / "again")
+    assert ImageProcessor.from_huggingface(tmp_path / "again") == processor
+    assert "Detr" in (tmp_path / "again" / "preprocessor_config.json").read_text()
+
+
+def test_labels_of_segformer_do_not_change_images(tmp_path):
+    kind, size = "SegformerImageProcessor", {"height": 16, "width": 16}
+    processor = from_settings(tmp_path, image_processor_type=kind, size=size, resample=3, do_reduce_labels=True)
+    assert processor == ImageProcessor.from_huggingface(DATA / "swin")
+    assert from_settings(tmp_path, image_processor_type=kind).output_size == (512, 512)
+
+
 def test_nested_file_of_transformers_5():
     assert ImageProcessor.from_huggingface(DATA / "nested") == ImageProcessor.from_huggingface(DATA / "clip")
 

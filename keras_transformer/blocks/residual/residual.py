@@ -59,6 +59,8 @@ class Residual(keras.layers.Layer):
         )
 
     def build(self, input_shape: Shape) -> None:
+        # Tokens `(B, T, D)`, or those of a grid, `(B, rows, columns, D)`.
+        self._drop_rows.noise_shape = (None, *(1,) * (len(input_shape) - 1))
         for norm in self.norms.values():
             norm.build(input_shape)
 

@@ -13,6 +13,7 @@ from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
 from keras_transformer.checkpoints.architectures.deberta_v2 import DebertaV2
 from keras_transformer.checkpoints.architectures.deit import Deit
+from keras_transformer.checkpoints.architectures.detr import Detr
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
 from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3ConvNext
@@ -52,6 +53,7 @@ from keras_transformer.checkpoints.architectures.reformer import ReformerArchite
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
+from keras_transformer.checkpoints.architectures.segformer import Segformer
 from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
@@ -76,6 +78,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip_vision_model": ClipVision,
     "deberta-v2": DebertaV2,
     "deit": Deit,
+    "detr": Detr,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,
     "dinov3_convnext": Dinov3ConvNext,
@@ -119,6 +122,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
+    "segformer": Segformer,
     "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,

@@ -6,9 +6,8 @@ import keras
 
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.image_mapping import patch_entries
+from keras_transformer.checkpoints.image_mapping import depthwise_entries, patch_entries
 from keras_transformer.checkpoints.image_settings import integers, sides
-from keras_transformer.checkpoints.layouts import Transposed
 from keras_transformer.checkpoints.mapping import Entry, linear, norm, same
 from keras_transformer.models import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.convnext import SIZES
@@ -50,10 +49,8 @@ def _depths(config: Config) -> tuple[int, ...]:
 
 
 def _block(theirs: str, ours: str) -> list[Entry]:
-    depthwise = Transposed((2, 3, 0, 1))
     return [
-        Entry((f"{theirs}.depthwise_conv.weight",), (f"{ours}/depthwise/kernel",), depthwise),
-        same(f"{theirs}.depthwise_conv.bias", f"{ours}/depthwise/bias"),
+        *depthwise_entries(f"{theirs}.depthwise_conv", f"{ours}/depthwise"),
         *norm(f"{theirs}.layer_norm", f"{ours}/norm"),
         *linear(f"{theirs}.pointwise_conv1", f"{ours}/hidden"),
         *linear(f"{theirs}.pointwise_conv2", f"{ours}/output"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.models.building.feature_maps import PREFIX
 from keras_transformer.models.building.image_stack import image_sides
 from keras_transformer.vision import ConvNeXtBlock, PatchEmbedding
 
@@ -19,9 +20,9 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None
 
     Args:
         model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, or a
-            `models.ConvNeXt`, with or without a head.
+            `models.ConvNeXt`, `models.SegFormer`, `models.ResNet` or `models.DETR`, with or without a head.
         image_size: int or pair of ints, a multiple of the patch size. Pixels. None for images of any size, which models
-            without a position table support, `models.DINOv3` and `models.ConvNeXt`, and `models.YOLOS`.
+            without a position table support, such as `models.DINOv3` and `models.ConvNeXt`, and `models.YOLOS`.
 
     Returns:
         `keras.Model`, with the weights of `model`: training one trains both.
@@ -38,9 +39,8 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.2.
     """
-    resizable = (ConvNeXtBlock, PatchEmbedding)
     names = [tensor.name for tensor in keras.tree.flatten(model.input)]
-    if "images" not in names or not any(isinstance(layer, resizable) for layer in model.layers):
+    if "images" not in names or not any(map(_is_resizable, model.layers)):
         raise ValueError(f"{model.name!r} has no input 'images', or no PatchEmbedding whose positions can be resized.")
 
     def replace(tensor):
@@ -54,3 +54,8 @@ def with_image_size(model: keras.Model, image_size: int | tuple[int, int] | None
         if hasattr(model, name):
             setattr(resized, name, getattr(model, name))
     return resized
+
+
+def _is_resizable(layer):
+    """Whether a model with this layer takes images of several sizes."""
+    return isinstance(layer, (ConvNeXtBlock, PatchEmbedding)) or layer.name.startswith(PREFIX)

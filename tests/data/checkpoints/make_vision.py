@@ -1,11 +1,15 @@
-"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-* and clip*: python tests/data/checkpoints/make_vision.py.
+"""Makes the folders vit-*, deit-*, dinov*, swin-*, yolos-*, detr-*, segformer-* and clip*.
+
+    python tests/data/checkpoints/make_vision.py
 
 With transformers 5.23 and torch 2.13.
 """
 
 import functools
+import re
 
 import numpy as np
+import torch
 import transformers
 from writing import build, gradients, ragged_tokens, run, write
 
@@ -79,6 +83,56 @@ YOLOS = {
     "num_hidden_layers": 3,
 }
 YOLOS_PICTURE = {"image_size": [9, 18], "num_channels": 2}
+# Two stages: 17 x 26 pixels are a feature map of 3 x 4 pixels.
+DETR = {
+    "use_timm_backbone": False,
+    "num_queries": 5,
+    "d_model": 12,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 10,
+    "decoder_ffn_dim": 14,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 3,
+    "activation_function": "silu",
+    "num_channels": 2,
+}
+RESNET = {
+    "num_channels": 2,
+    "embedding_size": 4,
+    "hidden_sizes": [8, 12],
+    "depths": [1, 2],
+    "layer_type": "bottleneck",
+    "hidden_act": "silu",
+    "downsample_in_bottleneck": True,
+    "out_features": ["stage2"],
+}
+# Two convolutions in a block, a stride in the first stage, which keeps the number of channels.
+BASIC_RESNET = {
+    **RESNET,
+    "layer_type": "basic",
+    "hidden_sizes": [4, 6],
+    "hidden_act": "gelu",
+    "downsample_in_bottleneck": False,
+    "downsample_in_first_stage": True,
+}
+DETR_PICTURE = {"image_size": [17, 26], "num_channels": 2}
+# Three stages: patches of 5 pixels every 3; the last rows of the keys of the first stage are left over.
+SEGFORMER = {
+    "num_channels": 2,
+    "num_encoder_blocks": 3,
+    "depths": [1, 2, 1],
+    "sr_ratios": [3, 2, 1],
+    "hidden_sizes": [4, 6, 10],
+    "patch_sizes": [5, 3, 2],
+    "strides": [3, 2, 1],
+    "num_attention_heads": [2, 3, 5],
+    "mlp_ratios": [2, 3, 1],
+    "hidden_act": "silu",
+    "decoder_hidden_size": 7,
+    "semantic_loss_ignore_index": 9,
+}
+SEGFORMER_PICTURE = {"image_size": [17, 26], "num_channels": 2}
 CLIP_TEXT = {
     "vocab_size": 60,
     "hidden_size": 16,
@@ -122,6 +176,27 @@ YOLOS_GRADIENTS = (
     "vit.encoder.layer.0.attention.attention.query.weight",
     "vit.encoder.layer.2.output.dense.bias",
     "class_labels_classifier.layers.0.weight",
+)
+DETR_GRADIENTS = (
+    "model.input_projection.weight",
+    "model.query_position_embeddings.weight",
+    "model.backbone.conv_encoder.model.encoder.stages.1.layers.0.layer.1.convolution.weight",
+    "model.encoder.layers.0.self_attn.q_proj.weight",
+    "model.decoder.layers.0.encoder_attn.k_proj.weight",
+    "model.decoder.layers.1.fc1.weight",
+    "model.decoder.layernorm.weight",
+    "class_labels_classifier.weight",
+)
+SEGFORMER_GRADIENTS = (
+    "segformer.encoder.patch_embeddings.0.proj.weight",
+    "segformer.encoder.block.0.0.attention.self.sr.weight",
+    "segformer.encoder.block.1.1.attention.self.layer_norm.bias",
+    "segformer.encoder.block.1.0.mlp.dwconv.dwconv.weight",
+    "segformer.encoder.block.2.0.attention.self.key.weight",
+    "decode_head.linear_c.1.proj.weight",
+    "decode_head.linear_fuse.weight",
+    "decode_head.batch_norm.weight",
+    "decode_head.classifier.weight",
 )
 CONVNEXT_GRADIENTS = (
     "stages.0.downsample_layers.0.weight",
@@ -255,6 +330,75 @@ def yolos():
     image_model("yolos-ObjectDetection", cls, config, names, YOLOS_PICTURE, **more)
 
 
+def detrs():
+    config = transformers.DetrConfig(**DETR, backbone_config=transformers.ResNetConfig(**BASIC_RESNET))
+    model, pictures = with_statistics(build(transformers.DetrModel, config)), images(DETR_PICTURE)
+    write("detr-Model", model, {"images": pictures}, {"tokens": run(model, **pixels(pictures)).last_hidden_state})
+    config = transformers.DetrConfig(**DETR, backbone_config=transformers.ResNetConfig(**RESNET), num_labels=4)
+    model = with_statistics(build(transformers.DetrForObjectDetection, config))
+    found, mask = run(model, **pixels(pictures)), np.ones(pictures.shape[:3], bool)
+    for parameter in model.parameters():  # transformers trains no weight of the backbone.
+        parameter.requires_grad_(True)
+    memory = {name: _detr_in_memory(name) for name in DETR_GRADIENTS}
+    more = gradients(model, memory, pixels(pictures))
+    # Padded below and on the right.
+    mask[0, 11:], mask[1, :, 18:] = False, False
+    padded = run(model, **pixels(pictures), pixel_mask=mask.astype("int64"))
+    more |= {"pixel_mask": mask, "padded_logits": padded.logits, "padded_boxes": padded.pred_boxes}
+    outputs = {"logits": found.logits, "boxes": found.pred_boxes}
+    write("detr-ObjectDetection", model, {"images": pictures}, outputs, **more)
+
+
+def with_statistics(model):
+    """The model, with statistics and weights of frozen batch norms that are nobody's default."""
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("normalization.running_var"):
+                buffer.uniform_(0.5, 2.0)
+            elif "normalization." in name:
+                buffer.add_(0.3 * torch.randn_like(buffer))
+    return model
+
+
+def _detr_in_memory(name):
+    for theirs, ours in (("backbone.conv_encoder", "backbone"), (".fc1", ".mlp.fc1")):
+        name = name.replace(theirs, ours)
+    return name
+
+
+def _segformer_in_memory(name):
+    for theirs, ours in (
+        (r"encoder\.patch_embeddings\.(\d)", r"stages.\1.patch_embeddings"),
+        (r"encoder\.block\.(\d)\.(\d)", r"stages.\1.blocks.\2"),
+        (r"attention\.self\.sr", "attention.sequence_reduction.sequence_reduction"),
+        (r"attention\.self\.layer_norm", "attention.sequence_reduction.layer_norm"),
+        (r"attention\.self\.key", "attention.k_proj"),
+        ("linear_c", "linear_projections"),
+    ):
+        name = re.sub(theirs, ours, name)
+    return name
+
+
+def segformers():
+    config = transformers.SegformerConfig(**SEGFORMER)
+    model, pictures = build(transformers.SegformerModel, config), images(SEGFORMER_PICTURE)
+    tokens = run(model, **pixels(pictures)).last_hidden_state.flatten(2).transpose(1, 2)
+    write("segformer-Model", model, {"images": pictures}, {"tokens": tokens})
+    config = transformers.SegformerConfig(**SEGFORMER, num_labels=5)
+    cls = transformers.SegformerForImageClassification
+    image_model("segformer-ImageClassification", cls, config, LOGITS, SEGFORMER_PICTURE)
+    model = build(transformers.SegformerForSemanticSegmentation, config)
+    with torch.no_grad():  # Statistics that are nobody's default.
+        norm = model.decode_head.batch_norm
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2.0)
+    logits = run(model, **pixels(pictures)).logits.permute(0, 2, 3, 1)
+    names = {name: _segformer_in_memory(name) for name in SEGFORMER_GRADIENTS}
+    more = gradients(model, names, pixels(pictures))
+    more["direction"] = more["direction"].transpose(0, 2, 3, 1)
+    write("segformer-SemanticSegmentation", model, {"images": pictures}, {"logits": logits}, **more)
+
+
 def clips():
     old = {**CLIP_TEXT, "eos_token_id": 2}
     pair_model("clip-Model", transformers.CLIPConfig(text_config=old, vision_config=CLIP_VISION, projection_dim=6))
@@ -277,4 +421,6 @@ if __name__ == "__main__":
     dinov3()
     swins()
     yolos()
+    detrs()
+    segformers()
     clips()

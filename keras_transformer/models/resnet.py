@@ -1,0 +1,134 @@
+"""ResNet, up to its feature maps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.models.building.feature_maps import PREFIX
+from keras_transformer.models.building.image_stack import image_input
+from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Activation
+
+
+class ResNetSize(NamedTuple):
+    """Size of a ResNet.
+
+    Attributes:
+        hidden_dims: tuple of ints: number of channels of each stage.
+        num_layers: tuple of ints: number of blocks of each stage.
+        is_bottleneck: bool. Whether blocks have a convolution of a quarter of the channels between two of 1 x 1, or two
+            convolutions of all channels.
+        stem_dim: int. Number of channels before the first stage.
+
+    Example:
+
+    >>> ResNetSize((64, 128), (2, 2), is_bottleneck=False).stem_dim
+    64
+    """
+
+    hidden_dims: tuple[int, ...]
+    num_layers: tuple[int, ...]
+    is_bottleneck: bool = True
+    stem_dim: int = 64
+
+
+_BASIC, _BOTTLENECK = (64, 128, 256, 512), (256, 512, 1024, 2048)
+# He et al., arXiv 1512.03385, table 1.
+SIZES = {
+    "18": ResNetSize(_BASIC, (2, 2, 2, 2), is_bottleneck=False),
+    "34": ResNetSize(_BASIC, (3, 4, 6, 3), is_bottleneck=False),
+    "50": ResNetSize(_BOTTLENECK, (3, 4, 6, 3)),
+    "101": ResNetSize(_BOTTLENECK, (3, 4, 23, 3)),
+    "152": ResNetSize(_BOTTLENECK, (3, 8, 36, 3)),
+}
+
+
+def ResNet(
+    size: str | ResNetSize = "50",
+    image_size: int | tuple[int, int] | None = None,
+    *,
+    num_channels: int = 3,
+    activation: Activation = "relu",
+    downsample_in_first_stage: bool = False,
+    downsample_in_bottleneck: bool = False,
+    frozen_norm: bool = False,
+    name: str = "resnet",
+) -> keras.Model:
+    """ResNet up to its last feature map, whose pixels are its tokens: a backbone for `models.DETR`, or of tasks.
+
+    Args:
+        size: "18", "34", "50", "101", "152", or a `ResNetSize`.
+        image_size: int or pair of ints. Pixels; the last feature map has 1/32 of them for four stages. None for any size.
+        num_channels: int.
+        activation: after the stem and after each block; within blocks it is ReLU.
+        downsample_in_first_stage: bool. Whether the first stage has a stride of 2 too.
+        downsample_in_bottleneck: bool. Whether the stride of a bottleneck is in its first convolution, not in its second.
+        frozen_norm: bool. Whether batch norms keep their weights and statistics in training, as for detectors with published
+            weights.
+        name: str.
+
+    Returns:
+        `keras.Model`: "images", float `(B, height, width, channels)`, to the pixels of the last feature map, row by row,
+        `(B, T, D)`. The feature maps of all stages are the outputs of its layers "feature_map_0" to "feature_map_3".
+
+    Raises:
+        ValueError: unknown size; other numbers of channels than of blocks.
+
+    Example:
+
+    >>> ResNet(ResNetSize((16, 32), (1, 1), stem_dim=8), image_size=32).output_shape
+    (None, 16, 32)
+
+    Reference: He et al., Deep Residual Learning for Image Recognition, arXiv 1512.03385; the stride in the second
+    convolution of a bottleneck as in torchvision.
+    """
+    size = choice(size, SIZES, argument="size") if isinstance(size, str) else ResNetSize(*size)
+    if not len(size.hidden_dims) == len(size.num_layers) >= 1:
+        raise ValueError(f"hidden_dims and num_layers must be of one length. Received: {size}")
+    images = image_input(image_size, num_channels)
+
+    def convolution(x, filters, kernel_size, strides, name, activation: Activation = "relu"):
+        if kernel_size > 1:  # As many zeros on every side, whatever the stride.
+            x = keras.layers.ZeroPadding2D(kernel_size // 2, name=f"{name}_padding")(x)
+        x = keras.layers.Conv2D(filters, kernel_size, strides, use_bias=False, name=f"{name}_convolution")(x)
+        norm = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, name=f"{name}_norm")
+        norm.trainable = not frozen_norm
+        return _activated(norm(x), activation, f"{name}_activation")
+
+    def block(x, width, strides, name):
+        y = x
+        for number, (filters, kernel_size) in enumerate(_convolutions(width, size.is_bottleneck)):
+            is_strided = number == (1 if size.is_bottleneck and not downsample_in_bottleneck else 0)
+            is_last = number == (2 if size.is_bottleneck else 1)
+            stride, inside = strides if is_strided else 1, None if is_last else "relu"
+            y = convolution(y, filters, kernel_size, stride, f"{name}_{number}", inside)
+        if strides > 1 or x.shape[-1] != width:
+            x = convolution(x, width, 1, strides, f"{name}_shortcut", None)
+        return keras.layers.Add(name=f"{name}_sum")([x, y])
+
+    x = convolution(images, size.stem_dim, 7, 2, "stem", activation)
+    for axis in (1, 2):  # A maximum does not change if pixels at the edges are there twice.
+        edges = (x[:, :1], x, x[:, -1:]) if axis == 1 else (x[:, :, :1], x, x[:, :, -1:])
+        x = ops.concatenate(edges, axis=axis)
+    x = keras.layers.MaxPooling2D(3, 2, name="stem_pooling")(x)
+    for stage, (width, count) in enumerate(zip(size.hidden_dims, size.num_layers, strict=True)):
+        for index in range(count):
+            strides = 2 if not index and (stage or downsample_in_first_stage) else 1
+            name_of_block = f"stage_{stage}_block_{index}"
+            x = block(x, width, strides, name_of_block)
+            last = f"{PREFIX}{stage}" if index == count - 1 else f"{name_of_block}_activation"
+            x = _activated(x, activation, last)
+    return keras.Model(images, keras.layers.Reshape((-1, x.shape[-1]), name="tokens")(x), name=name)
+
+
+def _convolutions(width, is_bottleneck):
+    """Channels and sides of the kernels of a block."""
+    return [(width // 4, 1), (width // 4, 3), (width, 1)] if is_bottleneck else [(width, 3), (width, 3)]
+
+
+def _activated(x, activation, name):
+    return x if activation is None else keras.layers.Activation(get_activation(activation), name=name)(x)
