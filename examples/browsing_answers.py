@@ -11,7 +11,7 @@ the default of an argument is. The answer to each stands in one place. Three set
 cloning, those of the reward model and reinforcement learning, and held-out ones, which are measured.
 
 1. A scripted searcher, which knows where the answers stand, gives demonstrations in the text browser.
-2. Behavior cloning: a language model of a million parameters is trained on its actions.
+2. Behavior cloning: a language model of 0.4 million parameters is trained on its actions.
 3. A reward model is trained on comparisons of episodes that the model has sampled.
 4. Best of n: of n sampled episodes, the one with the largest reward counts.
 5. One round of reinforcement learning on the rewards, with a penalty for leaving the cloned model.
@@ -34,19 +34,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import browsing, generation, models, retrieval, tasks, text, training
+from keras_transformer import browsing, generation, load_model, models, retrieval, tasks, text, training
 
-SIZE = models.Size(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=352)
+SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=4, intermediate_dim=192)
 QUICK_SIZE = models.Size(num_layers=2, hidden_dim=64, num_heads=2, intermediate_dim=128)
-LIMITS = browsing.BrowserLimits(max_actions=10, max_quotes=1, max_state=560, max_links=5, shown_actions=3, max_quote=80)
-PASSAGE_SIZE, CHUNK_SIZE, MAX_LENGTH = 400, 64, 384
+LIMITS = browsing.BrowserLimits(max_actions=10, max_quotes=1, max_state=440, max_links=5, shown_actions=2, max_quote=80)
+PASSAGE_SIZE, CHUNK_SIZE, MAX_LENGTH = 330, 64, 288
 PROMPT_WEIGHT, REWARD_EPOCHS, KL_WEIGHT, MIN_ADVANTAGE = 0.1, 4, 0.1, 0.05
 # Longest action, in tokens, and number of texts that are decoded at a time.
 MAX_ACTION, DECODED = 40, 128
 # Files of Sphinx that are no text.
 LEFT_OUT = ("genindex", "search", "py-modindex", "contents", "_", "license", "copyright", "changelog", "download")
 # Parts of the names: cloning, reward and reinforcement, held out.
-PARTS = {"cloning": 0.75, "reward": 0.12, "held-out": 0.13}
+PARTS = {"cloning": 0.65, "reward": 0.15, "held-out": 0.2}
 
 
 # From a question to one passage.
@@ -73,10 +73,11 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, help="folder of the HTML files")
     parser.add_argument("--out", type=Path, default=Path("browsing_answers"), help="output directory")
-    parser.add_argument("--epochs", type=int, default=3, help="of behavior cloning")
-    parser.add_argument("--facts", type=int, default=1200, help="number of questions")
+    parser.add_argument("--cloned", type=Path, help="a file `cloned.keras` of a run before, to go on from there")
+    parser.add_argument("--epochs", type=int, default=4, help="of behavior cloning")
+    parser.add_argument("--facts", type=int, default=800, help="number of questions")
     parser.add_argument("--samples", type=int, default=8, help="n of the best of n")
-    parser.add_argument("--vocabulary", type=int, default=2048)
+    parser.add_argument("--vocabulary", type=int, default=1536)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -114,18 +115,19 @@ def write_corpus(directory: Path) -> None:
 
 def run(arguments: argparse.Namespace, corpus: browsing.Corpus, client: browsing.CorpusClient) -> None:
     """Demonstrations, training and figures."""
-    start = time.perf_counter()
-    pages = [client.page(address) for address in corpus.addresses]
+    start = time.process_time()
+    pages = list(corpus.pages())
     parts = split_facts(browsing.sphinx_facts(pages), arguments)
     shown = demonstrate_all(parts, client)
     cloning = [episode for _, episode in shown["cloning"]]
     tokenizer = text.BytePair.train([step.prompt for each in cloning for step in each.steps], arguments.vocabulary)
     passages = {"passage of BM25": best_passages(pages), "nearest chunk": nearest_chunks(pages, tokenizer, arguments)}
-    model = build_model(tokenizer, arguments.quick)
+    model = load_model(arguments.cloned) if arguments.cloned else build_model(tokenizer, arguments.quick)
     steps = [step for episode in cloning for step in episode.steps]
     steps += reading_steps([fact for fact, _ in shown["cloning"]], passages)
-    print(f"{len(steps):,} steps prepared in {time.perf_counter() - start:.0f} s", flush=True)
-    figures: dict[str, Any] = {"cloning_seconds": clone(model, steps, arguments)}
+    print(f"{len(steps):,} steps prepared in {time.process_time() - start:.0f} s", flush=True)
+    figures: dict[str, Any] = {"cloning_seconds": None if arguments.cloned else clone(model, steps, arguments)}
+    model.compile(jit_compile=False)
     model.save(arguments.out / "cloned.keras")
 
     held_out, others = ([fact for fact, _ in shown[part]] for part in ("held-out", "reward"))
@@ -139,7 +141,7 @@ def run(arguments: argparse.Namespace, corpus: browsing.Corpus, client: browsing
     model.save(arguments.out / "reinforced.keras")
     shares["browsing, reinforced"] = measure(held_out, browse(model, held_out, client), client)
     figures |= {"questions": {name: len(each) for name, each in shown.items()}, "shares": shares}
-    figures["seconds"] = time.perf_counter() - start
+    figures["seconds"] = time.process_time() - start
     (arguments.out / "figures.json").write_text(json.dumps(figures, indent=1))
     print(f"{'held-out questions answered':44} {'right':>7} {'right, with a true quote':>26}", flush=True)
     for name, share in shares.items():
@@ -222,13 +224,13 @@ def reading_prompt(fact: browsing.Fact, passage: browsing.Passage | None) -> str
 
 def reading_steps(facts: list[browsing.Fact], passages: dict[str, Retrieve]) -> list[browsing.Step]:
     """Demonstrations of answers without a browser: the quote and the answer, whether the passage contains them or not."""
-    retrieves: list[Retrieve | None] = [None, *passages.values()]
+    retrieves: list[Retrieve | None] = [None, passages["passage of BM25"]]
     shown = [(fact, retrieve and retrieve(fact)) for fact in facts for retrieve in retrieves]
     return [browsing.Step(reading_prompt(fact, passage), f"{fact.quote} => {fact.answer}") for fact, passage in shown]
 
 
 def clone(model: tasks.LanguageModel, steps: list[browsing.Step], arguments: argparse.Namespace) -> float:
-    """Trains the model on what the searcher did; returns the seconds. The texts shown have a small weight too.
+    """Trains the model on what the searcher did; returns the seconds of CPU time. The texts shown have a small weight too.
 
     The language model of the paper was trained on text before. This one starts from nothing: predicting what it is shown,
     where names are repeated, teaches it to copy.
@@ -244,11 +246,20 @@ def clone(model: tasks.LanguageModel, steps: list[browsing.Step], arguments: arg
     count = arguments.epochs * len(batches)
     schedule = training.WarmupCosine(arguments.learning_rate, min(100, count // 2), count, 0.05)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, beta_2=0.98, global_clipnorm=1.0)
-    model.compile(optimizer, training.MaskedCrossentropy(), weighted_metrics=[training.MaskedAccuracy()])
+    model.compile(optimizer, training.MaskedCrossentropy(), jit_compile=False)
     print(f"{count:,} training steps; {batches.dropped} rows were too long", flush=True)
-    start = time.perf_counter()
-    model.fit(batches.repeat(), steps_per_epoch=len(batches), epochs=arguments.epochs, verbose=2, callbacks=CALLBACKS)
-    return time.perf_counter() - start
+    start = time.process_time()
+    model.fit(
+        batches.repeat(),
+        steps_per_epoch=len(batches),
+        epochs=arguments.epochs,
+        verbose=2,
+        shuffle=False,
+        callbacks=CALLBACKS,
+    )
+    seconds = time.process_time() - start
+    print(f"cloned in {seconds / 60:.1f} minutes of CPU time", flush=True)
+    return seconds
 
 
 def policy(model: tasks.LanguageModel, **options: Any) -> browsing.LanguagePolicy:
@@ -304,7 +315,9 @@ def build_reward_model(model: tasks.LanguageModel, quick: bool) -> keras.Model:
     """Returns a model from question, quotes and answer to a score. It begins with the weights of the cloned model."""
     backbone = models.Llama(QUICK_SIZE if quick else SIZE, model.vocabulary_size)
     backbone.set_weights(model.backbone.get_weights())
-    return tasks.SequenceClassifier(backbone, 1, pooling="last", activation=None, name="reward_model")
+    reward_model = tasks.SequenceClassifier(backbone, 1, pooling="last", activation=None, name="reward_model")
+    reward_model.compile(jit_compile=False)
+    return reward_model
 
 
 def comparisons(
@@ -352,7 +365,11 @@ def train_reward_model(
     ]
     scores = keras.layers.Concatenate()([reward_model(each) for each in inputs])
     pairs = keras.Model({each.name: each for side in inputs for each in side.values()}, scores)
-    pairs.compile(keras.optimizers.AdamW(3e-4, weight_decay=0.05, global_clipnorm=1.0), training.ComparisonLoss())
+    pairs.compile(
+        keras.optimizers.AdamW(3e-4, weight_decay=0.05, global_clipnorm=1.0),
+        training.ComparisonLoss(),
+        jit_compile=False,
+    )
     pairs.fit(
         pair_inputs(tokenizer, *trained[:2]),
         trained[2],
@@ -434,9 +451,9 @@ def reinforce(
     options: dict[str, Any] = {"batch_size": arguments.batch_size, "max_length": MAX_LENGTH, "seed": arguments.seed}
     batches = browsing.action_batches(steps, model.tokenizer, advantages=values, **options)
     trainer = training.PolicyGradientTrainer(model, reference, kl_weight=KL_WEIGHT)
-    trainer.compile(keras.optimizers.Adam(1e-4, global_clipnorm=1.0))
+    trainer.compile(keras.optimizers.Adam(1e-4, global_clipnorm=1.0), jit_compile=False)
     print(f"{len(steps)} steps of reinforcement learning", flush=True)
-    history = trainer.fit(batches.epoch(), epochs=1, verbose=2, callbacks=CALLBACKS).history
+    history = trainer.fit(batches.epoch(), epochs=1, verbose=2, shuffle=False, callbacks=CALLBACKS).history
     return history["kl"][-1]
 
 

@@ -53,6 +53,7 @@ class Corpus:
         if not self._paths:
             raise CorpusError(f"'{directory}' contains no HTML files.")
         self.addresses = tuple(self._paths)
+        self._pages: dict[str, Page] = {}
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -71,12 +72,14 @@ class Corpus:
         return self._paths[address].read_bytes()
 
     def page(self, address: str) -> Page:
-        """A file as text.
+        """A file as text, which is read once.
 
         Raises:
             PageError: the corpus has no such address.
         """
-        return read_html(address, self.html(address).decode("utf-8", errors="replace"))
+        if address not in self._pages:
+            self._pages[address] = read_html(address, self.html(address).decode("utf-8", errors="replace"))
+        return self._pages[address]
 
     def pages(self) -> Iterator[Page]:
         """Yields every page, one after another."""

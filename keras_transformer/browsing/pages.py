@@ -53,7 +53,7 @@ class Page:
 
     Attributes:
         address: str. Where it is in the corpus, such as "library/json.html".
-        title: str.
+        title: str. The first `<h1>`, or else the `<title>`, or else the address.
         lines: tuple of str of at most 100 characters, or of one longer word. No control characters; white space is one
             space.
         links: tuple of `Link`, in their order.
@@ -214,7 +214,8 @@ class _Reader(HTMLParser):
         while self._lists:
             self._end_entries()
             self._lists.pop()
-        title = " ".join(_clean("".join(self._title)).split())
+        heading = next((each.title for each in self._sections if each.tag == "h1" and each.title), "")
+        title = heading or " ".join(_clean("".join(self._title)).split())
         ends = self._heading_ends()
         sections = tuple(
             Section(each.title, each.line, end if each.end is None else each.end, each.anchor, each.tag == "dt")

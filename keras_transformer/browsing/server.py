@@ -27,7 +27,7 @@ class CorpusServer:
     """Serves the pages of a corpus, and a search among them, to this machine alone.
 
     It listens on 127.0.0.1, on a port that the system chooses, and answers only requests whose `Host` is that origin. It is
-    a context manager; outside of `with` it does not listen.
+    a context manager: outside of `with`, or before `start` and after `close`, it does not listen.
 
     Args:
         corpus: `Corpus`.
@@ -66,6 +66,13 @@ class CorpusServer:
         self.origin = ""
 
     def __enter__(self) -> CorpusServer:
+        return self.start()
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def start(self) -> CorpusServer:
+        """Listens until `close`, and returns the server."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         server.daemon_threads = True
         self.origin = f"http://127.0.0.1:{server.server_address[1]}"
@@ -74,7 +81,8 @@ class CorpusServer:
         self._thread.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def close(self) -> None:
+        """Stops listening."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._server.server_close()
