@@ -12,7 +12,7 @@ cloning, those of the reward model and reinforcement learning, and held-out ones
 
 1. A scripted searcher, which knows where the answers stand, gives demonstrations in the text browser.
 2. Behavior cloning: a language model of 0.4 million parameters is trained on its actions.
-3. A reward model is trained on comparisons of episodes that the model has sampled.
+3. A reward model is trained on comparisons of episodes: those that the model has sampled, and demonstrations.
 4. Best of n: of n sampled episodes, the one with the largest reward counts.
 5. One round of reinforcement learning on the rewards, with a penalty for leaving the cloned model.
 
@@ -34,13 +34,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import browsing, generation, load_model, models, retrieval, tasks, text, training
+from keras_transformer import attention, browsing, generation, load_model, models, retrieval, tasks, text, training
 
-SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=4, intermediate_dim=192)
-QUICK_SIZE = models.Size(num_layers=2, hidden_dim=64, num_heads=2, intermediate_dim=128)
+# Every other block is a convolution over the last four tokens: with it, attention learns soon to copy what follows a word.
+SIZE = models.Size(num_layers=6, hidden_dim=96, num_heads=4, intermediate_dim=192)
+QUICK_SIZE = models.Size(num_layers=2, hidden_dim=32, num_heads=2, intermediate_dim=64)
 LIMITS = browsing.BrowserLimits(max_actions=10, max_quotes=1, max_state=440, max_links=5, shown_actions=2, max_quote=80)
 PASSAGE_SIZE, CHUNK_SIZE, MAX_LENGTH = 330, 64, 288
-PROMPT_WEIGHT, REWARD_EPOCHS, KL_WEIGHT, MIN_ADVANTAGE = 0.1, 4, 0.1, 0.05
+PROMPT_WEIGHT, REWARD_EPOCHS, KL_WEIGHT, MIN_ADVANTAGE = 0.05, 4, 0.1, 0.05
 # Longest action, in tokens, and number of texts that are decoded at a time.
 MAX_ACTION, DECODED = 40, 128
 # Files of Sphinx that are no text.
@@ -76,10 +77,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--cloned", type=Path, help="a file `cloned.keras` of a run before, to go on from there")
     parser.add_argument("--epochs", type=int, default=4, help="of behavior cloning")
     parser.add_argument("--facts", type=int, default=800, help="number of questions")
-    parser.add_argument("--samples", type=int, default=8, help="n of the best of n")
+    parser.add_argument("--samples", type=int, default=4, help="n of the best of n")
     parser.add_argument("--vocabulary", type=int, default=1536)
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--learning-rate", type=float, default=2.5e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
     parser.add_argument("--quick", action="store_true", help="a tiny corpus and a tiny model")
@@ -135,7 +136,9 @@ def run(arguments: argparse.Namespace, corpus: browsing.Corpus, client: browsing
     shares["browsing, cloned"] = measure(held_out, browse(model, held_out, client), client)
     samples = sample(model, others, client, arguments.samples, arguments.seed + 1)
     reward_model = build_reward_model(model, arguments.quick)
-    figures["reward_accuracy"] = train_reward_model(reward_model, others, samples, client, tokenizer, arguments)
+    # The demonstrations are compared too, so that questions count whose samples all failed.
+    compared = [[*each, episode] for each, (_, episode) in zip(samples, shown["reward"], strict=True)]
+    figures["reward_accuracy"] = train_reward_model(reward_model, others, compared, client, tokenizer, arguments)
     shares |= measure_best(model, reward_model, held_out, client, arguments)
     figures["divergence"] = reinforce(model, reward_model, samples, arguments)
     model.save(arguments.out / "reinforced.keras")
@@ -208,9 +211,14 @@ def nearest_chunks(pages: list[browsing.Page], tokenizer: text.Tokenizer, argume
     return retrieve
 
 
+def build_backbone(vocabulary_size: int, quick: bool) -> keras.Model:
+    mixers = [attention.LightweightConvolution(num_heads=8, kernel_size=4), "softmax"]
+    options: dict[str, Any] = {"position": "rotary", "norm": "rms_norm", "feedforward": [None, "gated"]}
+    return models.Decoder(QUICK_SIZE if quick else SIZE, vocabulary_size, attention=mixers, **options)
+
+
 def build_model(tokenizer: text.BytePair, quick: bool) -> tasks.LanguageModel:
-    backbone = models.Llama(QUICK_SIZE if quick else SIZE, tokenizer.vocabulary_size)
-    model = tasks.LanguageModel(backbone, tokenizer=tokenizer)
+    model = tasks.LanguageModel(build_backbone(tokenizer.vocabulary_size, quick), tokenizer=tokenizer)
     print(f"{model.count_params():,} parameters", flush=True)
     return model
 
@@ -313,7 +321,7 @@ def sample(
 
 def build_reward_model(model: tasks.LanguageModel, quick: bool) -> keras.Model:
     """Returns a model from question, quotes and answer to a score. It begins with the weights of the cloned model."""
-    backbone = models.Llama(QUICK_SIZE if quick else SIZE, model.vocabulary_size)
+    backbone = build_backbone(model.vocabulary_size, quick)
     backbone.set_weights(model.backbone.get_weights())
     reward_model = tasks.SequenceClassifier(backbone, 1, pooling="last", activation=None, name="reward_model")
     reward_model.compile(jit_compile=False)
