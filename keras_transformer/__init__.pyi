@@ -11,6 +11,9 @@ from . import (
     blocks as blocks,
 )
 from . import (
+    browsing as browsing,
+)
+from . import (
     catalog as catalog,
 )
 from . import (

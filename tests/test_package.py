@@ -78,6 +78,7 @@ ORDER = [
     "checkpoints",
     "planning",
     "retrieval",
+    "browsing",
     "catalog",
 ]
 # These run on every backend of Keras: they name none of them.

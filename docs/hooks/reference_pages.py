@@ -24,6 +24,7 @@ PACKAGES = (
     "audio",
     "diffusion",
     "retrieval",
+    "browsing",
     "data",
     "training",
     "checkpoints",

@@ -25,6 +25,9 @@ from .coding_rate import (
 from .coding_rate import (
     coding_rates as coding_rates,
 )
+from .comparison_loss import (
+    ComparisonLoss as ComparisonLoss,
+)
 from .compression.aware_model import (
     learned_model as learned_model,
 )
@@ -111,6 +114,9 @@ from .metrics import (
 )
 from .next_token_trainer import (
     NextTokenTrainer as NextTokenTrainer,
+)
+from .policy_gradient_trainer import (
+    PolicyGradientTrainer as PolicyGradientTrainer,
 )
 from .recomputation import (
     recompute_blocks as recompute_blocks,
