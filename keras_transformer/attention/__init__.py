@@ -15,6 +15,7 @@ from keras_transformer.attention.layers.lightweight_convolution import Lightweig
 from keras_transformer.attention.layers.long_short_range import LongShortRangeAttention
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
+from keras_transformer.attention.layers.multi_head_latent import MultiHeadLatentAttention
 from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
@@ -29,6 +30,7 @@ from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAtten
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
 from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
 from keras_transformer.attention.mechanisms.clustered import ClusteredAttention
+from keras_transformer.attention.mechanisms.differential import DifferentialAttention
 from keras_transformer.attention.mechanisms.dilated import DilatedAttention
 from keras_transformer.attention.mechanisms.improved_clustered import ImprovedClusteredAttention
 from keras_transformer.attention.mechanisms.infini import InfiniAttention
@@ -42,6 +44,7 @@ from keras_transformer.attention.mechanisms.retrieval import RetrievalAttention
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAttention
 from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
+from keras_transformer.attention.mechanisms.streaming import StreamingAttention
 from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.random_features import RandomFeatures
@@ -75,6 +78,7 @@ __all__ = [
     "ClusteredAttention",
     "Cosine",
     "CrossDecoderAttention",
+    "DifferentialAttention",
     "DilatedAttention",
     "DisentangledAttention",
     "Dot",
@@ -98,6 +102,7 @@ __all__ = [
     "Mechanism",
     "MixedChunkAttention",
     "MultiHeadAttention",
+    "MultiHeadLatentAttention",
     "PerformerAttention",
     "RandomFeatures",
     "RetrievalAttention",
@@ -107,6 +112,7 @@ __all__ = [
     "ShiftedWindowAttention",
     "SoftCappedDot",
     "SoftmaxAttention",
+    "StreamingAttention",
     "StridedSparseAttention",
     "SubspaceAttention",
     "TwoStreamAttention",

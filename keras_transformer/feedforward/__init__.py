@@ -8,6 +8,7 @@ from keras_transformer.feedforward.clamped_swiglu import ClampedSwiGLU
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
+from keras_transformer.feedforward.group_limited_router import GroupLimitedRouter
 from keras_transformer.feedforward.ista import ISTA
 from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.router import TopKRouter
@@ -30,6 +31,7 @@ __all__ = [
     "GatedFeedForward",
     "GatedLinearUnit",
     "Gating",
+    "GroupLimitedRouter",
     "MixtureOfExperts",
     "SharedExpertMixture",
     "TernaryPolicy",
