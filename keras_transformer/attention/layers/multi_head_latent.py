@@ -35,6 +35,7 @@ class MultiHeadLatentAttention(TokenMixer):
     `c = norm(x W_down)` is the latent, and `r = rotate(x W_rotary)` a rotary key that all heads share. Head n has the keys
     `[c W_key^n ; r]` and the values `c W_value^n`. The queries are `[q ; rotate(q')]`, projected from the tokens, or
     from a latent of their own. The cache keeps `[c ; r]`, `latent_dim + rotary_dim` numbers of each token for all heads.
+    Memory and time grow with T · S; with "blockwise", memory with `T + S`.
 
     There are two forms, which compute the same. The expanded form computes keys and values of each head. The absorbed form
     moves the up-projections to the other side, `q · (c W_key^n) = (q W_key^nᵀ) · c` and `Σ w (c W_value^n) = (Σ w c)

@@ -61,6 +61,7 @@ class DifferentialAttention(SoftmaxBasedMechanism):
     """
 
     supports = ALL_CAPABILITIES - {"scores", "bias", "query", "values"}
+    head_multiple = 2
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class DifferentialAttention(SoftmaxBasedMechanism):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         for name, count in (("query", query_shape[2]), ("key/value", key_shape[2])):
-            if count % 2:
+            if count % self.head_multiple:
                 raise ValueError(
                     f"DifferentialAttention needs an even number of {name} heads, which form pairs. Received: {count}"
                 )
