@@ -11,6 +11,11 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import check_key_mask, write_rows
+from keras_transformer.attention.layers.absorbed_projections import (
+    can_be_absorbed,
+    kernel_by_head,
+    project_each_head,
+)
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
@@ -18,7 +23,6 @@ from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads, token_projection
-from keras_transformer.layers.ternary import is_ternary
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
@@ -186,7 +190,8 @@ class MultiHeadLatentAttention(TokenMixer):
         scale = 1.0 / math.sqrt(self.key_dim + self.rotary_dim) if self.scale is None else self.scale
         length = query.shape[1]
         absorbs = inputs.cache is not None and length is not None and length <= self.max_absorbed_queries
-        attend = self._attend_absorbed if absorbs and self._can_absorb else self._attend_expanded
+        absorbs = absorbs and can_be_absorbed(self.key_dense) and can_be_absorbed(self.value_dense)
+        attend = self._attend_absorbed if absorbs else self._attend_expanded
         context = attend(query, rows, scale, {"visibility": visibility, "training": inputs.training})
         return self.output_dense(context)
 
@@ -200,23 +205,13 @@ class MultiHeadLatentAttention(TokenMixer):
 
     def _attend_absorbed(self, query: Tensor, rows: Tensor, scale: float, options: Any) -> Tensor:
         """The absorbed form: multi-query attention whose key and value are the rows of the cache."""
-        key_kernel, value_kernel = (_by_head(dense.kernel, query.dtype) for dense in (self.key_dense, self.value_dense))
-        absorbed = _each_head(query[..., : self.key_dim], ops.transpose(key_kernel, (0, 2, 1)))
+        kernel = ops.transpose(kernel_by_head(self.key_dense, query.dtype), (0, 2, 1))
+        absorbed = project_each_head(query[..., : self.key_dim], kernel)
         query = ops.concatenate([absorbed, query[..., self.key_dim :]], axis=-1)
         rows = ops.expand_dims(rows, 2)
         # The rotary part of the context is not used. A copy of the latents without it would take longer.
         context = self.mechanism(_scaled(query, scale), rows, rows, **options)
-        return _each_head(context[..., : self.latent_dim], value_kernel)
-
-    @property
-    def _can_absorb(self) -> bool:
-        """Whether the up-projections are products with their kernels, without roundings."""
-        return not any(
-            is_ternary(dense)
-            or dense.quantization_mode is not None
-            or getattr(dense, "input_quantizer", None) is not None
-            for dense in (self.key_dense, self.value_dense)
-        )
+        return project_each_head(context[..., : self.latent_dim], kernel_by_head(self.value_dense, query.dtype))
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """Returns an empty cache for `max_length` tokens."""
@@ -258,18 +253,5 @@ def _check_mechanism(mechanism: Mechanism) -> None:
 
 
 def _scaled(query: Tensor, scale: float) -> Tensor:
-    """Returns the query `(B, T, N, H)` times `scale √H`: the mechanism divides by `√H`, which both forms have unlike."""
+    """Returns the query `(B, T, N, H)` times `scale √H`: a mechanism divides by `√H`, which differs between the forms."""
     return query * ops.cast(scale * math.sqrt(query.shape[-1]), query.dtype)
-
-
-def _by_head(kernel: Tensor, dtype: DType) -> Tensor:
-    """Returns a kernel `(R, N, H)` as `(N, R, H)`."""
-    return ops.transpose(ops.cast(kernel, dtype), (1, 0, 2))
-
-
-def _each_head(x: Tensor, kernels: Tensor) -> Tensor:
-    """Returns the product of each head with its kernel: `(B, T, N, I)` and `(N, I, O)` to `(B, T, N, O)`."""
-    length, heads, width = ops.shape(x)[1], x.shape[2], x.shape[3]
-    by_head = ops.transpose(ops.reshape(x, (-1, heads, width)), (1, 0, 2))
-    products = ops.transpose(ops.matmul(by_head, kernels), (1, 0, 2))
-    return ops.reshape(products, (-1, length, heads, kernels.shape[2]))
