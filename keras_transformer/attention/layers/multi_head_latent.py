@@ -124,7 +124,7 @@ class MultiHeadLatentAttention(TokenMixer):
     def max_absorbed_queries(self) -> int:
         """int >= 1: the number of new tokens up to which the absorbed form takes fewer operations than the expanded form."""
         expanded = self.key_dim + self.value_dim
-        saved = 2 * self.latent_dim - expanded
+        saved = 2 * self.latent_dim + self.rotary_dim - expanded
         # The absorbed form costs `saved` more for each pair of tokens, the expansion `latent_dim * expanded` a cached token.
         return max(1, self.latent_dim * expanded // saved) if saved > 0 else 2**31 - 1
 

@@ -53,13 +53,14 @@ class StreamingAttention(SoftmaxBasedMechanism):
         ValueError: `window` below 2, or `num_sinks` below 0; a call with scores, an `attention_mask`, or other keys
             than queries.
 
-    Example: the mean of the values that are seen.
+    Example: three times the mean of the values that are seen.
 
     >>> import numpy as np
     >>> x, values = np.ones((1, 6, 1, 2)), np.arange(6.0).reshape(1, 6, 1, 1)
-    >>> visibility = Visibility.from_slots(np.arange(6), np.arange(6), causal=True)
-    >>> StreamingAttention(window=2, num_sinks=1)(x, x, values, visibility).numpy().round(3).ravel().tolist()
-    [0.0, 0.5, 1.0, 1.6670000553131104, 2.3329999446868896, 3.0]
+    >>> causal = Visibility.from_slots(np.arange(6), np.arange(6), causal=True)
+    >>> context = StreamingAttention(window=2, num_sinks=1)(x, x, values, visibility=causal)
+    >>> (context.numpy().ravel() * 3).round().tolist()
+    [0.0, 2.0, 3.0, 5.0, 7.0, 9.0]
 
     Reference: Xiao et al., Efficient Streaming Language Models with Attention Sinks, arXiv 2309.17453, section 3.2.
     Bidirectional attention is not in the paper.
