@@ -36,6 +36,7 @@ def arguments(name, length, window):
         "improved_clustered": {"num_clusters": window // 2, "top_k": block},
         "retrieval": {"top_k": block},
         "infini": {"segment_length": window},
+        "multi_head_latent": {"latent_dim": max(4, window // 2), "rotary_dim": 4},
         "segment_recurrent": {"segment_length": max(1, window // 2), "memory_length": max(1, window // 2)},
         "linformer": {"max_sequence_length": length, "projected_length": window},
     }

@@ -15,6 +15,7 @@ from keras_transformer.attention.layers.lightweight_convolution import Lightweig
 from keras_transformer.attention.layers.long_short_range import LongShortRangeAttention
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
+from keras_transformer.attention.layers.multi_head_latent import MultiHeadLatentAttention
 from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
 from keras_transformer.attention.layers.positioned_attention import PositionedAttention
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
@@ -31,6 +32,7 @@ from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAtten
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
 from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
 from keras_transformer.attention.mechanisms.clustered import ClusteredAttention
+from keras_transformer.attention.mechanisms.differential import DifferentialAttention
 from keras_transformer.attention.mechanisms.dilated import DilatedAttention
 from keras_transformer.attention.mechanisms.improved_clustered import ImprovedClusteredAttention
 from keras_transformer.attention.mechanisms.infini import InfiniAttention
@@ -44,6 +46,7 @@ from keras_transformer.attention.mechanisms.retrieval import RetrievalAttention
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAttention
 from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
+from keras_transformer.attention.mechanisms.streaming import StreamingAttention
 from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.random_features import RandomFeatures
@@ -77,6 +80,7 @@ __all__ = [
     "ClusteredAttention",
     "Cosine",
     "CrossDecoderAttention",
+    "DifferentialAttention",
     "DilatedAttention",
     "DisentangledAttention",
     "Dot",
@@ -100,6 +104,7 @@ __all__ = [
     "Mechanism",
     "MixedChunkAttention",
     "MultiHeadAttention",
+    "MultiHeadLatentAttention",
     "PerformerAttention",
     "PositionedAttention",
     "RandomFeatures",
@@ -111,6 +116,7 @@ __all__ = [
     "SoftCappedDot",
     "SoftmaxAttention",
     "SpatialReductionAttention",
+    "StreamingAttention",
     "StridedSparseAttention",
     "SubspaceAttention",
     "TwoStreamAttention",

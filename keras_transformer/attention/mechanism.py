@@ -55,6 +55,7 @@ class Mechanism(CachedLayer):
             rotation. If True, it receives queries and keys as projected.
         cache_is_rewindable: bool. Whether a cache can return to an earlier index. If not, `query_mask` marks padding among
             the new tokens.
+        head_multiple: int. A divisor of the number of heads, and of that of key/value heads.
 
     Call arguments:
         query: float `(B, T, N, H)`.
@@ -90,6 +91,7 @@ class Mechanism(CachedLayer):
     shares_value: bool = False
     applies_rotation: bool = False
     cache_is_rewindable: bool = True
+    head_multiple: int = 1
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

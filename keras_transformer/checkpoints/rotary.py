@@ -26,6 +26,7 @@ def rotary(
     *,
     fraction: float = 1.0,
     names: Mapping[str, str] | None = None,
+    layout: str = "halves",
 ) -> Rotary:
     """Returns the rotary position of a config.
 
@@ -36,9 +37,10 @@ def rotary(
         layer_type: str. The section of "rope_parameters", such as "full_attention". Defaults to no section.
         fraction: float. The default of "partial_rotary_factor".
         names: dict of other names of scalings to those of transformers; None for none.
+        layout: "halves" or "pairs". See `positions.Rotary`.
 
     Returns:
-        `positions.Rotary`, which pairs the two halves of a head.
+        `positions.Rotary`.
 
     Raises:
         ConfigError: a scaling is not supported, or its settings are missing or out of range.
@@ -55,12 +57,21 @@ def rotary(
                 settings.only(name, f"a list of {rotated // 2} numbers")
     return Rotary(
         settings.number("rope_theta", theta),
-        "halves",
+        layout,
         rotary_dim=None if rotated == width else rotated,
         scaling=scaling,
         # Beyond it, cached keys would have other angles than those of a sequence that is read whole.
         max_sequence_length=scaling.original_max_sequence_length if kind in _BY_LENGTH else None,
     )
+
+
+def score_scale(config: Config, width: int) -> float:
+    """Returns the factor of the scores of heads of this width: that of DeepSeek, which YaRN's "mscale_all_dim" raises."""
+    settings = _settings(config, None)
+    scale, all_dims = 1.0 / math.sqrt(width), settings.number("mscale_all_dim", 0.0)
+    if settings.get("rope_type", "default") == "default" or not all_dims:
+        return scale
+    return scale * _stretched(settings.number("factor"), all_dims) ** 2
 
 
 def _settings(config: Config, layer_type: str | None) -> Config:
@@ -133,11 +144,12 @@ def _longrope(settings: Config, config: Config) -> LongRoPEScaling:
 
 
 def _magnitude(settings: Config, factor: float) -> float:
-    def stretched(by: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
-
     own, all_dims = settings.number("mscale", 0.0), settings.number("mscale_all_dim", 0.0)
-    return stretched(own) / stretched(all_dims) if own and all_dims else stretched(1.0)
+    return _stretched(factor, own) / _stretched(factor, all_dims) if own and all_dims else _stretched(factor, 1.0)
+
+
+def _stretched(factor: float, by: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
 
 _ORIGINAL = "original_max_position_embeddings"

@@ -122,10 +122,7 @@ class TopKRouter(keras.layers.Layer):
         logits = ops.matmul(ops.reshape(inputs, (-1, width)), self.kernel)
         logits = logits if self.bias is None else logits + self.bias
         logits = ops.reshape(logits, (-1, ops.shape(inputs)[1], self.num_experts))
-        probabilities = ops.softmax(logits, axis=-1)
-        weights, experts = ops.top_k(probabilities, self.top_k)
-        if self.top_k > 1 and self.normalize:
-            weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        probabilities, weights, experts = self.choose(logits)
         experts = ops.cast(experts, "int32")
         if padding_mask is not None:
             experts = ops.where(ops.expand_dims(padding_mask, -1), experts, self.num_experts + ops.zeros_like(experts))
@@ -133,6 +130,14 @@ class TopKRouter(keras.layers.Layer):
         counts = ops.sum(ops.cast(choices, "int32"), axis=(0, 1, 2))
         self._add_losses(logits, probabilities, counts, padding_mask)
         return Routing(weights, experts, counts)
+
+    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns probabilities `(B, T, E)`, and weights and experts `(B, T, k)`, of float32 logits `(B, T, E)`."""
+        probabilities = ops.softmax(logits, axis=-1)
+        weights, experts = ops.top_k(probabilities, self.top_k)
+        if self.top_k > 1 and self.normalize:
+            weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        return probabilities, weights, experts
 
     def _add_losses(self, logits, probabilities, counts, mask):
         if self.load_balancing_weight:

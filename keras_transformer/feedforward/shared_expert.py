@@ -15,11 +15,12 @@ from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
 @serializable
 class SharedExpertMixture(keras.layers.Layer):
-    """Mixture of experts with a shared expert: `experts(x) + sigmoid(x w) · shared(x)`.
+    """Mixture of experts with a shared expert: `experts(x) + sigmoid(x w) · shared(x)`, or `experts(x) + shared(x)`.
 
     Args:
         experts: `MixtureOfExperts` or its config.
         shared: int: the hidden width of a `GatedFeedForward`; or a feed-forward layer or its config.
+        use_gate: bool. Whether the shared expert has a gate. Defaults to True.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -43,27 +44,37 @@ class SharedExpertMixture(keras.layers.Layer):
     (1, 2, 6)
 
     Reference: Qwen Team, Qwen1.5-MoE, 2024, and Yang et al., Qwen2, arXiv 2407.10671, section 2.2.2; the gate of the shared
-    expert is that of the code of Qwen.
+    expert is that of the code of Qwen. Dai et al., DeepSeekMoE, arXiv 2401.06066, section 3.2, has no gate; several shared
+    experts are one of the sum of their widths.
     """
 
-    def __init__(self, experts: LayerLike, shared: int | LayerLike, **kwargs: Any) -> None:
+    def __init__(self, experts: LayerLike, shared: int | LayerLike, use_gate: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.experts = clone(resolve(experts, {}, MixtureOfExperts, argument="experts"), name="experts")
         shared = GatedFeedForward(shared) if isinstance(shared, int) else shared
         self.shared = clone(resolve(shared, {}, keras.layers.Layer, argument="shared"), name="shared")
-        self.shared_gate = keras.layers.Dense(1, use_bias=False, name="shared_gate", dtype=self.dtype_policy)
+        self.use_gate = use_gate
+        gate = {"use_bias": False, "name": "shared_gate", "dtype": self.dtype_policy}
+        self.shared_gate = keras.layers.Dense(1, **gate) if use_gate else None
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
         for layer in (self.experts, self.shared, self.shared_gate):
-            build_once(layer, input_shape)
+            if layer is not None:
+                build_once(layer, input_shape)
 
     def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         routed = self.experts(inputs, padding_mask=padding_mask, training=training)
-        return routed + ops.sigmoid(self.shared_gate(inputs)) * self.shared(inputs, training=training)
+        shared = self.shared(inputs, training=training)
+        return routed + (shared if self.shared_gate is None else ops.sigmoid(self.shared_gate(inputs)) * shared)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "experts": serialize(self.experts), "shared": serialize(self.shared)}
+        return {
+            **super().get_config(),
+            "experts": serialize(self.experts),
+            "shared": serialize(self.shared),
+            "use_gate": self.use_gate,
+        }

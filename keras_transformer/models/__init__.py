@@ -15,6 +15,7 @@ from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stepwise import Stepwise
 from keras_transformer.models.building.with_image_size import with_image_size
+from keras_transformer.models.building.with_streaming import with_streaming
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.crate import CRATE
@@ -235,5 +236,6 @@ __all__ = [
     "with_front_end",
     "with_image_size",
     "with_memory",
+    "with_streaming",
     "with_query_stream",
 ]

@@ -39,7 +39,7 @@ def attention_pattern(
             weights if it has any.
         n: int >= 1. Number of tokens. Default 64.
         causal: bool, or None for bidirectional if supported, else causal.
-        num_heads: int >= 1. Heads of a mechanism; the plot shows their maximum. Default 1.
+        num_heads: int >= 1. Heads of a mechanism, rounded up to what it allows; the plot shows their maximum. Default 1.
         key_dim: int >= 1. Width of a head, and half that of the tokens of a mixer. Default 16.
         seed: int. Seed of the tokens.
         columns: int >= 1. Panels per row of the figure. Default 6.
@@ -80,6 +80,7 @@ def attention_weights(
         # Its values are its queries, so they cannot be one-hot: it is probed inside an attention layer.
         mechanism = MultiHeadAttention(num_heads, key_dim, mechanism=mechanism)
     if isinstance(mechanism, Mechanism):
+        num_heads = -(-num_heads // mechanism.head_multiple) * mechanism.head_multiple
         return _weights(
             clone(mechanism), generator.normal(size=(2, 1, n, num_heads, key_dim)).astype("float32"), causal
         )

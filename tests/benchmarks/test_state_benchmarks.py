@@ -17,6 +17,7 @@ COMMANDS = {
     "state": ["--only", "gpt", "yoco", "retnet"],
     "shakespeare": ["--only", "gpt", "rwkv"],
     "recurrences": ["--modes", "train"],
+    "latent_attention": ["--no-xla"],
 }
 
 
@@ -81,4 +82,17 @@ def test_both_compute_the_same(reports):
     ]
     for row in rows:
         assert row["difference"] < 1e-4
+        assert row["ratio"] > 0
+
+
+def test_all_forms_of_latent_attention_compute_the_same(reports):
+    rows = reports["latent_attention"]["rows"]
+    assert [(row["mode"], row["peer"]) for row in rows] == [
+        ("prefill", "transformers"),
+        ("prefill", "transformers, padded values"),
+        ("decode", "transformers"),
+        ("decode", "torch, absorbed"),
+    ]
+    for row in rows:
+        assert row["difference"] < 1e-5
         assert row["ratio"] > 0

@@ -242,6 +242,24 @@ MECHANISMS = {
         neutral={"block_size"},
         window=3,
     ),
+    "streaming": _mechanism(
+        attention.StreamingAttention,
+        arguments={"window": 2, "num_sinks": 3, "scoring": "dot", "dropout": 0.5, "seed": 7},
+        window=3,
+        num_sinks=1,
+    ),
+    "differential": _mechanism(
+        attention.DifferentialAttention,
+        arguments={
+            "lambda_init": 0.3,
+            "epsilon": 0.1,
+            "scoring": "dot",
+            "dropout": 0.5,
+            "seed": 7,
+            "vector_initializer": "ones",
+        },
+        growth=QUADRATIC,
+    ),
     "chunked": _mechanism(
         attention.ChunkedAttention,
         arguments={
@@ -696,6 +714,21 @@ MIXER_LAYERS = {
         inputs=twice,
         neutral=frozenset({"max_global_tokens"}),  # Only the capacity for a mask argument.
     ),
+    "multi_head_latent": Case(
+        attention.MultiHeadLatentAttention,
+        lambda: {"num_heads": 4, "latent_dim": 5, "key_dim": 6, "rotary_dim": 2},
+        arguments={
+            "value_dim": 3,
+            "query_latent_dim": 7,
+            "scale": 0.3,
+            "mechanism": keras.saving.serialize_keras_object(SoftmaxAttention(use_sinks=True)),
+            "position": "xpos",
+            "use_bias": True,
+            "kernel_initializer": "ones",
+        },
+        growth=QUADRATIC,
+        inputs=twice,
+    ),
     "multi_head": Case(
         MultiHeadAttention,
         lambda: {"num_heads": 4, "key_dim": 6},
@@ -869,6 +902,25 @@ LAYERS = {
     "shared_expert_mixture": Case(
         feedforward.SharedExpertMixture,
         lambda: {"experts": feedforward.MixtureOfExperts(16, router=3), "shared": 12},
+        arguments={"use_gate": False},
+    ),
+    "group_limited_router": Case(
+        feedforward.GroupLimitedRouter,
+        lambda: {"num_experts": 8},
+        arguments={
+            "top_k": 3,
+            "num_groups": 4,
+            "top_groups": 2,
+            "activation": "softmax",
+            "scale": 1.5,
+            "normalize": False,
+            "bias_update_rate": 0.1,
+            "load_balancing_weight": 0.5,
+            "kernel_initializer": "ones",
+        },
+        with_arguments={"top_groups": {"num_groups": 4}},
+        neutral=frozenset({"bias_update_rate"}),  # It acts on the next call: see test_group_limited_router.py.
+        wrap=lambda router: feedforward.MixtureOfExperts(16, router=router),
     ),
     "top_k_router": Case(
         feedforward.TopKRouter,

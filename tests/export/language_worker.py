@@ -15,9 +15,10 @@ import keras
 import numpy as np
 from worker_cases import run_cases
 
-from keras_transformer.attention import LocalAttention, MultiHeadAttention
+from keras_transformer.attention import LocalAttention, MultiHeadAttention, MultiHeadLatentAttention
 from keras_transformer.audio import LogMel
 from keras_transformer.export import GenerationOptions, export
+from keras_transformer.feedforward import GroupLimitedRouter, MixtureOfExperts, SharedExpertMixture
 from keras_transformer.models import (
     RWKV,
     YOCO,
@@ -82,6 +83,17 @@ def rounded():
     attention = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2, position="rotary")
     backbone = Decoder(SIZE, TOKENIZER.vocabulary_size, position=None, norm="rms_norm", attention=attention)
     return LanguageModel(backbone, cache_dtype="int8")
+
+
+def latent():
+    """Latent attention beside experts of DeepSeek; 31 tokens or more at a time take the expanded form."""
+    router = GroupLimitedRouter(6, num_groups=3, top_groups=2)
+    experts = SharedExpertMixture(MixtureOfExperts(12, router), shared=12, use_gate=False)
+    attention = MultiHeadLatentAttention(2, latent_dim=10, key_dim=7, rotary_dim=4, query_latent_dim=8)
+    backbone = Decoder(
+        SIZE, TOKENIZER.vocabulary_size, position=None, norm="rms_norm", attention=attention, feedforward=experts
+    )
+    return LanguageModel(backbone)
 
 
 def yoco():
@@ -150,6 +162,7 @@ CASES = {
     "llama": _llama,
     "mistral": lambda out: _export(mistral, out / "mistral", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "rounded": lambda out: _export(rounded, out / "rounded", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "latent": lambda out: _export(latent, out / "latent", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "yoco": lambda out: _export(yoco, out / "yoco", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "transformer_xl": lambda out: _export(transformer_xl, out / "transformer_xl"),
     "recurrent_memory": lambda out: _export(

@@ -133,6 +133,16 @@ def test_a_cache_in_int8_gives_what_keras_gives(models, backend, search):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_a_cache_of_latents_gives_what_keras_gives(models, backend, search):
+    runtime = models.runtime("latent", backend)
+    cache = {name: np.asarray(runtime.steps.as_numpy(array)) for name, array in runtime.steps.init_cache(1, 4).items()}
+    # A latent of 10 and a rotary key of 4 for all heads.
+    assert {name: array.shape for name, array in cache.items()} == {"decoder_block_0_latent": (1, 1, 4, 14)}
+    assert runtime.generate(PROMPTS, **options(search)) == models.expected("latent", search)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("search", [name for name in SEARCHES if name != "contrastive"])
 def test_a_prompt_that_is_read_half_way_gives_what_keras_gives(models, backend, search):
     runtime = models.runtime("yoco", backend)

@@ -54,16 +54,34 @@ def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Te
     Raises:
         ValueError: more tokens than slots, or a Python int as index that leaves too few slots.
     """
-    _check_capacity(cache_length(cache), key.shape[1], cache_index)
-    slots = token_slots(cache_index, ops.shape(key)[1])
-    # The batch size comes from the index if possible, so that all layers of a model share the indices.
-    batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else key)[0]
-    indices = _slot_indices(slots, batch_size, key.shape[2])
     new = {"key": key, "value": value}
     if f"key{SCALE}" in cache:
         rounded = {name: quantize_rows(tensor) for name, tensor in new.items()}
         new = {name: levels for name, (levels, _) in rounded.items()}
         new |= {f"{name}{SCALE}": scale for name, (_, scale) in rounded.items()}
+    return write_rows(cache, new, cache_index)
+
+
+def write_rows(cache: Cache, new: Cache, cache_index: Tensor) -> Cache:
+    """Returns tensors `(B, K, L, W)` of a cache, of any names, with new tokens written from slot `cache_index` on.
+
+    Args:
+        cache: dict of name to tensor `(B, K, L, W)`.
+        new: dict of name to the rows of T new tokens, `(B, T, K, W)`.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
+
+    Returns:
+        dict of the names in `new`.
+
+    Raises:
+        ValueError: as `update_dense_cache`.
+    """
+    first = next(iter(new.values()))
+    _check_capacity(cache_length(cache), first.shape[1], cache_index)
+    slots = token_slots(cache_index, ops.shape(first)[1])
+    # The batch size comes from the index if possible, so that all layers of a model share the indices.
+    batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else first)[0]
+    indices = _slot_indices(slots, batch_size, first.shape[2])
     return {name: _write(cache[name], indices, tensor) for name, tensor in new.items()}
 
 
@@ -83,7 +101,7 @@ def read_dense_cache(cache: Cache, dtype: str | None = None) -> tuple[Tensor, Te
 
 def cache_length(cache: Cache) -> int | None:
     """Returns the number of slots L, or None if it is dynamic."""
-    return cache["key"].shape[2]
+    return next(iter(cache.values())).shape[2]
 
 
 def check_key_mask(cache: Cache, mask: Tensor) -> None:

@@ -6,6 +6,7 @@ from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAtten
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
 from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
 from keras_transformer.attention.mechanisms.clustered import ClusteredAttention
+from keras_transformer.attention.mechanisms.differential import DifferentialAttention
 from keras_transformer.attention.mechanisms.dilated import DilatedAttention
 from keras_transformer.attention.mechanisms.improved_clustered import ImprovedClusteredAttention
 from keras_transformer.attention.mechanisms.infini import InfiniAttention
@@ -19,11 +20,13 @@ from keras_transformer.attention.mechanisms.retrieval import RetrievalAttention
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAttention
 from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
+from keras_transformer.attention.mechanisms.streaming import StreamingAttention
 from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "softmax": SoftmaxAttention,
     "local": LocalAttention,
+    "streaming": StreamingAttention,
     "chunked": ChunkedAttention,
     "longnet": LongNetAttention,
     "lsh": LSHAttention,
@@ -34,6 +37,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "linformer": LinformerAttention,
     "blockwise": BlockwiseAttention,
     "retrieval": RetrievalAttention,
+    "differential": DifferentialAttention,
     "dilated": DilatedAttention,
     "sparse_strided": StridedSparseAttention,
     "sparse_fixed": FixedSparseAttention,

@@ -12,8 +12,11 @@ from keras_transformer.checkpoints.architectures.bigbird import Bigbird
 from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
 from keras_transformer.checkpoints.architectures.deberta_v2 import DebertaV2
+from keras_transformer.checkpoints.architectures.deepseek_v2 import DeepseekV2
+from keras_transformer.checkpoints.architectures.deepseek_v3 import DeepseekV3
 from keras_transformer.checkpoints.architectures.deit import Deit
 from keras_transformer.checkpoints.architectures.detr import Detr
+from keras_transformer.checkpoints.architectures.diffllama import DiffLlama
 from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
 from keras_transformer.checkpoints.architectures.dinov2_with_registers import Dinov2WithRegisters
 from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3ConvNext
@@ -77,8 +80,11 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip_text_model": ClipText,
     "clip_vision_model": ClipVision,
     "deberta-v2": DebertaV2,
+    "deepseek_v2": DeepseekV2,
+    "deepseek_v3": DeepseekV3,
     "deit": Deit,
     "detr": Detr,
+    "diffllama": DiffLlama,
     "dinov2": Dinov2,
     "dinov2_with_registers": Dinov2WithRegisters,
     "dinov3_convnext": Dinov3ConvNext,
@@ -94,6 +100,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gpt_oss": GptOss,
     "gte": Gte,
     "hubert": Hubert,
+    "kimi_k2": DeepseekV3,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,

@@ -115,17 +115,18 @@ def qwen_moe_entries(
         if not next(sparse):
             return [*entries, *gated_feedforward_entries(theirs, ours)]
         if not shared:
-            return [*entries, *_expert_entries(f"{theirs}.mlp", fed, count)]
+            return [*entries, *expert_entries(f"{theirs}.mlp", fed, count)]
         names = (("gate_proj", "gate"), ("up_proj", "hidden"), ("down_proj", "output"))
         for their, our in names:
             entries += linear(f"{theirs}.mlp.shared_expert.{their}", f"{fed}/shared/{our}", bias=False)
         entries += linear(f"{theirs}.mlp.shared_expert_gate", f"{fed}/shared_gate", bias=False)
-        return [*entries, *_expert_entries(f"{theirs}.mlp", f"{fed}/experts", count)]
+        return [*entries, *expert_entries(f"{theirs}.mlp", f"{fed}/experts", count)]
 
     return decoder_entries(config, block)
 
 
-def _expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
+def expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
+    """Returns the mapping of the router and of the experts, each of which has separate tensors."""
     entries = linear(f"{theirs}.gate", f"{ours}/router", bias=False)
     for our, their in _KERNELS.items():
         names = tuple(f"{theirs}.experts.{index}.{their}.weight" for index in range(count))

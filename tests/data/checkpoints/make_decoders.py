@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import torch
 import transformers
-from writing import build, gradients, ragged_tokens, run, write
+from writing import HERE, build, gradients, ragged_tokens, run, write
 
 VOCABULARY, END, NEW = 60, 3, 8
 PROMPTS = ((7, 40, 12, 33, 9, 21, 50), (5, 58, 31), (17,))
@@ -175,6 +175,26 @@ GPT_OSS = {
     "num_experts_per_tok": 3,
     "swiglu_alpha": 1.1,
     "swiglu_limit": 0.3,
+}
+DEEPSEEK = {
+    **LLAMA,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_key_value_heads": 4,
+    "attention_bias": True,
+    "q_lora_rank": 6,
+    "kv_lora_rank": 10,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "n_routed_experts": 8,
+    "n_group": 4,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 4,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.5,
 }
 ROPES = {
     "llama": {
@@ -391,11 +411,45 @@ FAMILIES = {
         {**MAMBA2, **TIED, "use_bias": False, "use_conv_bias": False},
         ("CausalLM",),
     ),
+    "deepseek_v2": (
+        "DeepseekV2",
+        "DeepseekV2Config",
+        {**DEEPSEEK, "rope_parameters": ROPES["llama_yarn"], "topk_method": "group_limited_greedy"},
+        ("CausalLM", *ALL[:1]),
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        "DeepseekV3Config",
+        {**DEEPSEEK, "rope_parameters": ROPES["llama_yarn"]},
+        ("CausalLM", *ALL[:2]),
+    ),
+    "deepseek_v3_direct": (
+        "DeepseekV3",
+        "DeepseekV3Config",
+        {**DEEPSEEK, **THETA, **TIED, "q_lora_rank": None, "rope_interleave": False, "norm_topk_prob": False},
+        ("CausalLM",),
+    ),
+    "kimi_k2": ("DeepseekV3", "DeepseekV3Config", {**DEEPSEEK, **THETA, "n_group": 1, "topk_group": 1}, ("CausalLM",)),
+    "diffllama": (
+        "DiffLlama",
+        "DiffLlamaConfig",
+        {**LLAMA, **THETA, **TIED, "hidden_size": 12, "attention_bias": True, "head_dim": 4},
+        ("CausalLM", *ALL),
+    ),
     "smollm3": ("SmolLM3", "SmolLM3Config", SMOLLM3, ("CausalLM", *ALL[:1])),
     "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
     "rwkv_tied": ("Rwkv", "RwkvConfig", {**RWKV, **TIED}, ("CausalLM",)),
 }
+# Folders of a kind that transformers reads as another.
+RENAMED = {"kimi_k2": "deepseek_v3"}
 GRADIENTS = {
+    "deepseek_v3-CausalLM": (
+        "model.layers.0.self_attn.q_a_proj.weight",
+        "model.layers.1.self_attn.q_a_layernorm.weight",
+        "model.layers.1.self_attn.kv_a_proj_with_mqa.weight",
+        "model.layers.0.self_attn.kv_b_proj.weight",
+        "model.layers.1.mlp.gate.weight",
+    ),
     "gpt2-LMHeadModel": (
         "transformer.wte.weight",
         "transformer.wpe.weight",
@@ -450,6 +504,10 @@ def make(name, cls, config_cls, settings, head):
         inputs = {"input_ids": token_ids, "attention_mask": mask}
         more |= gradients(model, GRADIENTS[name], inputs, mask[..., None])
     write(name, model, {"token_ids": token_ids, "padding_mask": mask}, outputs, **more)
+    kind = name.partition("-")[0]
+    if kind in RENAMED:
+        file = HERE / name / "config.json"
+        file.write_text(file.read_text().replace(f'"model_type": "{RENAMED[kind]}"', f'"model_type": "{kind}"'))
 
 
 def of_one_layer(settings):

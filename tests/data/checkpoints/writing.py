@@ -34,6 +34,8 @@ _DROPOUT = 0.37
 _EPSILON = 3e-3
 # Read by transformers alone: it skips whole layers in training.
 _KEPT = re.compile(r"layerdrop")
+# Settings that transformers refuses, of these kinds.
+_REFUSED = {("diffllama", "attention_dropout")}
 
 
 def set_odd_values(config):
@@ -42,7 +44,11 @@ def set_odd_values(config):
     for name, value in sorted(vars(config).items()):
         if isinstance(value, transformers.PretrainedConfig):
             set_odd_values(value)
-        elif _KEPT.search(name) or isinstance(value, (bool, str, dict, list, tuple)):
+        elif (
+            _KEPT.search(name)
+            or (config.model_type, name) in _REFUSED
+            or isinstance(value, (bool, str, dict, list, tuple))
+        ):
             continue
         elif "drop" in name:
             setattr(config, name, round(_DROPOUT + dropouts / 100, 2))
@@ -60,6 +66,9 @@ def build(cls, config, seed=0):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
+        for name, buffer in model.named_buffers():
+            if name.endswith("correction_bias"):  # Of a router; zeros at first.
+                buffer.add_(0.3 * torch.randn_like(buffer))
     return model
 
 
