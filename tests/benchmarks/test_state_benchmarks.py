@@ -77,6 +77,9 @@ def test_both_compute_the_same(reports):
         ("s4d", "Fourier transform", 1024),
         ("gated_delta_net", "transformers", 1024),
         ("gated_delta_net", "transformers, token by token", 1024),
+        ("kimi_delta_attention", "transformers", 1024),
+        ("rwkv7_time_mixing", "token by token", 1024),
+        ("lightning_attention", "transformers", 1024),
         ("mamba2", "transformers", 1024),
     ]
     for row in rows:

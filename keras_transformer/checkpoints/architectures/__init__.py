@@ -34,6 +34,7 @@ from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.longformer import LongFormer
 from keras_transformer.checkpoints.architectures.mamba2 import Mamba2
 from keras_transformer.checkpoints.architectures.marian import Marian, Pegasus
+from keras_transformer.checkpoints.architectures.minimax import MiniMax
 from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
 from keras_transformer.checkpoints.architectures.modernbert import ModernBert
@@ -52,6 +53,7 @@ from keras_transformer.checkpoints.architectures.reformer import ReformerArchite
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
+from keras_transformer.checkpoints.architectures.rwkv7 import Rwkv7
 from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
@@ -98,6 +100,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "mamba2": Mamba2,
     "marian": Marian,
     "mbart": MBart,
+    "minimax": MiniMax,
     "mistral": Mistral,
     "mixtral": Mixtral,
     "modernbert": ModernBert,
@@ -119,6 +122,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
+    "rwkv7": Rwkv7,
     "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,
