@@ -17,6 +17,7 @@ COMMANDS = {
     "state": ["--only", "gpt", "yoco", "retnet"],
     "shakespeare": ["--only", "gpt", "rwkv"],
     "recurrences": ["--modes", "train"],
+    "hybrid_prefill": ["--only", "gated_delta_net", "kimi_delta_attention"],
 }
 
 
@@ -85,3 +86,12 @@ def test_both_compute_the_same(reports):
     for row in rows:
         assert row["difference"] < 1e-4
         assert row["ratio"] > 0
+
+
+def test_prefill_and_its_loop_compute_the_same(reports):
+    rows = reports["hybrid_prefill"]["rows"]
+    assert [(row["recurrence"], row["n"]) for row in rows] == [("gated_delta_net", 64), ("kimi_delta_attention", 64)]
+    for row in rows:
+        assert row["difference"] < 1e-4
+        assert row["whole_ms"] > 0
+        assert row["loop_ms"] > 0
