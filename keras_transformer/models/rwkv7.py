@@ -51,9 +51,8 @@ def RWKV7(
     ranks: RWKV7Ranks | None = None,
     chunk_size: int = 32,
     dropout: float = 0.0,
-    norm: str | keras.layers.Layer = "layer_norm",
+    norm: keras.layers.Layer | None = None,
     use_embedding_norm: bool = True,
-    head_norm_epsilon: float = 64e-5,
     name: str = "rwkv7",
 ) -> keras.Model:
     """The decoder of RWKV-7: blocks of time mixing by a generalized delta rule, and of channel mixing.
@@ -66,9 +65,9 @@ def RWKV7(
         ranks: `RWKV7Ranks`, or None for those of the authors' code for this width.
         chunk_size: int >= 1. Tokens per parallel chunk; it affects speed only.
         dropout: float in [0, 1). Of the outputs of time mixing and channel mixing.
-        norm: "layer_norm", or a layer to copy.
+        norm: layer to copy, or None for layer normalization with an epsilon of 0.00001. The norm of each head has its
+            epsilon times the width of a head.
         use_embedding_norm: bool. Whether the token embeddings are normalized.
-        head_norm_epsilon: float > 0. Of the norm of each head.
         name: str.
 
     Returns:
@@ -87,6 +86,7 @@ def RWKV7(
     """
     size = get_size(size, SIZES)
     ranks = ranks or RWKV7Ranks.of_width(size.hidden_dim)
+    norm = keras.layers.LayerNormalization(epsilon=1e-5) if norm is None else norm
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = []
@@ -99,7 +99,7 @@ def RWKV7(
             ranks.gate,
             ranks.value if index else None,
             chunk_size=chunk_size,
-            epsilon=head_norm_epsilon,
+            epsilon=size.hidden_dim // size.num_heads * norm.epsilon,
             name="time_mixing",
             **depth,
         )

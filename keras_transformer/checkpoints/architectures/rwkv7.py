@@ -34,7 +34,6 @@ class Rwkv7(Architecture):
         width, count = config.integer("hidden_size", 2048), config.integer("num_hidden_layers", 24)
         head_width = config.integer("head_dim", 64)
         _check(config, width, count, head_width)
-        epsilon = config.number("norm_eps", 1e-5)
         return RWKV7(
             Size(count, width, width // head_width, _intermediate(config, width)),
             config.integer("vocab_size", 32000),
@@ -44,9 +43,10 @@ class Rwkv7(Architecture):
                 config.integer("gate_low_rank_dim", 128),
                 config.integer("v_low_rank_dim", 16),
             ),
-            norm=keras.layers.LayerNormalization(epsilon=epsilon, center=config.flag("norm_bias", True)),
+            norm=keras.layers.LayerNormalization(
+                epsilon=config.number("norm_eps", 1e-5), center=config.flag("norm_bias", True)
+            ),
             use_embedding_norm=config.flag("norm_first", True),
-            head_norm_epsilon=head_width * epsilon,
         )
 
     def entries(self, config: Config) -> list[Entry]:
