@@ -160,7 +160,7 @@ _DELTA_PARTS = ("query", "key", "value", "gate", "rate", "step")
 
 
 class Mamba2(nn.Module):
-    """Mamba-2 of transformers, without its kernels for GPUs."""
+    """Mamba-2 of transformers without its kernels for GPUs, in chunks of 64 tokens: 256 need four times the memory."""
 
     def __init__(self, layer):
         super().__init__()
@@ -178,6 +178,7 @@ class Mamba2(nn.Module):
             n_groups=layer.num_groups,
             conv_kernel=layer.kernel_size,
             layer_norm_epsilon=layer.epsilon,
+            chunk_size=64,
         )
         self.mixer = Mamba2Mixer(config, 0)
         parts = [np.asarray(getattr(layer, f"{name}_dense").kernel).T for name in _MAMBA_PARTS]
@@ -198,6 +199,121 @@ class Mamba2(nn.Module):
 
 
 _MAMBA_PARTS = ("gate", "value", "key", "query", "step")
+
+
+class KimiDeltaAttention(nn.Module):
+    """That of Kimi Linear in transformers, in chunks of 64 tokens."""
+
+    def __init__(self, layer):
+        super().__init__()
+        from transformers import KimiLinearConfig
+        from transformers.models.kimi_linear.modeling_kimi_linear import KimiLinearDeltaAttention
+
+        config = KimiLinearConfig(
+            hidden_size=layer.output_dense.kernel.shape[-1],
+            num_hidden_layers=1,
+            linear_num_heads=layer.num_heads,
+            linear_head_dim=layer.key_dim,
+            linear_conv_kernel_dim=layer.kernel_size,
+            layer_types=["linear_attention"],
+            rms_norm_eps=layer.epsilon,
+        )
+        self.mixer = KimiLinearDeltaAttention(config, 0)
+        names = {
+            "q_proj": "query",
+            "k_proj": "key",
+            "v_proj": "value",
+            "b_proj": "rate",
+            "forget_gate.f_a_proj": "step_input",
+            "forget_gate.f_b_proj": "step",
+            "g_a_proj": "gate_input",
+            "g_b_proj": "gate",
+            "o_proj": "output",
+        }
+        arrays = {
+            f"{their}.weight": np.asarray(getattr(layer, f"{our}_dense").kernel).T for their, our in names.items()
+        }
+        arrays |= {
+            "conv1d.weight": np.asarray(layer.convolution.kernel).transpose(1, 2, 0),
+            "forget_gate.A_log": np.asarray(layer.decay.log_speed).reshape(1, 1, -1, 1),
+            "forget_gate.dt_bias": np.asarray(layer.decay.step_bias),
+            "o_norm.weight": np.asarray(layer.norm_scale),
+        }
+        self.mixer.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
+
+    def forward(self, x):
+        return self.mixer(x)
+
+
+class LightningAttention(nn.Module):
+    """That of MiniMax in transformers, in blocks of 256 tokens."""
+
+    def __init__(self, layer):
+        super().__init__()
+        from transformers import MiniMaxConfig
+        from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
+
+        width = layer.output_dense.kernel.shape[-1]
+        config = MiniMaxConfig(
+            hidden_size=width,
+            num_hidden_layers=1,
+            num_attention_heads=layer.num_heads,
+            head_dim=layer.key_dim,
+            layer_types=["linear_attention"],
+        )
+        self.mixer = MiniMaxLightningAttention(config, 0)
+        parts = [np.asarray(getattr(layer, f"{name}_dense").kernel) for name in ("query", "key", "value")]
+        by_head = np.stack([part.reshape(width, layer.num_heads, -1) for part in parts], axis=2)
+        self.mixer.qkv_proj = _linear(by_head.reshape(width, -1))
+        self.mixer.output_gate = _linear(np.asarray(layer.gate_dense.kernel))
+        self.mixer.out_proj = _linear(np.asarray(layer.output_dense.kernel))
+
+    def forward(self, x):
+        return self.mixer(x, None, None)[0]
+
+
+class RWKV7(nn.Module):
+    """Peng et al., arXiv 2503.14456, section 4.1, token by token."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.heads, self.epsilon = layer.num_heads, layer.epsilon
+        for weight in layer.weights:
+            name = weight.path.split("/", 1)[-1].replace("/", "_")
+            self.register_parameter(name, nn.Parameter(torch.tensor(np.asarray(weight))))
+
+    def forward(self, x):
+        change = nn.functional.pad(x, (0, 0, 1, -1)) - x
+        names = ("receptance", "decay", "key", "value", "rate", "gate")
+        mixed = {name: x + change * getattr(self, f"token_shift_mix_{name}") for name in names}
+        receptance, key, value = (mixed[name] @ getattr(self, f"{name}_kernel") for name in names[:1] + names[2:4])
+        decay = torch.exp(-math.exp(-0.5) * torch.sigmoid(self.decay_bias + self._pair("decay", mixed, torch.tanh)))
+        rate = torch.sigmoid(self.rate_bias + self._pair("rate", mixed))
+        gate = self._pair("gate", mixed, torch.sigmoid)
+        removed = nn.functional.normalize((key * self.removal_scale).unflatten(2, (self.heads, -1)), dim=-1)
+        key = key * (1 + (rate - 1) * self.rate_scale)
+        parts = (receptance, key, value, decay, rate)
+        receptance, key, value, decay, rate = (part.unflatten(2, (self.heads, -1)) for part in parts)
+        y = self._read(receptance, key, value, decay, removed, removed * rate).flatten(2)
+        y = nn.functional.group_norm(y.flatten(0, 1), self.heads, self.norm_scale, self.norm_offset, self.epsilon)
+        bonus = (receptance * key * self.bonus).sum(-1, keepdim=True) * value
+        return (y.view(x.shape) + bonus.flatten(2)) * gate @ self.output_kernel
+
+    def _pair(self, name, mixed, activation=lambda hidden: hidden):
+        hidden = activation(mixed[name] @ getattr(self, f"{name}_input_kernel"))
+        return hidden @ getattr(self, f"{name}_kernel")
+
+    def _read(self, receptance, key, value, decay, removed, replaced):
+        state, outputs = torch.zeros(*key[:, 0].shape, value.shape[3]), []
+        for r, k, v, w, c, a in zip(
+            *(x.unbind(1) for x in (receptance, key, value, decay, removed, replaced)), strict=True
+        ):
+            taken = c[:, :, None] @ state
+            state = state * w[..., None] - a[..., None] * taken + k[..., None] * v[:, :, None]
+            outputs.append((r[:, :, None] @ state)[:, :, 0])
+        return torch.stack(outputs, dim=1)
+
+
 CHUNK_SIZE = 512
 # Our layer -> its peers by name.
 PEERS = {
@@ -211,6 +327,9 @@ PEERS = {
         "transformers": GatedDeltaNet,
         "transformers, token by token": lambda layer: GatedDeltaNet(layer, by_token=True),
     },
+    "kimi_delta_attention": {"transformers": KimiDeltaAttention},
+    "rwkv7_time_mixing": {"token by token": RWKV7},
+    "lightning_attention": {"transformers": LightningAttention},
     "mamba2": {"transformers": Mamba2},
 }
 # Beyond this length the gradient of a form with all pairs of tokens needs too much memory.

@@ -3,8 +3,9 @@
     python benchmarks/recurrences.py --json recurrences.json
     python benchmarks/recurrences.py --only retention --lengths 1024 8192 --threads 2
 
-The peers of time mixing, Gated DeltaNet and Mamba-2 are those of Hugging Face; the others are the formulas of the papers in
-torch (`recurrence_peers.py`). Both have the same weights and inputs and are timed in turns in one process. A training step
+The peers of RWKV-4, Gated DeltaNet, Kimi Delta Attention, lightning attention and Mamba-2 are those of Hugging Face; the
+others are the formulas of the papers in torch (`recurrence_peers.py`), RWKV-7 token by token as in the authors' package
+`rwkv` on a CPU. Both have the same weights and inputs and are timed in turns in one process. A training step
 includes the gradients of all weights and of the input.
 """
 
@@ -24,6 +25,9 @@ LAYERS = {
     "time_mixing": lambda width: recurrence.TimeMixing(),
     "s4d": lambda width: recurrence.S4D(seed=0),
     "gated_delta_net": lambda width: recurrence.GatedDeltaNet(width // 64 or 1, min(width, 64)),
+    "kimi_delta_attention": lambda width: recurrence.KimiDeltaAttention(width // 64 or 1, min(width, 64)),
+    "rwkv7_time_mixing": lambda width: recurrence.RWKV7TimeMixing(width // 64 or 1),
+    "lightning_attention": lambda width: recurrence.LightningAttention(width // 64 or 1, min(width, 64)),
     "mamba2": lambda width: recurrence.Mamba2(2 * width // min(width, 64), min(width, 64)),
 }
 MODES = {"forward": False, "train": True}
@@ -53,6 +57,7 @@ def our_step(layer, x, train, jit_compile):
 
 
 def measure(table, name, length, options):
+    import torch
     from recurrence_peers import LONGEST, PEERS, largest_difference, step
 
     layer = LAYERS[name](options.width)
@@ -62,7 +67,7 @@ def measure(table, name, length, options):
     for peer, make in PEERS[name].items():
         if length > LONGEST.get(peer, length):
             continue
-        module = make(layer)
+        module = torch.compile(make(layer)) if options.compile else make(layer)
         difference = largest_difference(module, x, expected)
         for mode in options.modes:
             train = MODES[mode]
@@ -94,6 +99,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=3.0, help="approximate time per row")
     parser.add_argument("--xla", action="store_true", help="compile ours with XLA")
+    parser.add_argument("--compile", action="store_true", help="compile the peers with torch.compile")
     options = parser.parse_args()
     if options.tiny:
         options.lengths, options.width, options.rounds = [1024], 8, 2
@@ -109,7 +115,8 @@ def main():
     torch.set_num_threads(options.threads)
     found = versions("keras-transformer", "keras", "tensorflow", "torch", "transformers")
     title = f"One recurrent layer of width {options.width}, batch 1, {options.threads} threads"
-    table = Table(title + (", XLA" if options.xla else ""), found)
+    title += (", XLA" if options.xla else "") + (", peers compiled" if options.compile else "")
+    table = Table(title, found)
     for name in options.only:
         for length in options.lengths:
             measure(table, name, length, options)

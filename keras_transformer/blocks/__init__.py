@@ -32,6 +32,7 @@ from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock
 from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder
 from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
+from keras_transformer.blocks.value_residual_block import ValueResidualBlock
 from keras_transformer.layers.norms import NORMS
 
 __all__ = [
@@ -69,4 +70,5 @@ __all__ = [
     "SubLNResidual",
     "SublayerNormResidual",
     "TakeQueryStream",
+    "ValueResidualBlock",
 ]

@@ -122,23 +122,10 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
 
         def mix(x):
             options = {"attention_mask": attention_mask, "positions": positions, "training": training}
-            if cache is None:
-                return self.mixer(x, x, value_mask=padding_mask, use_causal_mask=True, **options)
-            options |= {"cache": drop_prefixes(cache, CROSS, _FEEDFORWARD), "cache_index": cache_index}
-            mixed, own = self.mixer(x, x, query_mask=padding_mask, use_causal_mask=True, **options)
-            next_cache.update(own)
-            return mixed
+            return self._mix(x, padding_mask, cache, cache_index, next_cache, **options)
 
         def feed_forward(x):
-            if not hasattr(self.feedforward, "init_cache"):
-                return self._feed_forward(x, padding_mask, training)
-            options = {"query_mask": padding_mask, "training": training}
-            if cache is None:
-                return self.feedforward(x, **options)
-            options |= {"cache": select_prefix(cache, _FEEDFORWARD), "cache_index": cache_index}
-            fed, own = self.feedforward(x, **options)
-            next_cache.update(add_prefix(_FEEDFORWARD, own))
-            return fed
+            return self._feed_forward_cached(x, padding_mask, cache, cache_index, next_cache, training)
 
         others = {"encoder_output": encoder_output, "condition": condition}
         others = {name: tensor for name, tensor in others.items() if tensor is not None}
@@ -168,6 +155,30 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         if self.feedforward is not None:
             x = self._apply_residual(self.feedforward_residual, feed_forward, x, *options)
         return x
+
+    def _mix(self, x, padding_mask, cache, cache_index, next_cache, **options):
+        """Calls the mixer; with a cache, updates `next_cache`."""
+        if cache is None:
+            return self.mixer(x, x, value_mask=padding_mask, use_causal_mask=True, **options)
+        options |= {"cache": self._cache_of_mixer(cache), "cache_index": cache_index}
+        mixed, own = self.mixer(x, x, query_mask=padding_mask, use_causal_mask=True, **options)
+        next_cache.update(own)
+        return mixed
+
+    def _cache_of_mixer(self, cache):
+        return drop_prefixes(cache, CROSS, _FEEDFORWARD)
+
+    def _feed_forward_cached(self, x, padding_mask, cache, cache_index, next_cache, training):
+        """Calls the feed-forward, like a mixer if it has a cache; then updates `next_cache`."""
+        if not hasattr(self.feedforward, "init_cache"):
+            return self._feed_forward(x, padding_mask, training)
+        options = {"query_mask": padding_mask, "training": training}
+        if cache is None:
+            return self.feedforward(x, **options)
+        options |= {"cache": select_prefix(cache, _FEEDFORWARD), "cache_index": cache_index}
+        fed, own = self.feedforward(x, **options)
+        next_cache.update(add_prefix(_FEEDFORWARD, own))
+        return fed
 
     @property
     def cache_is_rewindable(self) -> bool:

@@ -58,6 +58,7 @@ from keras_transformer.models.retro import RETRO, RetroSize
 from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
+from keras_transformer.models.rwkv7 import RWKV7, RWKV7Ranks
 from keras_transformer.models.s4 import S4Model
 from keras_transformer.models.segformer import SegFormer, SegFormerSize
 from keras_transformer.models.swin import Swin, SwinSize
@@ -125,6 +126,7 @@ MODELS = {
     "reformer": Reformer,
     "retnet": RetNet,
     "rwkv": RWKV,
+    "rwkv7": RWKV7,
     "s4": S4Model,
     "transformer_xl": TransformerXL,
     "recurrent_memory": RecurrentMemory,
@@ -158,6 +160,8 @@ __all__ = [
     "MODELS",
     "RETRO",
     "RWKV",
+    "RWKV7",
+    "RWKV7Ranks",
     "T5",
     "XLSR",
     "YOCO",

@@ -4,9 +4,12 @@ from keras_transformer.backend.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
 from keras_transformer.recurrence.gated_delta_net import GatedDeltaNet
 from keras_transformer.recurrence.gated_retention import GatedRetention
+from keras_transformer.recurrence.kimi_delta_attention import KimiDeltaAttention
+from keras_transformer.recurrence.lightning_attention import LightningAttention
 from keras_transformer.recurrence.mamba2 import Mamba2
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.retention import MultiScaleRetention
+from keras_transformer.recurrence.rwkv7_time_mixing import RWKV7TimeMixing
 from keras_transformer.recurrence.s4 import S4
 from keras_transformer.recurrence.s4d import S4D
 from keras_transformer.recurrence.time_mixing import TimeMixing
@@ -14,9 +17,12 @@ from keras_transformer.recurrence.time_mixing import TimeMixing
 RECURRENCES: dict[str, type[Recurrence]] = {
     "retention": MultiScaleRetention,
     "gated_retention": GatedRetention,
+    "lightning_attention": LightningAttention,
     "gated_delta_net": GatedDeltaNet,
+    "kimi_delta_attention": KimiDeltaAttention,
     "mamba2": Mamba2,
     "time_mixing": TimeMixing,
+    "rwkv7_time_mixing": RWKV7TimeMixing,
     "channel_mixing": ChannelMixing,
     "s4d": S4D,
     "s4": S4,
@@ -29,8 +35,11 @@ __all__ = [
     "ChannelMixing",
     "GatedDeltaNet",
     "GatedRetention",
+    "KimiDeltaAttention",
+    "LightningAttention",
     "Mamba2",
     "MultiScaleRetention",
+    "RWKV7TimeMixing",
     "Recurrence",
     "TimeMixing",
     "associative_scan",

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
+from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.backend.scan import chunk_size_for
 from keras_transformer.recurrence.decayed_products import per_value_head
-from keras_transformer.recurrence.state_scan import state_scan
+from keras_transformer.recurrence.delta_chunks import carry_states, chunks_first, tokens_first
 from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
 from keras_transformer.utils.types import Tensor
 
@@ -45,27 +45,18 @@ def delta_products(
     Returns:
         `(B, T, N, H)`, and the state after the last token.
     """
-    length, heads, width, value_width = ops.shape(query)[1], value.shape[2], query.shape[3], value.shape[3]
+    length = ops.shape(query)[1]
     size = chunk_size_for(query, chunk_size)
     chunks = block_count(length, size)
     if mask is not None:
         mask = ops.cast(ops.expand_dims(mask, 2), rate.dtype)
         rate, log_decay = rate * mask, None if log_decay is None else log_decay * mask
-    query, key, value = (_chunks_first(x, size, chunks) for x in (query, key, value))
-    rate = _chunks_first(ops.expand_dims(rate, 3), size, chunks)  # (n · B, N, C, 1)
-    fading = None if log_decay is None else _Fading(_chunks_first(ops.expand_dims(log_decay, 3), size, chunks))
+    query, key, value = (chunks_first(x, size, chunks) for x in (query, key, value))
+    rate = chunks_first(ops.expand_dims(rate, 3), size, chunks)  # (n · B, N, C, 1)
+    fading = None if log_decay is None else _Fading(chunks_first(ops.expand_dims(log_decay, 3), size, chunks))
     matrices = _chunk_matrices(query, key, value, rate, fading)
-    query, weights, targets, reads, writes, left = (
-        ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in matrices
-    )  # (n, B · N, ...)
-    if state is None:
-        state = ops.zeros((ops.shape(query)[1], width, value_width), value.dtype)
-    state = ops.cast(ops.reshape(state, (-1, width, value_width)), value.dtype)
-    states = state_scan(left, writes, reads, ops.matmul(writes, targets), state)
-    before = ops.concatenate([ops.expand_dims(state, 0), states[:-1]], axis=0)
-    y = ops.matmul(query, before) + ops.matmul(weights, targets - ops.matmul(reads, before))
-    y = _tokens_first(ops.reshape(y, (-1, heads, size, value_width)), chunks)
-    return y[:, :length], ops.reshape(states[-1], (-1, heads, width, value_width))
+    y, following = carry_states(*matrices, chunks, state)
+    return tokens_first(y, chunks)[:, :length], following
 
 
 class _Fading:
@@ -111,18 +102,3 @@ def _chunk_matrices(query, key, value, rate, fading):
     solved = ops.matmul(unit_lower_inverse(among_keys), ops.concatenate([targets, reads], axis=3))
     targets, reads = solved[..., :value_width], solved[..., value_width:]
     return query, weights, targets, reads, ops.transpose(key, (0, 1, 3, 2)), left
-
-
-def _chunks_first(x, size, chunks):
-    """`(B, T, N, H)` to `(n · B, N, C, H)`, padded with zeros."""
-    heads, width = x.shape[2:]
-    x = ops.reshape(pad_to_blocks(x, size), (-1, chunks, size * heads * width))
-    x = ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, size, heads, width))
-    return ops.transpose(x, (0, 2, 1, 3))
-
-
-def _tokens_first(x, chunks):
-    """The inverse of `_chunks_first`: returns `(B, n · C, N, H)`."""
-    heads, size, width = x.shape[1:]
-    x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (chunks, -1, size * heads * width))
-    return ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, chunks * size, heads, width))

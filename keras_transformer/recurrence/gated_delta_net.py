@@ -11,14 +11,12 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.delta_products import delta_products
+from keras_transformer.recurrence.heads import float_heads, unit_length
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
-
-# Added to the squared length of queries and keys.
-_LENGTH_EPSILON = 1e-6
 
 
 @serializable
@@ -131,12 +129,12 @@ class GatedDeltaNet(Recurrence):
         mixed, recent = self.convolution(mixed, mask=mask, before=cache.get("recent"))
         mixed, keys = self.activation(mixed), self.num_key_heads * self.key_dim
         parts = (mixed[:, :, :keys], mixed[:, :, keys : 2 * keys], mixed[:, :, 2 * keys :])
-        query, key = (_unit_length(_heads(part, self.num_key_heads)) for part in parts[:2])
+        query, key = (unit_length(float_heads(part, self.num_key_heads)) for part in parts[:2])
         rate = ops.sigmoid(ops.cast(self.rate_dense(x), "float32"))
         y, state = delta_products(
             query * self.key_dim**-0.5,
             key,
-            _heads(parts[2], self.num_heads),
+            float_heads(parts[2], self.num_heads),
             rate,
             None if self.decay is None else self.decay(self.step_dense(x))[1],
             self.chunk_size,
@@ -173,13 +171,3 @@ class GatedDeltaNet(Recurrence):
             "epsilon": self.epsilon,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
-
-
-def _heads(x, num_heads):
-    return ops.cast(ops.reshape(x, (-1, ops.shape(x)[1], num_heads, x.shape[2] // num_heads)), "float32")
-
-
-def _unit_length(x):
-    """Returns `x / √(Σ x² + ε)`. TFLite's converter would drop the epsilon of a sum, but not that of a mean."""
-    width = x.shape[-1]
-    return ops.rms_normalization(x, axis=-1, epsilon=_LENGTH_EPSILON / width) * width**-0.5

@@ -59,6 +59,8 @@ class Recurrence(TokenMixer):
             positions: int `(T,)` or `(1 | B, T)`.
             cache: dict as `init_cache` returns. None for an empty state; then the next state is not read.
 
+        Arguments that only this mixer has follow by name.
+
         Returns:
             `(B, T, D)`, and a dict as `init_cache` returns.
         """
@@ -72,11 +74,11 @@ class Recurrence(TokenMixer):
         x, visibility = inputs.query, inputs.visibility
         mask, positions = visibility.query_mask, visibility.query_positions
         if mask is None:
-            return self.scan(x, None, positions, inputs.cache)
+            return self.scan(x, None, positions, inputs.cache, **inputs.extra)
         mask = ops.cast(mask, "float32")
         per_token = ops.cast(ops.expand_dims(mask, 2), x.dtype)
         # Masking the input also avoids a TFLite fault: it could overwrite a graph input that several layers read directly.
-        output, state = self.scan(x * per_token, mask, positions, inputs.cache)
+        output, state = self.scan(x * per_token, mask, positions, inputs.cache, **inputs.extra)
         return output * per_token, state
 
     def _width(self) -> int:

@@ -1,11 +1,15 @@
-"""The decay of Mamba-2 and Gated DeltaNet, which depends on the token: `α_t = exp(-A Δ_t)` with steps `Δ_t > 0`."""
+"""The decay of Mamba-2, Gated DeltaNet and Kimi Delta Attention, which depends on the token: `α_t = exp(-A Δ_t)` with
+steps `Δ_t > 0`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.types import Shape, Tensor
 
 
@@ -14,13 +18,16 @@ class SelectiveDecay(keras.layers.Layer):
 
     A starts at values evenly spread from 1 to 16, and b so that Δ is from 0.001 to 0.1 for x = 0.
 
+    Args:
+        channels: int >= 1. M, the number of steps of each head, which share its A. Defaults to 1.
+
     Call arguments:
-        x: float `(B, T, N)`, one number for each head.
+        x: float `(B, T, N · M)`: M numbers for each head.
 
     Returns:
-        Δ and log α, float32 `(B, T, N)` each.
+        Δ and log α, float32 `(B, T, N · M)` each.
 
-    Weights: "log_speed" `(N,)`, which is log A, and "step_bias" `(N,)`, which is b.
+    Weights: "log_speed" `(N,)`, which is log A, and "step_bias" `(N · M,)`, which is b.
 
     Example:
 
@@ -30,10 +37,15 @@ class SelectiveDecay(keras.layers.Layer):
     (True, True)
     """
 
+    def __init__(self, channels: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.channels = positive("channels", channels)
+
     def build(self, x_shape: Shape) -> None:
-        steps = np.geomspace(0.001, 0.1, x_shape[-1])
-        self.log_speed = self._vector("log_speed", np.log(np.linspace(1.0, 16.0, x_shape[-1])))
-        self.step_bias = self._vector("step_bias", steps + np.log(-np.expm1(-steps)))
+        heads = x_shape[-1] // self.channels
+        steps = np.geomspace(0.001, 0.1, heads) if self.channels == 1 else np.geomspace(0.001, 0.1, self.channels)
+        self.log_speed = self._vector("log_speed", np.log(np.linspace(1.0, 16.0, heads)))
+        self.step_bias = self._vector("step_bias", np.resize(steps + np.log(-np.expm1(-steps)), x_shape[-1]))
 
     def _vector(self, name, start):
         return self.add_weight(
@@ -43,4 +55,5 @@ class SelectiveDecay(keras.layers.Layer):
     def call(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x, log_speed, bias = (ops.cast(part, "float32") for part in (x, self.log_speed, self.step_bias))
         steps = ops.softplus(x + bias)
-        return steps, -ops.exp(log_speed) * steps
+        speed = ops.exp(log_speed)
+        return steps, -(speed if self.channels == 1 else ops.repeat(speed, self.channels)) * steps

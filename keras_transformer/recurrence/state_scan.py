@@ -17,7 +17,7 @@ def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first
     grow with `n²`.
 
     Args:
-        left: float `(n, R, 1, 1)`: a.
+        left: float `(n, R, 1 | M, 1)`: a, one number or one for each row of the state.
         writes: float `(n, R, M, C)`: W.
         reads: float `(n, R, C, M)`: P.
         added: float `(n, R, M, H)`: D.
@@ -54,7 +54,7 @@ def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first
             written = ops.matmul(_transposed(writes), of_states)
             of_writes = -ops.matmul(of_states, _transposed(ops.matmul(reads, before)))
             of_reads = -ops.matmul(written, _transposed(before))
-            of_left = ops.sum(before * of_states, axis=(2, 3), keepdims=True)
+            of_left = ops.sum(before * of_states, axis=(2, 3) if left.shape[2] == 1 else 3, keepdims=True)
             of_first = left[0] * of_states[0] - ops.matmul(_transposed(reads[:1])[0], written[0])
             return of_left, of_writes, of_reads, of_states, of_first
 

@@ -16,6 +16,7 @@ class TokenShift(keras.layers.Layer):
 
     Args:
         mixes: dict from name to float array `(D,)`: the initial value of each μ.
+        of_previous: bool. Whether μ is the share of the previous token: `(1 - μ) x_t + μ x_{t - 1}`. Default False.
 
     Call arguments:
         x: float `(B, T, D)`, zeros at padding, which is treated as a token of zeros.
@@ -27,10 +28,11 @@ class TokenShift(keras.layers.Layer):
         `before` is None. With `before`, padding must be on the right.
     """
 
-    def __init__(self, mixes: Mapping[str, ArrayLike], **kwargs: Any) -> None:
+    def __init__(self, mixes: Mapping[str, ArrayLike], of_previous: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixes = mixes
+        self.of_previous = of_previous
 
     def build(self, x_shape: Shape) -> None:
         self._weights_of_mixes = [
@@ -47,8 +49,9 @@ class TokenShift(keras.layers.Layer):
         joined = ops.concatenate([first, x], axis=1)  # (B, T + 1, D)
         previous = joined[:, : ops.shape(x)[1]]
         # Equal to the formula, with one product less.
-        difference = x - previous
-        mixed = [previous + ops.cast(mix, x.dtype) * difference for mix in self._weights_of_mixes]
+        near, far = (x, previous) if self.of_previous else (previous, x)
+        difference = far - near
+        mixed = [near + ops.cast(mix, x.dtype) * difference for mix in self._weights_of_mixes]
         return mixed, None if before is None else ops.cast(_last(joined, mask), "float32")
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "shakespeare": ["--only", "gpt", "rwkv"],
     "recurrences": ["--modes", "train"],
     "latent_attention": ["--no-xla"],
+    "hybrid_prefill": ["--only", "gated_delta_net", "kimi_delta_attention"],
 }
 
 
@@ -78,6 +79,9 @@ def test_both_compute_the_same(reports):
         ("s4d", "Fourier transform", 1024),
         ("gated_delta_net", "transformers", 1024),
         ("gated_delta_net", "transformers, token by token", 1024),
+        ("kimi_delta_attention", "transformers", 1024),
+        ("rwkv7_time_mixing", "token by token", 1024),
+        ("lightning_attention", "transformers", 1024),
         ("mamba2", "transformers", 1024),
     ]
     for row in rows:
@@ -96,3 +100,12 @@ def test_all_forms_of_latent_attention_compute_the_same(reports):
     for row in rows:
         assert row["difference"] < 1e-5
         assert row["ratio"] > 0
+
+
+def test_prefill_and_its_loop_compute_the_same(reports):
+    rows = reports["hybrid_prefill"]["rows"]
+    assert [(row["recurrence"], row["n"]) for row in rows] == [("gated_delta_net", 64), ("kimi_delta_attention", 64)]
+    for row in rows:
+        assert row["difference"] < 1e-4
+        assert row["whole_ms"] > 0
+        assert row["loop_ms"] > 0

@@ -237,6 +237,17 @@ SETTINGS = {
     "mamba2_tied-CausalLM": {"tie_word_embeddings": False, "use_conv_bias": True},
     "marian-MTModel": {**ENCODER_DECODER, "scale_embedding": False},
     "mbart-ConditionalGeneration": {**ENCODER_DECODER, "scale_embedding": False},
+    "minimax-CausalLM": {
+        **LLAMA,
+        **{f"{part}_attn_{name}_factor": 1 for part in ("linear", "full") for name in ("alpha", "beta")},
+        "mlp_alpha_factor": 1,
+        "mlp_beta_factor": 1,
+        "layer_types": None,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-5,
+        "rope_parameters/rope_theta": 1e6,
+        "sliding_window": None,
+    },
     "mistral-CausalLM": {**LLAMA, "head_dim": None, "sliding_window": 4096},
     "mistral_tied-CausalLM": {"tie_word_embeddings": False},
     "mixtral-CausalLM": {
@@ -364,6 +375,8 @@ SETTINGS = {
     "roformer-TokenClassification": {"rotary_value": False},
     "rwkv-CausalLM": {"layer_norm_epsilon": 1e-5},
     "rwkv_tied-CausalLM": {"tie_word_embeddings": False},
+    "rwkv7-CausalLM": {"norm_eps": 1e-5},
+    "rwkv7_tied-CausalLM": {"hidden_ratio": 2.0, "tie_word_embeddings": False},
     "sentence-bert": {**ENCODER, "num_attention_heads": 4},
     "sentence-roberta": {**ENCODER, "num_attention_heads": 2, "pad_token_id": 1},
     "smollm3-CausalLM": {

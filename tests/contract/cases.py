@@ -589,7 +589,7 @@ class Conditioned(keras.layers.Layer):
 RESIDUALS = {
     "pre": _residual(blocks.PreNormResidual),
     "post": _residual(blocks.PostNormResidual),
-    "normalized_skip": _residual(blocks.NormalizedSkipResidual),
+    "normalized_skip": _residual(blocks.NormalizedSkipResidual, {"alpha": 1.5, "beta": 0.5}),
     "sandwich": _residual(blocks.SandwichNormResidual),
     "sublayer": _residual(blocks.SublayerNormResidual),
     "deepnorm": _residual(blocks.DeepNormResidual, alpha=1.5, beta=0.6),
@@ -770,6 +770,22 @@ def _state_space(cls, **arguments):
 _DEPTH = {"layer_index": {"num_layers": 3}}
 _STARTS = frozenset({"chunk_size", "layer_index", "num_layers"})
 
+
+@keras.saving.register_keras_serializable()
+class _WithFirstValue(keras.layers.Layer):
+    """Calls a layer of RWKV-7 with the tokens as the value of the first layer."""
+
+    def __init__(self, layer, **kwargs):
+        super().__init__(**kwargs)
+        self.layer = keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
+
+    def get_config(self):
+        return {**super().get_config(), "layer": keras.saving.serialize_keras_object(self.layer)}
+
+    def call(self, query, value):
+        return self.layer(query, value, first_value=query)
+
+
 RECURRENCES = {
     "retention": Case(
         recurrence.MultiScaleRetention,
@@ -822,6 +838,59 @@ RECURRENCES = {
         growth=_IN_CHUNKS,
         inputs=twice,
     ),
+    "lightning_attention": Case(
+        recurrence.LightningAttention,
+        lambda: {"num_heads": 2, "key_dim": 4, "chunk_size": 3},
+        arguments={
+            "value_dim": 3,
+            "layer_index": 1,
+            "num_layers": 3,
+            "chunk_size": 2,
+            "activation": "gelu_tanh",
+            "epsilon": 0.5,
+            "kernel_initializer": "ones",
+        },
+        with_arguments={**_DEPTH, "num_layers": {"layer_index": 1}},
+        neutral=frozenset({"chunk_size"}),
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    ),
+    "kimi_delta_attention": Case(
+        recurrence.KimiDeltaAttention,
+        lambda: {"num_heads": 2, "key_dim": 4, "chunk_size": 3},
+        arguments={
+            "value_dim": 3,
+            "gate_rank": 5,
+            "kernel_size": 2,
+            "chunk_size": 2,
+            "activation": "gelu_tanh",
+            "epsilon": 0.5,
+            "kernel_initializer": "ones",
+        },
+        neutral=frozenset({"chunk_size"}),
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    ),
+    "rwkv7_time_mixing": Case(
+        recurrence.RWKV7TimeMixing,
+        lambda: {"num_heads": 2, "chunk_size": 3},
+        arguments={
+            "decay_rank": 3,
+            "rate_rank": 4,
+            "gate_rank": 5,
+            "value_rank": 2,
+            "layer_index": 1,
+            "num_layers": 3,
+            "chunk_size": 2,
+            "epsilon": 0.5,
+            "kernel_initializer": "ones",
+        },
+        with_arguments=_DEPTH,
+        wrap=lambda layer: layer if layer.value_rank is None else _WithFirstValue(layer),
+        neutral=_STARTS,
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    ),
     "mamba2": Case(
         recurrence.Mamba2,
         lambda: {"num_heads": 2, "head_dim": 4, "chunk_size": 3},
@@ -858,7 +927,7 @@ RECURRENCES = {
     "channel_mixing": Case(
         recurrence.ChannelMixing,
         lambda: {"intermediate_dim": 16},
-        arguments={"layer_index": 1, "num_layers": 3, "kernel_initializer": "ones"},
+        arguments={"layer_index": 1, "num_layers": 3, "kernel_initializer": "ones", "use_receptance": False},
         with_arguments=_DEPTH,
         neutral=_STARTS,
         inputs=twice,

@@ -49,6 +49,7 @@ MODELS = {
     ),
     "image_autoencoder": lambda: models.ImageAutoencoder(
         8, num_channels=2, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2
+    ),
     "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
     "detr": lambda: models.DETR(
         models.DETRSize(16, (1, 2), (2, 4), (24, 20)), backbone=MODELS["resnet"](), num_queries=3
@@ -101,6 +102,7 @@ MODELS = {
     "reformer": lambda: models.Reformer(SIZE, VOCABULARY, key_dim=8, dropout=0.0, max_sequence_length=64),
     "retnet": lambda: models.RetNet(SIZE, VOCABULARY, chunk_size=4),
     "rwkv": lambda: models.RWKV(SIZE, VOCABULARY),
+    "rwkv7": lambda: models.RWKV7(SIZE, VOCABULARY, ranks=models.RWKV7Ranks(3, 4, 5, 2), chunk_size=4),
     "s4": lambda: models.S4Model(SIZE, VOCABULARY),
     "transformer_xl": lambda: models.TransformerXL(SIZE, VOCABULARY, segment_length=4, memory_length=3),
     "recurrent_memory": lambda: models.RecurrentMemory(SIZE, VOCABULARY, segment_length=4, num_memory_tokens=2),

@@ -9,7 +9,7 @@ import pytest
 from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.models import Stepwise
-from keras_transformer.recurrence import GatedDeltaNet, Mamba2
+from keras_transformer.recurrence import GatedDeltaNet, KimiDeltaAttention, LightningAttention, Mamba2
 from keras_transformer.utils.serialization import load_model
 
 DATA = Path(__file__).parents[1] / "data"
@@ -18,16 +18,23 @@ VOCABULARY = 23
 MODELS = {
     "retnet": lambda: models.RetNet(SIZE, VOCABULARY),
     "rwkv": lambda: models.RWKV(SIZE, VOCABULARY),
+    "rwkv7": lambda: models.RWKV7(SIZE, VOCABULARY, ranks=models.RWKV7Ranks(3, 4, 5, 2), chunk_size=4),
     "s4": lambda: models.S4Model(SIZE, VOCABULARY),
     "transformer_xl": lambda: models.TransformerXL(SIZE, VOCABULARY, segment_length=4, memory_length=3),
     "recurrent_memory": lambda: models.RecurrentMemory(SIZE, VOCABULARY, segment_length=4, num_memory_tokens=2),
     "s4d": lambda: models.S4Model(SIZE, VOCABULARY, state_space="s4d", num_mixers=2),
     "hybrid": lambda: models.Decoder(
-        SIZE._replace(num_layers=3),
+        SIZE._replace(num_layers=5),
         VOCABULARY,
         position=None,
-        attention=[GatedDeltaNet(2, 4, chunk_size=3), MultiHeadAttention(2, 8), Mamba2(2, 8, 4, chunk_size=3)],
-        feedforward=["gated", None, "dense"],
+        attention=[
+            GatedDeltaNet(2, 4, chunk_size=3),
+            MultiHeadAttention(2, 8),
+            Mamba2(2, 8, 4, chunk_size=3),
+            KimiDeltaAttention(2, 4, chunk_size=3),
+            LightningAttention(2, 4, chunk_size=3),
+        ],
+        feedforward=["gated", None, "dense", None, "dense"],
         dropout=0.0,
     ),
 }
@@ -135,7 +142,7 @@ def test_generation_is_greedy_reading_of_the_whole(name, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["retnet", "rwkv", "s4", "transformer_xl", "recurrent_memory", "hybrid"])
+@pytest.mark.parametrize("name", ["retnet", "rwkv", "rwkv7", "s4", "transformer_xl", "recurrent_memory", "hybrid"])
 def test_fit_learns_a_cycle(name):
     """Tokens that repeat with period three are soon foretold; on TensorFlow one model is compiled, as that takes long."""
     keras.utils.set_random_seed(0)

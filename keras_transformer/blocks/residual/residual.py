@@ -150,23 +150,40 @@ class PreNormResidual(Residual):
 
 @serializable
 class NormalizedSkipResidual(PreNormResidual):
-    """Pre-norm with the skip connection behind the norm: `norm(x) + f(norm(x))`. A stack of such blocks ends with a norm.
+    """Pre-norm with the skip connection behind the norm: `α norm(x) + β f(norm(x))`. A stack of them ends with a norm.
+
+    Args:
+        norm: a name in `NORMS`, or a norm layer to copy.
+        alpha: float. Defaults to 1.
+        beta: float. Defaults to 1.
 
     Example:
 
     >>> import numpy as np
-    >>> residual = NormalizedSkipResidual()
+    >>> residual = NormalizedSkipResidual(alpha=2.0)
     >>> x = np.array([[[1.0, 3.0]]])
     >>> h = residual.pre(x)
     >>> residual.post(residual.skip(x, h), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
-    [[[-1.0, 3.0]]]
+    [[[-2.0, 4.0]]]
 
     Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, whose code and BLOOM's have it as the option
-    `apply_residual_connection_post_layernorm`. It is post-norm with one more norm before the first sublayer.
+    `apply_residual_connection_post_layernorm`; MiniMax, MiniMax-01, arXiv 2501.08313 (α and β). It is post-norm with one
+    more norm before the first sublayer.
     """
 
+    def __init__(self, norm: LayerLike = "layer_norm", alpha: float = 1.0, beta: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(norm=norm, **kwargs)
+        self.alpha = alpha
+        self.beta = beta
+
     def skip(self, x: Tensor, h: Tensor) -> Tensor:
-        return h
+        return h if self.alpha == 1 else h * self.alpha
+
+    def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+        return x + (y if self.beta == 1 else y * self.beta)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "alpha": self.alpha, "beta": self.beta}
 
 
 @serializable

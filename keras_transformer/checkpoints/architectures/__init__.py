@@ -38,6 +38,7 @@ from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.longformer import LongFormer
 from keras_transformer.checkpoints.architectures.mamba2 import Mamba2
 from keras_transformer.checkpoints.architectures.marian import Marian, Pegasus
+from keras_transformer.checkpoints.architectures.minimax import MiniMax
 from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
 from keras_transformer.checkpoints.architectures.modernbert import ModernBert
@@ -57,6 +58,7 @@ from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
 from keras_transformer.checkpoints.architectures.segformer import Segformer
+from keras_transformer.checkpoints.architectures.rwkv7 import Rwkv7
 from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
@@ -108,6 +110,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "mamba2": Mamba2,
     "marian": Marian,
     "mbart": MBart,
+    "minimax": MiniMax,
     "mistral": Mistral,
     "mixtral": Mixtral,
     "modernbert": ModernBert,
@@ -130,6 +133,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "roformer": Roformer,
     "rwkv": Rwkv,
     "segformer": Segformer,
+    "rwkv7": Rwkv7,
     "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,

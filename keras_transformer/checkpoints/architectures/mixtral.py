@@ -28,7 +28,7 @@ class Mixtral(Llama):
             model_size(config),
             config.integer("vocab_size"),
             **grouped_heads(config, num_key_value_heads=8),
-            router=_router(config),
+            router=router(config),
             window=window(config),
             position=rotary(config, head_width(config), 1e6),
             **decoder_options(config, rms_norm_epsilon=1e-5),
@@ -40,12 +40,13 @@ class Mixtral(Llama):
             lambda theirs, ours: [
                 *norm_entries(theirs, ours),
                 *attention_entries(theirs, ours),
-                *_expert_entries(theirs, f"{ours}/feedforward", _num_experts(config)),
+                *expert_entries(config, theirs, f"{ours}/feedforward"),
             ],
         )
 
 
-def _router(config: Config) -> TopKRouter:
+def router(config: Config) -> TopKRouter:
+    """Returns the router of Mixtral and its relatives."""
     count = _num_experts(config)
     # At least two: the weight of a single expert would always be 1.
     chosen = config.integer("num_experts_per_tok", 2, minimum=2, maximum=count)
@@ -63,8 +64,9 @@ def _num_experts(config: Config) -> int:
     return config.integer("num_local_experts", 8)
 
 
-def _expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
+def expert_entries(config: Config, theirs: str, ours: str) -> list[Entry]:
     """Returns the mapping of the router and of the experts, each of which has separate tensors."""
+    count = _num_experts(config)
     theirs = f"{theirs}.block_sparse_moe"
     entries = linear(f"{theirs}.gate", f"{ours}/router", bias=False)
     for our, their in _KERNELS.items():

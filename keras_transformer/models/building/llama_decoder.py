@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.attention import ScaledDot, SoftCappedDot
+from keras_transformer.blocks import Residual
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
 from keras_transformer.models.building.stack import of_block
@@ -36,7 +37,7 @@ def llama_decoder(
     mixers: Sequence[keras.layers.Layer | None] = (None,),
     activation: Activation = "silu",
     feedforward: keras.layers.Layer | Sequence[keras.layers.Layer] | None = None,
-    residual: str = "pre",
+    residual: str | Residual = "pre",
     dropout: float = 0.0,
     embedding_dropout: float = 0.0,
     scale_embedding: bool = False,
@@ -64,7 +65,7 @@ def llama_decoder(
         activation: activation of the gate.
         feedforward: layer to copy, or a sequence of these that repeats over the blocks; None for a `GatedFeedForward` of
             `activation`.
-        residual: a name in `blocks.RESIDUALS`.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         dropout: float in [0, 1). Of what attention and feed-forward give.
         embedding_dropout: float in [0, 1).
         scale_embedding: bool. Whether the token embeddings are multiplied by `√D`.

@@ -1,0 +1,72 @@
+"""What delta rules in chunks share: chunks as rows of the batch, and the states that are carried between them.
+
+In the shapes, C is the chunk size, n the number of chunks.
+"""
+
+from __future__ import annotations
+
+from keras import ops
+
+from keras_transformer.attention.partition.bands import pad_to_blocks
+from keras_transformer.recurrence.state_scan import state_scan
+from keras_transformer.utils.types import Tensor
+
+
+def carry_states(
+    query: Tensor,
+    weights: Tensor,
+    targets: Tensor,
+    reads: Tensor,
+    writes: Tensor,
+    left: Tensor,
+    chunks: int,
+    state: Tensor = None,
+    added: Tensor = None,
+) -> tuple[Tensor, Tensor]:
+    """Carries the state S from chunk to chunk: with `U = targets - reads S`, `S' = left S + writes U + added`.
+
+    Args:
+        query: float32 `(n · B, N, C, M)`.
+        weights: float32 `(n · B, N, C, C)`.
+        targets: float32 `(n · B, N, C, H)`.
+        reads: float32 `(n · B, N, C, M)`.
+        writes: float32 `(n · B, N, M, C)`.
+        left: float32 `(n · B, N, 1 | M, 1)`.
+        chunks: n.
+        state: float `(B, N, M, H)`: S before the first chunk. None for zeros.
+        added: float32 `(n · B, N, M, H)`, or None.
+
+    Returns:
+        `query S + weights U` for S before each chunk, `(n · B, N, C, H)`; and S after the last, `(B, N, M, H)`.
+    """
+    heads, size, value_width = targets.shape[1:]
+    width = query.shape[3]
+    matrices = (query, weights, targets, reads, writes, left)
+    query, weights, targets, reads, writes, left = (
+        ops.reshape(x, (chunks, -1, *x.shape[2:])) for x in matrices
+    )  # (n, B · N, ...)
+    if state is None:
+        state = ops.zeros((ops.shape(query)[1], width, value_width), targets.dtype)
+    state = ops.cast(ops.reshape(state, (-1, width, value_width)), targets.dtype)
+    changes = ops.matmul(writes, targets)
+    if added is not None:
+        changes = changes + ops.reshape(added, (chunks, -1, width, value_width))
+    states = state_scan(left, writes, reads, changes, state)
+    before = ops.concatenate([ops.expand_dims(state, 0), states[:-1]], axis=0)
+    y = ops.matmul(query, before) + ops.matmul(weights, targets - ops.matmul(reads, before))
+    return ops.reshape(y, (-1, heads, size, value_width)), ops.reshape(states[-1], (-1, heads, width, value_width))
+
+
+def chunks_first(x: Tensor, size: int, chunks: int) -> Tensor:
+    """Cuts `(B, T, N, H)` into `(n · B, N, C, H)`, padded with zeros."""
+    heads, width = x.shape[2:]
+    x = ops.reshape(pad_to_blocks(x, size), (-1, chunks, size * heads * width))
+    x = ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, size, heads, width))
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def tokens_first(x: Tensor, chunks: int) -> Tensor:
+    """The inverse of `chunks_first`: returns `(B, n · C, N, H)`."""
+    heads, size, width = x.shape[1:]
+    x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (chunks, -1, size * heads * width))
+    return ops.reshape(ops.transpose(x, (1, 0, 2)), (-1, chunks * size, heads, width))
