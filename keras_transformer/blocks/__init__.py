@@ -24,6 +24,7 @@ from keras_transformer.blocks.residual.residual import (
     SandwichNormResidual,
     SublayerNormResidual,
 )
+from keras_transformer.blocks.residual.scaled import ScaledResidual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.blocks.residual.sub_ln import SubLNResidual
 from keras_transformer.blocks.retrieval.chunked_cross_block import ChunkedCrossBlock
@@ -64,6 +65,7 @@ __all__ = [
     "ReversibleBlock",
     "ReversibleStack",
     "SandwichNormResidual",
+    "ScaledResidual",
     "SubLNResidual",
     "SublayerNormResidual",
     "TakeQueryStream",

@@ -81,6 +81,10 @@ SETTINGS = {
     "distilbert-MaskedLM": {"activation": "gelu", "n_heads": 2},
     "electra-MultipleChoice": {**ENCODER, "num_attention_heads": 4, "summary_activation": "gelu"},
     "electra-PreTraining": {"hidden_act": "gelu"},
+    "eurobert-MaskedLM": {**LLAMA, "attention_bias": False, "head_dim": None, "mlp_bias": False, "rms_norm_eps": 1e-5},
+    "eurobert_tied-MaskedLM": {"tie_word_embeddings": False},
+    "eurobert_bos-SequenceClassification": {"classifier_pooling": "late"},
+    "eurobert_mean-SequenceClassification": {"classifier_pooling": "bos"},
     "falcon-CausalLM": {
         "activation": "gelu",
         "layer_norm_epsilon": 1e-5,
@@ -151,6 +155,17 @@ SETTINGS = {
         "rope_parameters/truncate": False,
         "tie_word_embeddings": False,
     },
+    "granite-CausalLM": {
+        **LLAMA,
+        "attention_bias": False,
+        "attention_multiplier": 1.0,
+        "embedding_multiplier": 1.0,
+        "head_dim": None,
+        "logits_scaling": 1.0,
+        "mlp_bias": False,
+        "residual_multiplier": 1.0,
+    },
+    "granite_tied-CausalLM": {"tie_word_embeddings": False},
     "gte-MaskedLM": {
         **ENCODER,
         "num_attention_heads": 4,

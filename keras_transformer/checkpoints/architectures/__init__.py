@@ -19,6 +19,7 @@ from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3Co
 from keras_transformer.checkpoints.architectures.dinov3_vit import Dinov3Vit
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
+from keras_transformer.checkpoints.architectures.eurobert import EuroBert
 from keras_transformer.checkpoints.architectures.falcon import Falcon
 from keras_transformer.checkpoints.architectures.gemma import Gemma
 from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
@@ -26,6 +27,7 @@ from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
+from keras_transformer.checkpoints.architectures.granite import Granite
 from keras_transformer.checkpoints.architectures.gte import Gte
 from keras_transformer.checkpoints.architectures.hubert import Hubert
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
@@ -82,6 +84,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "dinov3_vit": Dinov3Vit,
     "distilbert": DistilBert,
     "electra": Electra,
+    "eurobert": EuroBert,
     "falcon": Falcon,
     "gemma": Gemma,
     "gemma2": Gemma2,
@@ -89,6 +92,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,
+    "granite": Granite,
     "gte": Gte,
     "hubert": Hubert,
     "kosmos-2": Kosmos2Architecture,
