@@ -9,6 +9,7 @@ from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
 from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
+from keras_transformer.blocks.prefix_decoder_block import PrefixDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
@@ -58,6 +59,7 @@ __all__ = [
     "ParallelDecoderBlock",
     "PostNormResidual",
     "PreNormResidual",
+    "PrefixDecoderBlock",
     "QueryStream",
     "ReZeroResidual",
     "ResiDualResidual",

@@ -26,6 +26,7 @@ def rotary(
     *,
     fraction: float = 1.0,
     names: Mapping[str, str] | None = None,
+    layout: str = "halves",
 ) -> Rotary:
     """Returns the rotary position of a config.
 
@@ -36,9 +37,10 @@ def rotary(
         layer_type: str. The section of "rope_parameters", such as "full_attention". Defaults to no section.
         fraction: float. The default of "partial_rotary_factor".
         names: dict of other names of scalings to those of transformers; None for none.
+        layout: str. "halves" if it pairs the two halves of a head, or "pairs" for neighbors.
 
     Returns:
-        `positions.Rotary`, which pairs the two halves of a head.
+        `positions.Rotary`.
 
     Raises:
         ConfigError: a scaling is not supported, or its settings are missing or out of range.
@@ -55,7 +57,7 @@ def rotary(
                 settings.only(name, f"a list of {rotated // 2} numbers")
     return Rotary(
         settings.number("rope_theta", theta),
-        "halves",
+        layout,
         rotary_dim=None if rotated == width else rotated,
         scaling=scaling,
         # Beyond it, cached keys would have other angles than those of a sequence that is read whole.

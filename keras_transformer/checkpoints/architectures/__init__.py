@@ -39,10 +39,12 @@ from keras_transformer.checkpoints.architectures.marian import Marian, Pegasus
 from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
 from keras_transformer.checkpoints.architectures.modernbert import ModernBert
+from keras_transformer.checkpoints.architectures.moonshine import Moonshine
 from keras_transformer.checkpoints.architectures.mpnet import Mpnet
 from keras_transformer.checkpoints.architectures.nomic_bert import NomicBert
 from keras_transformer.checkpoints.architectures.olmo2 import Olmo2
 from keras_transformer.checkpoints.architectures.opt import Opt
+from keras_transformer.checkpoints.architectures.paligemma import PaliGemmaArchitecture
 from keras_transformer.checkpoints.architectures.phi3 import Phi3
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
 from keras_transformer.checkpoints.architectures.qwen2_moe import Qwen2Moe
@@ -54,6 +56,8 @@ from keras_transformer.checkpoints.architectures.reformer import ReformerArchite
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
+from keras_transformer.checkpoints.architectures.siglip import Siglip, SiglipText, SiglipVision
+from keras_transformer.checkpoints.architectures.siglip2 import Siglip2, Siglip2Vision
 from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
@@ -105,12 +109,14 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "mistral": Mistral,
     "mixtral": Mixtral,
     "modernbert": ModernBert,
+    "moonshine": Moonshine,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
     "new": Gte,
     "nomic_bert": NomicBert,
     "olmo2": Olmo2,
     "opt": Opt,
+    "paligemma": PaliGemmaArchitecture,
     "pegasus": Pegasus,
     "phi3": Phi3,
     "qwen2": Qwen2,
@@ -123,6 +129,12 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
+    "siglip": Siglip,
+    "siglip2": Siglip2,
+    "siglip2_text_model": SiglipText,
+    "siglip2_vision_model": Siglip2Vision,
+    "siglip_text_model": SiglipText,
+    "siglip_vision_model": SiglipVision,
     "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,

@@ -28,7 +28,7 @@ def _language_model(backbone: keras.Model, config: Config, **options: Any) -> ke
 
 
 class Granite(Llama):
-    """Granite 3: IBM, Granite 3.0 Language Models, 2024: Llama with fixed factors of embeddings, scores, sublayers and logits."""
+    """Granite 3: IBM, Granite 3.0 Language Models, 2024: Llama with factors of embeddings, scores, sublayers and logits."""
 
     heads = decoder_heads(language_model=_language_model, names=("CausalLM",))
 

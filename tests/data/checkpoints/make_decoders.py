@@ -74,7 +74,9 @@ QWEN = {
 GRANITE = {
     **LLAMA,
     **THETA,
-    "head_dim": 8,
+    "hidden_size": 12,
+    "head_dim": 4,
+    "intermediate_size": 10,
     "embedding_multiplier": 5.0,
     "attention_multiplier": 0.2,
     "residual_multiplier": 0.7,

@@ -4,13 +4,13 @@ import transformers
 from encoders import LOGITS, TOKENS, make
 
 CONFIG = {
-    "vocab_size": 60,
-    "hidden_size": 24,
+    "vocab_size": 40,
+    "hidden_size": 12,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 8,
-    "intermediate_size": 20,
+    "head_dim": 4,
+    "intermediate_size": 10,
     "max_position_embeddings": 32,
     "hidden_act": "gelu",
     "pad_token_id": 0,
