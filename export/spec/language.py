@@ -113,9 +113,9 @@ def check_stepwise(model: Any, tolerance: float | None = None) -> None:
     """
     batch, length = 2, min(6, model.max_length or 6)
     token_ids = LanguageProbes(model).tokens("whole", (batch, length))
-    inputs, cache = _inputs_and_cache(model, token_ids)
-    whole = np.asarray(model(inputs, training=False))
     half = length // 2
+    inputs, cache = _inputs_and_cache(model, token_ids, half)
+    whole = np.asarray(model(inputs, training=False))
     first, _, cache = model.prefill(token_ids[:, :half], np.full(batch, half, "int32"), cache)
     rest, _, _ = model.decode_step(token_ids[:, half:], cache, np.full(batch, half, "int32"))
     stepwise = np.concatenate([first, rest], axis=1)
@@ -126,8 +126,10 @@ def check_stepwise(model: Any, tolerance: float | None = None) -> None:
         )
 
 
-def _inputs_and_cache(model: Any, token_ids: np.ndarray) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Inputs of the whole model for some tokens, and the empty cache for reading them in steps."""
+def _inputs_and_cache(
+    model: Any, token_ids: np.ndarray, prompt_length: int
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs of the whole model for prompts and what follows them, and the empty cache for reading them in steps."""
     probes, (batch, length) = LanguageProbes(model), token_ids.shape
     # What a cache in int8 rounds is no difference between the two ways to compute.
     mask, cache = np.ones((batch, length), bool), model.init_cache(batch, length, "float32")
@@ -135,6 +137,9 @@ def _inputs_and_cache(model: Any, token_ids: np.ndarray) -> tuple[dict[str, Tens
         source = probes.source(batch, 5)
         side = "" if model.takes_prompts else "target_"
         inputs = {**source, f"{side}token_ids": token_ids, f"{side}padding_mask": mask}
+        # A prompt is the prefix of a prefix language model.
+        if any(tensor.name == "prefix_mask" for tensor in model.inputs):
+            inputs["prefix_mask"] = mask & (np.arange(length) < prompt_length)
         return inputs, {**cache, **model.encode(*source.values())}
     inputs = {"token_ids": token_ids, "padding_mask": mask}
     one_document = {"segment_ids": np.ones_like(token_ids), "positions": np.cumsum(mask, 1, dtype="int32") - 1}

@@ -137,7 +137,17 @@ def fixed_language_spec(spec: ExportSpec, target: Target, slots: int) -> ExportS
         spec: `ExportSpec` of a language model.
         target: `Target`.
         slots: int: number of slots of the cache.
+
+    Raises:
+        TargetError: the model reads its prompts in one call, which the signatures of fixed shapes do not.
     """
+    whole = next((layer for layer in spec.layers if getattr(layer, "reads_prompts_whole", False)), None)
+    if whole is not None:
+        raise TargetError(
+            target.name,
+            f"'{whole.name}' is of a prefix language model, which reads a prompt in one call: there are no signatures of "
+            "fixed shapes",
+        )
     fixed = formats_with("takes_fixed_shapes")
     found = {key: each for key, each in spec.signatures.items() if each.formats == fixed}
     record = {**(spec.generation or {}), STATIC_LENGTH: slots}

@@ -72,6 +72,7 @@ class MixerInputs:
             `value_mask`.
         positions, cache, cache_index, return_attention_scores, training: as in `TokenMixer`.
         use_causal_mask: bool, or None for the default of the mixer. In `mix` and `extend`, a bool.
+        prefix_length: as in `MultiHeadAttention`.
         extra: dict: call arguments that only this mixer has.
     """
 
@@ -88,6 +89,7 @@ class MixerInputs:
     use_causal_mask: bool | None = None
     return_attention_scores: bool = False
     training: bool | None = None
+    prefix_length: Tensor = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -119,17 +121,22 @@ class MixerInputs:
             query_slots = key_slots = token_slots(self.cache_index, length)
         given = self.positions if isinstance(self.positions, (tuple, list)) else (self.positions, self.positions)
         query_positions, key_positions = given
+        if self.prefix_length is not None and window is not None:
+            raise ValueError("A prefix whose tokens attend to one another has no sliding window.")
         return Visibility(
             query_mask=self.query_mask,
             key_mask=combine(self.key_mask, self.value_mask),
             attention_mask=self.attention_mask,
             causal=bool(self.use_causal_mask) or self.extends_cache,
             window=window,
-            query_slots=query_slots,
+            # Of a prefix, every token attends to what the last one does.
+            query_slots=query_slots
+            if self.prefix_length is None
+            else ops.maximum(query_slots, ops.expand_dims(self.prefix_length, -1) - 1),
             key_slots=key_slots,
             query_positions=query_slots if query_positions is None else query_positions,
             key_positions=key_slots if key_positions is None else key_positions,
-            starts_at_zero=self.cache is None,
+            starts_at_zero=self.cache is None and self.prefix_length is None,
         )
 
     @property

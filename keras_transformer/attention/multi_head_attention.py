@@ -20,7 +20,7 @@ from keras_transformer.attention.axes import AttentionAxes, attention_axes_tuple
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import cache_length, cache_spec
 from keras_transformer.attention.head_projections import HeadProjections
-from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanism import Mechanism, check_supported
 from keras_transformer.attention.mechanism_argument import resolve_mechanism
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.layers.norms import NORMS
@@ -90,6 +90,8 @@ class MultiHeadAttention(CachedLayer):
         use_causal_mask: bool. Whether a query attends only to keys up to its own index (of several attention axes, in
             row-major order).
         return_attention_scores: bool.
+        prefix_length: int32 `()` or `(B,)`: with a causal mask or a cache, the number of slots from the first on whose
+            tokens attend to one another; None for 0. For inputs of rank 3, and mechanisms that support any mask.
 
     Returns:
         The output `(B, T, D_query)`, or `(output, scores)`, `(output, cache)`, `(output, scores, cache)` as requested.
@@ -245,8 +247,11 @@ class MultiHeadAttention(CachedLayer):
         cache_index: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
+        prefix_length: Tensor | None = None,
         training: bool | None = None,
     ) -> Any:
+        if prefix_length is not None:
+            check_supported(self.mechanism, {"attention_mask": True})
         is_captured = capture.is_captured(self)
         inputs = MixerInputs(
             query=query,
@@ -261,6 +266,7 @@ class MultiHeadAttention(CachedLayer):
             cache_index=cache_index,
             use_causal_mask=use_causal_mask,
             return_attention_scores=return_attention_scores or is_captured,
+            prefix_length=prefix_length,
             training=training,
         )
         attend = self._attend_over_axes if len(query.shape) > 3 else self._heads().attend

@@ -7,6 +7,7 @@ from keras_transformer.audio.loading import Recording, load_audio, resample, sta
 from keras_transformer.audio.log_mel import LogMel
 from keras_transformer.audio.normalization import SoundNormalization
 from keras_transformer.audio.sample_normalization import SampleNormalization
+from keras_transformer.audio.speech.convolution_stem import ConvolutionStem
 from keras_transformer.audio.speech.convolutional_position import ConvolutionalPosition
 from keras_transformer.audio.speech.feature_encoder import FeatureEncoder
 from keras_transformer.audio.speech.frames import FrameMask
@@ -18,6 +19,7 @@ from keras_transformer.audio.vocal_tract import VocalTractPerturbation
 __all__ = [
     "AudioError",
     "BottleneckAdapter",
+    "ConvolutionStem",
     "ConvolutionalPosition",
     "FeatureEncoder",
     "FeatureExtractorError",

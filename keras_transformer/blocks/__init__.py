@@ -9,6 +9,7 @@ from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
 from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
 from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
+from keras_transformer.blocks.prefix_decoder_block import PrefixDecoderBlock
 from keras_transformer.blocks.query_decoder_block import QueryDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
@@ -25,6 +26,7 @@ from keras_transformer.blocks.residual.residual import (
     SandwichNormResidual,
     SublayerNormResidual,
 )
+from keras_transformer.blocks.residual.scaled import ScaledResidual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.blocks.residual.sub_ln import SubLNResidual
 from keras_transformer.blocks.retrieval.chunked_cross_block import ChunkedCrossBlock
@@ -60,6 +62,7 @@ __all__ = [
     "PostNormResidual",
     "PreNormResidual",
     "QueryDecoderBlock",
+    "PrefixDecoderBlock",
     "QueryStream",
     "ReZeroResidual",
     "ResiDualResidual",
@@ -67,6 +70,7 @@ __all__ = [
     "ReversibleBlock",
     "ReversibleStack",
     "SandwichNormResidual",
+    "ScaledResidual",
     "SubLNResidual",
     "SublayerNormResidual",
     "TakeQueryStream",

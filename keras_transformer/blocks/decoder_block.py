@@ -49,6 +49,8 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         cache: dict of `init_cache`, optionally joined with that of `memory_cache`; or None.
         cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
         condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
+        prefix_length: int32 `()` or `(B,)`: the number of slots whose tokens attend to one another: see
+            `MultiHeadAttention`, which alone supports it.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
@@ -111,6 +113,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         condition: Tensor | None = None,
+        prefix_length: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         self._check_encoder_output(encoder_output, cache)
@@ -122,6 +125,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
 
         def mix(x):
             options = {"attention_mask": attention_mask, "positions": positions, "training": training}
+            options |= {} if prefix_length is None else {"prefix_length": prefix_length}
             return self._mix(x, padding_mask, cache, cache_index, next_cache, **options)
 
         def feed_forward(x):

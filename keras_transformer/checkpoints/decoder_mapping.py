@@ -10,15 +10,22 @@ from keras_transformer.checkpoints.layouts import HeadByHead
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, rms_norm
 
 
-def decoder_entries(config: Config, block_entries: Callable[[str, str], list[Entry]]) -> list[Entry]:
-    """Returns the mapping of embedding, blocks and last norm; `block_entries` is a function of `(theirs, ours)`."""
+def decoder_entries(
+    config: Config, block_entries: Callable[[str, str], list[Entry]], kind: str = "decoder"
+) -> list[Entry]:
+    """Returns the mapping of embedding, blocks and last norm; `block_entries` is a function of `(theirs, ours)`.
+
+    `kind`: "decoder" or "encoder".
+    """
     entries = [*embedding("embed_tokens", "token_embedding"), *rms_norm("norm", "final_norm")]
     for index in range(config.integer("num_hidden_layers")):
-        entries += block_entries(f"layers.{index}", f"decoder_block_{index}")
+        entries += block_entries(f"layers.{index}", f"{kind}_block_{index}")
     return entries
 
 
-def gated_decoder_entries(config: Config, *, feedforward_bias: bool = False, **attention: Any) -> list[Entry]:
+def gated_decoder_entries(
+    config: Config, *, feedforward_bias: bool = False, kind: str = "decoder", **attention: Any
+) -> list[Entry]:
     """`decoder_entries` of pre-norm blocks with a gated feed-forward; `attention`: options of `attention_entries`."""
     return decoder_entries(
         config,
@@ -27,6 +34,7 @@ def gated_decoder_entries(config: Config, *, feedforward_bias: bool = False, **a
             *attention_entries(theirs, ours, **attention),
             *gated_feedforward_entries(theirs, ours, bias=feedforward_bias),
         ],
+        kind,
     )
 
 

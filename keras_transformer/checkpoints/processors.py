@@ -13,7 +13,7 @@ from keras_transformer.utils.processor_config import has_processor
 
 
 def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
-    """Sets `model.tokenizer`, and `model.processor` if the model has images, features or samples as input, from their files.
+    """Sets `model.tokenizer`, and `model.processor` of images, patches, features or samples, from their files.
 
     Args:
         model: `keras.Model`.
@@ -38,6 +38,10 @@ def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
 
         processor = ImageProcessor.from_huggingface(folder.path)
         model.processor = _among_text(model, processor) if "token_ids" in takes else processor
+    elif "patches" in takes and has_processor(folder.path, "image_processor"):
+        from keras_transformer.vision import NaFlexProcessor
+
+        model.processor = NaFlexProcessor.from_huggingface(folder.path)
     elif "features" in takes and has_processor(folder.path, "feature_extractor"):
         from keras_transformer.audio import LogMel
 
@@ -56,11 +60,13 @@ def _is_plain(model: keras.Model) -> bool:
 
 def _among_text(model: keras.Model, processor: Any) -> Any:
     """Returns the processor of images inside text, if the model has positions for them and a tokenizer."""
-    from keras_transformer.vision import EachImage, ImagesInText, PlaceImages
+    from keras_transformer.vision import EachImage, FillImages, ImagesBeforeText, ImagesInText, PlaceImages
 
     layers = layers_in_order(model)
     scatter = next((layer for layer in layers if isinstance(layer, PlaceImages)), None)
     if scatter is None or getattr(model, "tokenizer", None) is None:
         return processor
     num_image_tokens = next(layer for layer in layers if isinstance(layer, EachImage)).output.shape[-2]
+    if isinstance(scatter, FillImages):
+        return ImagesBeforeText(processor, model.tokenizer, scatter.begin_id, num_image_tokens)
     return ImagesInText(processor, model.tokenizer, scatter.begin_id, num_image_tokens)

@@ -37,7 +37,7 @@ def rotary(
         layer_type: str. The section of "rope_parameters", such as "full_attention". Defaults to no section.
         fraction: float. The default of "partial_rotary_factor".
         names: dict of other names of scalings to those of transformers; None for none.
-        layout: "halves" or "pairs". See `positions.Rotary`.
+        layout: str. "halves" if it pairs the two halves of a head, or "pairs" for neighbors.
 
     Returns:
         `positions.Rotary`.

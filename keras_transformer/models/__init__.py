@@ -46,7 +46,9 @@ from keras_transformer.models.mistral import Mistral
 from keras_transformer.models.mixtral import Mixtral
 from keras_transformer.models.mm_dit import MMDiT
 from keras_transformer.models.modernbert import ModernBERT
+from keras_transformer.models.moonshine import Moonshine
 from keras_transformer.models.mpnet import MPNet
+from keras_transformer.models.paligemma import PaliGemma
 from keras_transformer.models.qwen2 import Qwen2
 from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
@@ -61,6 +63,8 @@ from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.rwkv7 import RWKV7, RWKV7Ranks
 from keras_transformer.models.s4 import S4Model
 from keras_transformer.models.segformer import SegFormer, SegFormerSize
+from keras_transformer.models.siglip import SigLIP, SigLIPText, SigLIPVision
+from keras_transformer.models.siglip2 import SigLIP2Vision
 from keras_transformer.models.swin import Swin, SwinSize
 from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
@@ -93,8 +97,13 @@ MODELS = {
     "clip": CLIP,
     "clip_text": CLIPText,
     "clip_vision": CLIPVision,
+    "siglip": SigLIP,
+    "siglip_text": SigLIPText,
+    "siglip_vision": SigLIPVision,
+    "siglip2_vision": SigLIP2Vision,
     "kosmos": Kosmos,
     "kosmos2": Kosmos2,
+    "paligemma": PaliGemma,
     "transformer": Transformer,
     "lite_transformer": LiteTransformer,
     "evolved_transformer": EvolvedTransformer,
@@ -141,6 +150,7 @@ MODELS = {
     "xlsr": XLSR,
     "hubert": HuBERT,
     "wavlm": WavLM,
+    "moonshine": Moonshine,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -202,6 +212,8 @@ __all__ = [
     "Mistral",
     "Mixtral",
     "ModernBERT",
+    "Moonshine",
+    "PaliGemma",
     "Pegasus",
     "PrefillExit",
     "Qwen2",
@@ -218,6 +230,10 @@ __all__ = [
     "S4Model",
     "SegFormer",
     "SegFormerSize",
+    "SigLIP",
+    "SigLIP2Vision",
+    "SigLIPText",
+    "SigLIPVision",
     "Size",
     "Stepwise",
     "Swin",

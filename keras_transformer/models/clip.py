@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_transformer.models.building.clip_layers import ContrastiveLogits, EndTokenPooling, UnitLength
+from keras_transformer.models.building.clip_layers import ContrastiveLogits, EndTokenPooling
+from keras_transformer.models.building.dual_encoder import dual_encoder
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention
@@ -193,13 +194,8 @@ def CLIP(
     else:
         image_tower = vision
     text_tower = CLIPText(text_tower_size, projection_dim=projection_dim) if text is None else text
-    inputs = {"images": image_tower.input, **text_tower.input}
-    unit = {
-        f"{kind}_embedding": UnitLength(name=f"{kind}_embedding", dtype="float32")(tower.output["embedding"])
-        for kind, tower in (("image", image_tower), ("text", text_tower))
-    }
-    scale = ContrastiveLogits(initial_temperature, name="logits", dtype="float32")
-    return keras.Model(inputs, {"logits": scale(*unit.values()), **unit}, name=name)
+    logits = ContrastiveLogits(initial_temperature, name="logits", dtype="float32")
+    return dual_encoder(image_tower, text_tower, logits, "embedding", name)
 
 
 def _tower(stack, pooled, projection_dim, projection):

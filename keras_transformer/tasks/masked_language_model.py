@@ -17,6 +17,7 @@ def MaskedLanguageModel(
     tie_embeddings: bool = True,
     selected_positions: bool = False,
     transform: bool = True,
+    use_bias: bool = True,
     activation: Activation = "gelu",
     layer_norm_epsilon: float = 1e-12,
     name: str = "masked_language_model",
@@ -34,6 +35,7 @@ def MaskedLanguageModel(
         selected_positions: bool. True: an additional input "masked_positions", int32 `(B, P)`, and logits of these tokens
             only. It saves the head, most of the computation of a small model, on about 85 % of the tokens.
         transform: bool. False: no transform, `h E^T + b`.
+        use_bias: bool. Whether the logits have the bias b.
         activation: activation of the transform.
         layer_norm_epsilon: float > 0. Of the norm of the transform.
         name: str.
@@ -68,10 +70,12 @@ def MaskedLanguageModel(
         width = embedding.output_dim if tie_embeddings else x.shape[-1]
         x = keras.layers.Dense(width, activation=get_activation(activation), name="transform")(x)
         x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="transform_norm")(x)
-    if tie_embeddings:
+    if not tie_embeddings:
+        x = keras.layers.Dense(embedding.input_dim, use_bias=use_bias, dtype="float32", name="logits")(x)
+    elif use_bias:
         x = OutputBias(dtype="float32", name="logits")(embedding(x, reverse=True))
     else:
-        x = keras.layers.Dense(embedding.input_dim, dtype="float32", name="logits")(x)
+        x = keras.layers.Activation("linear", dtype="float32", name="logits")(embedding(x, reverse=True))
     return keras.Model(inputs, x, name=name)
 
 

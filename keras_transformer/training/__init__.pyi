@@ -130,6 +130,9 @@ from .schedules import (
 from .schedules import (
     WarmupCosine as WarmupCosine,
 )
+from .sigmoid_contrastive_loss import (
+    SigmoidContrastiveLoss as SigmoidContrastiveLoss,
+)
 from .tensorboard_figures import (
     TensorBoardFigures as TensorBoardFigures,
 )

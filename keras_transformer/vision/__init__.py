@@ -8,14 +8,17 @@ from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.grid_positions import GridPositions
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
+from keras_transformer.vision.images_before_text import ImagesBeforeText
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
 from keras_transformer.vision.mask_targets import mask_targets
+from keras_transformer.vision.naflex_embedding import NaFlexEmbedding
+from keras_transformer.vision.naflex_processor import NaFlexProcessor
 from keras_transformer.vision.object_queries import ObjectQueries
 from keras_transformer.vision.patch_coordinates import PatchCoordinates
 from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
-from keras_transformer.vision.place_images import PlaceImages, mark_images
+from keras_transformer.vision.place_images import FillImages, PlaceImages, mark_images
 from keras_transformer.vision.processor import ImageProcessor
 from keras_transformer.vision.resampler import Resampler
 from keras_transformer.vision.resize_like import ResizeLike
@@ -29,13 +32,17 @@ __all__ = [
     "DetectionTokens",
     "EachImage",
     "Entity",
+    "FillImages",
     "GridPositions",
     "ImageError",
     "ImageProcessor",
     "ImageProcessorError",
+    "ImagesBeforeText",
     "ImagesInText",
     "Involution",
     "ObjectQueries",
+    "NaFlexEmbedding",
+    "NaFlexProcessor",
     "PatchCoordinates",
     "PatchEmbedding",
     "PatchMerging",

@@ -63,6 +63,7 @@ _KIND_OF_MODEL = {
     "dinov3_vit": "DINOv3ViT",
     "clip": "CLIP",
     "kosmos-2": "CLIP",
+    "paligemma": "Siglip",
     "siglip": "Siglip",
     "segformer": "Segformer",
     "detr": "Detr",
@@ -97,7 +98,7 @@ def settings(folder: Path) -> dict[str, Any]:
     config = read_processor_config(folder, "image_processor", ImageProcessorError)
     kind = _kind(config, folder)
     try:
-        return _arguments(config, kind)
+        return arguments(config, kind)
     except ImageProcessorError as error:
         raise ImageProcessorError(f"The image processor of '{folder}': {error}") from None
 
@@ -120,7 +121,8 @@ def _kind(config, folder):
     return kind
 
 
-def _arguments(config, kind):
+def arguments(config: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Returns the arguments of `ImageProcessor` from the settings of a processor of a kind in `DEFAULTS`."""
     given = {key: value for key, value in config.items() if value is not None}
     values = {**_COMMON, **DEFAULTS[kind], **given}
     for name in (*_UNSUPPORTED, *(() if kind in _MULTIPLES else ("do_pad",))):

@@ -92,7 +92,7 @@ class ImagesInText:
         lists = [image_list(each) for each in images]
         pairs = enumerate(zip(lists, texts, strict=True))
         rows = [self._encode(number, *pair) for number, pair in pairs]
-        pixels = {"images": self._pixels(lists)}
+        pixels = {"images": stacked_pixels(self.processor, lists)}
         if padding is None:
             return {**pixels, "token_ids": rows}
         return {**pixels, **pad_batch(rows, self.tokenizer.pad_id, padding)}
@@ -108,10 +108,11 @@ class ImagesInText:
             raise ImageError(f"Text {number} has marks for {found} images. Received: {len(images)}")
         return mark_images(row, self.begin_id, self.num_image_tokens, self._end_id)
 
-    def _pixels(self, images):
-        """Processes lists of images, all at once, into `(B, I, height, width, channels)`."""
-        processed = np.asarray(self.processor([image for row in images for image in row]))
-        counts = np.array([len(row) for row in images])
-        pixels = np.zeros((len(images), counts.max(), *processed.shape[1:]), processed.dtype)
-        pixels[np.arange(counts.max()) < counts[:, None]] = processed
-        return pixels
+
+def stacked_pixels(processor: Callable[[list], ArrayLike], images: Sequence[Sequence[Any]]) -> np.ndarray:
+    """Processes lists of images, all at once, into `(B, I, height, width, channels)`."""
+    processed = np.asarray(processor([image for row in images for image in row]))
+    counts = np.array([len(row) for row in images])
+    pixels = np.zeros((len(images), counts.max(), *processed.shape[1:]), processed.dtype)
+    pixels[np.arange(counts.max()) < counts[:, None]] = processed
+    return pixels

@@ -68,15 +68,19 @@ class PlaceImages(CachedLayer):
             raise ValueError(f"{self.name} needs encoder_output, or a cache that contains images.")
         begins = ops.cast(ops.equal(token_ids, self.begin_id), "int32")
         if cache is None:
-            is_placeholder, number = _placeholders(begins, images.shape[2])
+            is_placeholder, number = self._placeholders(begins, images.shape[2])
         else:
             # Only slots up to a token's own count for it; later ones may be of a text that was discarded.
             slots = token_slots(cache_index, ops.shape(token_ids)[1]) + ops.zeros_like(token_ids)
             cache = {**cache, "begins": _write(cache["begins"], slots, begins)}
-            found = _placeholders(cache["begins"], images.shape[2])
+            found = self._placeholders(cache["begins"], images.shape[2])
             is_placeholder, number = (_take(each, slots) for each in found)
         output = self._replace(inputs, images, is_placeholder, number)
         return output if cache is None else (output, cache)
+
+    def _placeholders(self, begins, length):
+        """Whether each slot is a placeholder, 0 or 1, and the index of its image token: int32 `(B, S)`."""
+        return _placeholders(begins, length)
 
     def _replace(self, inputs, images, is_placeholder, number):
         width = images.shape[-1]
@@ -105,6 +109,39 @@ class PlaceImages(CachedLayer):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "begin_id": self.begin_id}
+
+
+@serializable
+class FillImages(PlaceImages):
+    """Replaces each token with a certain id by the next token of the images of its row.
+
+    Unlike with `PlaceImages`, the placeholders themselves are marked, so that a row may have any number of them anywhere.
+    Those beyond the tokens of its images remain text.
+
+    Args:
+        token_id: int: the placeholder.
+
+    Call arguments and returns: as for `PlaceImages`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> text, images = np.zeros((1, 5, 1), "float32"), np.array([[[[7.0], [8.0]]]], "float32")
+    >>> FillImages(token_id=9)(text, np.array([[9, 9, 5, 6, 9]]), encoder_output=images).numpy().ravel().tolist()
+    [7.0, 8.0, 0.0, 0.0, 0.0]
+
+    Reference: Beyer et al., PaliGemma, arXiv 2407.07726, section 3.2.3, as in transformers.
+    """
+
+    def __init__(self, token_id: int, **kwargs: Any) -> None:
+        super().__init__(token_id, **kwargs)
+
+    def _placeholders(self, begins, length):
+        return begins, ops.cumsum(begins, axis=1) - 1
+
+    def get_config(self) -> Config:
+        config = super().get_config()
+        return {**config, "token_id": config.pop("begin_id")}
 
 
 def mark_images(token_ids: ArrayLike, begin_id: int, num_image_tokens: int, placeholder_id: int = 0) -> list[int]:

@@ -18,6 +18,8 @@ FOLDERS = (
     "bert-MultipleChoice",
     "gemma-CausalLM",  # A single key and value head.
     "marian-MTModel",
+    "paligemma-ConditionalGeneration",  # A prefix language model with images.
+    "siglip2-Model",  # Patches of images of any shape.
     "swin-ImageClassification",
     "wav2vec2-CTC",  # Raw samples, with frames of their own mask.
 )

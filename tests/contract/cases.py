@@ -595,6 +595,7 @@ RESIDUALS = {
     "deepnorm": _residual(blocks.DeepNormResidual, alpha=1.5, beta=0.6),
     "rezero": _residual(blocks.ReZeroResidual, neutral={"norm"}),
     "residual": _residual(blocks.ResiDualResidual),
+    "scaled": _residual(blocks.ScaledResidual, {"scale": 0.5}),
     "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),
     "ada_ln_zero": dataclasses.replace(
         _residual(blocks.AdaLNZeroResidual, {"condition_dim": 5}),

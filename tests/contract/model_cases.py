@@ -20,6 +20,14 @@ def _clip():
     return models.CLIP(vision=_vision(projection_dim=6), text=text)
 
 
+def _siglip_vision():
+    return models.SigLIPVision(SIZE, patch_size=4, image_size=8)
+
+
+def _siglip_text():
+    return models.SigLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH)
+
+
 def _speech(norm):
     """Arguments of encoders of speech: eight samples give three frames."""
     encoder = audio.FeatureEncoder((5, 6), kernel_sizes=(3, 2), strides=(2, 1), norm=norm)
@@ -61,10 +69,18 @@ MODELS = {
     "clip": _clip,
     "clip_text": lambda: models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=END_ID),
     "clip_vision": _vision,
+    "siglip": lambda: models.SigLIP(vision=_siglip_vision(), text=_siglip_text()),
+    "siglip_text": lambda: _siglip_text(),
+    "siglip_vision": lambda: _siglip_vision(),
+    "siglip2_vision": lambda: models.SigLIP2Vision(SIZE, patch_size=2, grid_size=3),
     "kosmos": lambda: models.Kosmos(SIZE, VOCABULARY, _vision(), begin_image_id=BEGIN_IMAGE_ID, num_image_tokens=3),
     "kosmos2": lambda: models.Kosmos2(
         SIZE, VOCABULARY, vision=_vision(), begin_image_id=BEGIN_IMAGE_ID, num_image_tokens=3
     ),
+    "paligemma": lambda: models.PaliGemma(
+        SIZE, VOCABULARY, models.SigLIPVision(SIZE, patch_size=4, image_size=8, use_head=False), image_id=BEGIN_IMAGE_ID
+    ),
+    "moonshine": lambda: models.Moonshine(SIZE, VOCABULARY, num_samples=1700),
     "transformer": lambda: models.Transformer(SIZE, VOCABULARY),
     "lite_transformer": lambda: models.LiteTransformer(SIZE, VOCABULARY, kernel_sizes=(3, 5)),
     "evolved_transformer": lambda: models.EvolvedTransformer(
@@ -150,6 +166,7 @@ GENERATIVE = sorted(
         "deberta",
     }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
+    - {"siglip", "siglip_text", "siglip_vision", "siglip2_vision"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
     - {"wav2vec2", "xlsr", "hubert", "wavlm"}
     - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.

@@ -7,8 +7,8 @@ import pytest
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, segformer, swin
-from keras_transformer.training import ContrastiveLoss
+from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, segformer, siglip, swin
+from keras_transformer.training import ContrastiveLoss, SigmoidContrastiveLoss
 from keras_transformer.vision import PatchCoordinates
 
 # As published with the weights: classifiers of 1,000 classes; DINOv2 without a head, and with its mask token.
@@ -44,6 +44,8 @@ RESNET_PARAMETERS = {
 }
 DETR_PARAMETERS = {"R50": 41_524_768 + 106_240, "R101": 60_464_672 + 210_688}
 CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
+# Of the published checkpoints for 224, 256 and 384 pixels.
+SIGLIP_PARAMETERS = {"B/16": 203_155_970, "L/16": 652_151_810, "So400m/14": 877_960_274}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,7 @@ CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513
         (RESNET_PARAMETERS, resnet.SIZES),
         (DETR_PARAMETERS, detr.SIZES),
         (CLIP_PARAMETERS, clip.SIZES),
+        (SIGLIP_PARAMETERS, siglip.SIZES),
     ],
 )
 def test_every_size_is_pinned(counts, sizes):
@@ -124,6 +127,14 @@ def test_clip_parameters(size):
     with unallocated():
         model = models.CLIP(size)
     assert model.count_params() == CLIP_PARAMETERS[size]
+
+
+@pytest.mark.parametrize("size, image_size", [("B/16", 224), ("L/16", 256), ("So400m/14", 384)])
+def test_siglip_parameters(size, image_size):
+    with unallocated():
+        text = models.SigLIPText("B" if size == "B/16" else siglip.SIZES[size][0])
+        model = models.SigLIP(size, image_size // siglip.SIZES[size][1] * siglip.SIZES[size][1], text=text)
+    assert model.count_params() == SIGLIP_PARAMETERS[size]
 
 
 def test_class_token_and_mean_stand_behind_one_another():
@@ -275,6 +286,9 @@ DEFAULTS = {
     "segformer": 3_319_392,
     "detr": 41_524_768 + 106_240 - 156_256,
     "clip": 151_277_313,
+    "siglip": 203_155_970,
+    # A linear map of patches, and 256 positions instead of 196.
+    "siglip2": 203_155_970 + 60 * 768,
 }
 
 
@@ -303,6 +317,27 @@ def test_clip_learns_which_text_is_of_which_image():
     assert history[-1] < 0.3 < history[0]
     assert np.asarray(model(x)["logits"]).argmax(axis=1).tolist() == [0, 1, 2, 3]
     assert np.asarray(model.get_layer("logits").logit_scale) != before
+
+
+def test_siglip_learns_with_the_sigmoid_loss_which_text_is_of_which_image():
+    keras.utils.set_random_seed(0)
+    tower = models.Size(1, 8, 2, 16)
+    model = models.SigLIP(
+        vision=models.SigLIPVision(tower, 4, 8), text=models.SigLIPText(tower, vocabulary_size=20), initial_bias=-1.0
+    )
+    x = {
+        "images": np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype("float32"),
+        "token_ids": np.array([[3, 1], [4, 1], [5, 1], [6, 1]], "int32"),
+        "padding_mask": np.ones((4, 2), bool),
+    }
+    model.compile(keras.optimizers.Adam(1e-2), loss={"logits": SigmoidContrastiveLoss()})
+    layer = model.get_layer("logits")
+    before = [np.asarray(weight) for weight in layer.weights]
+    history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=80, verbose=0).history["loss"]
+    assert history[-1] < 0.3 < history[0]
+    probabilities = 1 / (1 + np.exp(-np.asarray(model(x)["logits"])))
+    np.testing.assert_allclose(probabilities, np.eye(4), atol=0.3)
+    assert all(np.asarray(weight) != old for weight, old in zip(layer.weights, before, strict=True))
 
 
 def test_two_heads_learn_from_labels_and_from_a_teacher():

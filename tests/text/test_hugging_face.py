@@ -400,3 +400,15 @@ def test_what_differs_from_bert_stays_outside(change, tmp_path):
     folder = copied("bert", tmp_path, tokenizer=change, tokenizer_config=without)
     with pytest.raises(GraphError, match="use map_dataset"):
         from_huggingface(folder).graph()
+
+
+def test_the_tokenizer_of_siglip_leaves_out_case_and_punctuation(tmp_path):
+    folder = copied("t5_old", tmp_path / "siglip")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "SiglipTokenizer"}')
+    found, plain = from_huggingface(folder), from_huggingface(DATA / "t5_old")
+    expected = list(plain.encode("a photo of 2 cats"))
+    assert len(set(expected)) > 3
+    assert list(found.encode(" A photo (of)\n2  CATS! ")) == expected
+    assert list(found.encode("a photo of 2 cats", end=True)) == [*expected, plain.end_id]
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "SiglipTokenizer", "do_lower_case": false}')
+    assert list(from_huggingface(folder).encode("A photo")) == list(plain.encode("A photo"))

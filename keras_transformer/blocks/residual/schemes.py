@@ -18,6 +18,7 @@ from keras_transformer.blocks.residual.residual import (
     SandwichNormResidual,
     SublayerNormResidual,
 )
+from keras_transformer.blocks.residual.scaled import ScaledResidual
 from keras_transformer.utils.serialization import clone, resolve
 from keras_transformer.utils.types import DType, LayerLike
 
@@ -30,6 +31,7 @@ RESIDUALS: dict[str, type[Residual]] = {
     "deepnorm": DeepNormResidual,
     "rezero": ReZeroResidual,
     "residual": ResiDualResidual,
+    "scaled": ScaledResidual,
     "layer_scale": LayerScaleResidual,
     "none": NoResidual,
     "ada_ln_zero": AdaLNZeroResidual,

@@ -23,6 +23,7 @@ from keras_transformer.checkpoints.architectures.dinov3_convnext import Dinov3Co
 from keras_transformer.checkpoints.architectures.dinov3_vit import Dinov3Vit
 from keras_transformer.checkpoints.architectures.distilbert import DistilBert
 from keras_transformer.checkpoints.architectures.electra import Electra
+from keras_transformer.checkpoints.architectures.eurobert import EuroBert
 from keras_transformer.checkpoints.architectures.falcon import Falcon
 from keras_transformer.checkpoints.architectures.gemma import Gemma
 from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
@@ -30,6 +31,7 @@ from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
+from keras_transformer.checkpoints.architectures.granite import Granite
 from keras_transformer.checkpoints.architectures.gte import Gte
 from keras_transformer.checkpoints.architectures.hubert import Hubert
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
@@ -42,10 +44,12 @@ from keras_transformer.checkpoints.architectures.minimax import MiniMax
 from keras_transformer.checkpoints.architectures.mistral import Mistral
 from keras_transformer.checkpoints.architectures.mixtral import Mixtral
 from keras_transformer.checkpoints.architectures.modernbert import ModernBert
+from keras_transformer.checkpoints.architectures.moonshine import Moonshine
 from keras_transformer.checkpoints.architectures.mpnet import Mpnet
 from keras_transformer.checkpoints.architectures.nomic_bert import NomicBert
 from keras_transformer.checkpoints.architectures.olmo2 import Olmo2
 from keras_transformer.checkpoints.architectures.opt import Opt
+from keras_transformer.checkpoints.architectures.paligemma import PaliGemmaArchitecture
 from keras_transformer.checkpoints.architectures.phi3 import Phi3
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
 from keras_transformer.checkpoints.architectures.qwen2_moe import Qwen2Moe
@@ -57,8 +61,10 @@ from keras_transformer.checkpoints.architectures.reformer import ReformerArchite
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
-from keras_transformer.checkpoints.architectures.segformer import Segformer
 from keras_transformer.checkpoints.architectures.rwkv7 import Rwkv7
+from keras_transformer.checkpoints.architectures.segformer import Segformer
+from keras_transformer.checkpoints.architectures.siglip import Siglip, SiglipText, SiglipVision
+from keras_transformer.checkpoints.architectures.siglip2 import Siglip2, Siglip2Vision
 from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
@@ -93,6 +99,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "dinov3_vit": Dinov3Vit,
     "distilbert": DistilBert,
     "electra": Electra,
+    "eurobert": EuroBert,
     "falcon": Falcon,
     "gemma": Gemma,
     "gemma2": Gemma2,
@@ -100,6 +107,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,
+    "granite": Granite,
     "gte": Gte,
     "hubert": Hubert,
     "kimi_k2": DeepseekV3,
@@ -114,12 +122,14 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "mistral": Mistral,
     "mixtral": Mixtral,
     "modernbert": ModernBert,
+    "moonshine": Moonshine,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
     "new": Gte,
     "nomic_bert": NomicBert,
     "olmo2": Olmo2,
     "opt": Opt,
+    "paligemma": PaliGemmaArchitecture,
     "pegasus": Pegasus,
     "phi3": Phi3,
     "qwen2": Qwen2,
@@ -134,6 +144,12 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "rwkv": Rwkv,
     "segformer": Segformer,
     "rwkv7": Rwkv7,
+    "siglip": Siglip,
+    "siglip2": Siglip2,
+    "siglip2_text_model": SiglipText,
+    "siglip2_vision_model": Siglip2Vision,
+    "siglip_text_model": SiglipText,
+    "siglip_vision_model": SiglipVision,
     "smollm3": SmolLM3,
     "swin": SwinArchitecture,
     "t5": T5Architecture,

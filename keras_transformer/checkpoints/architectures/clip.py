@@ -73,24 +73,24 @@ class Clip(Architecture):
     }
 
     def backbone(self, config: Config) -> keras.Model:
-        vision, width = _section(config, "vision_config"), config.integer("projection_dim", 512)
+        vision, width = section(config, "vision_config"), config.integer("projection_dim", 512)
         if _is_classifier(config):
             tower = vision_tower(vision)
             return keras.Model(tower.input, tower.output["tokens"], name=tower.name)
         return CLIP(
             vision=vision_tower(vision, width),
-            text=_text(_section(config, "text_config"), width),
+            text=_text(section(config, "text_config"), width),
             initial_temperature=math.exp(-config.number("logit_scale_init_value", 2.6592)),
         )
 
     def entries(self, config: Config) -> list[Entry]:
-        vision = [entry.prefixed("vision_model.") for entry in vision_entries(_section(config, "vision_config"))]
+        vision = [entry.prefixed("vision_model.") for entry in vision_entries(section(config, "vision_config"))]
         if _is_classifier(config):
             return vision
         return [
             *vision,
             *norm("vision_model.post_layernorm", "image_norm"),
-            *(entry.prefixed("text_model.") for entry in _text_entries(_section(config, "text_config"))),
+            *(entry.prefixed("text_model.") for entry in _text_entries(section(config, "text_config"))),
             *linear("visual_projection", "image_projection", bias=False),
             *linear("text_projection", "text_projection", bias=False),
             same("logit_scale", "logits/logit_scale"),
@@ -102,11 +102,11 @@ def _is_classifier(config: Config) -> bool:
     return head_of(config) == "ImageClassification"
 
 
-def _section(config: Config, name: str) -> Config:
+def section(config: Config, name: str) -> Config:
     """Returns the settings of a tower; in old configs, a duplicate section takes precedence."""
-    section = config.section(name) if name in config else config.within({}, name)
+    found = config.section(name) if name in config else config.within({}, name)
     again = config.get(f"{name}_dict")
-    return config.within({**section.values, **again}, name) if isinstance(again, dict) else section
+    return config.within({**found.values, **again}, name) if isinstance(again, dict) else found
 
 
 def _num_layers(config: Config, layers: int = 12) -> int:
@@ -115,7 +115,8 @@ def _num_layers(config: Config, layers: int = 12) -> int:
     return num_layers
 
 
-def _size(config: Config, width: int, heads: int, intermediate: int, layers: int = 12) -> Size:
+def tower_size(config: Config, width: int, heads: int, intermediate: int, layers: int = 12) -> Size:
+    """Returns the `Size` of a tower; the arguments are the defaults of missing settings."""
     return Size(
         _num_layers(config, layers),
         config.integer("hidden_size", width),
@@ -136,14 +137,14 @@ def vision_tower(
     config: Config, projection_dim: int | None = None, patch_size: int = 32, defaults: dict[str, int] | None = None
 ) -> keras.Model:
     """Returns the image tower; `patch_size` and `defaults` (as `_VISION`) replace missing settings."""
-    images, size = image_options(config, patch_size=patch_size), _size(config, **(defaults or _VISION))
+    images, size = image_options(config, patch_size=patch_size), tower_size(config, **(defaults or _VISION))
     return CLIPVision(size, **images, projection_dim=projection_dim, **_options(config))
 
 
 def _text(config: Config, projection_dim: int | None = None) -> keras.Model:
     end_id = config.integer("eos_token_id", 49407, minimum=0)
     return CLIPText(
-        _size(config, **_TEXT),
+        tower_size(config, **_TEXT),
         config.integer("vocab_size", 49408),
         max_sequence_length=config.integer("max_position_embeddings", 77),
         end_id=None if end_id == _UNKNOWN_END else end_id,
@@ -166,19 +167,20 @@ def vision_entries(config: Config, layers: int = 12) -> list[Entry]:
         *patch_entries("embeddings.patch_embedding", "patch_embedding/projection", bias=False),
         *norm("pre_layrnorm", "embedding_norm"),
     ]
-    return [*entries, *_block_entries(config, "encoder_block", layers)]
+    return [*entries, *block_entries(config, "encoder_block", layers)]
 
 
 def _text_entries(config: Config) -> list[Entry]:
     return [
         *embedding("embeddings.token_embedding", "token_embedding"),
         *embedding("embeddings.position_embedding", "position_embedding"),
-        *_block_entries(config, "decoder_block"),
+        *block_entries(config, "decoder_block"),
         *norm("final_layer_norm", "final_norm"),
     ]
 
 
-def _block_entries(config: Config, kind: str, layers: int = 12) -> list[Entry]:
+def block_entries(config: Config, kind: str, layers: int = 12) -> list[Entry]:
+    """Returns the mapping of the blocks of a tower; `kind`: "encoder_block" or "decoder_block"."""
     entries = []
     for index in range(_num_layers(config, layers)):
         theirs, ours = f"encoder.layers.{index}", f"{kind}_{index}"

@@ -83,11 +83,12 @@ class UnitLength(keras.layers.Layer):
 
 @serializable
 class ContrastiveLogits(keras.layers.Layer):
-    """Scaled similarities of all pairs of vectors of two kinds: `exp(s) U V^T`, with a learned scalar s.
+    """Scaled similarities of all pairs of vectors of two kinds: `exp(s) U V^T + b`, with learned scalars s and b.
 
     Args:
         initial_temperature: float > 0. Initial value of `exp(-s)`.
-        max_scale: float. Upper bound of `exp(s)` in training; loaded weights may exceed it.
+        max_scale: float. Upper bound of `exp(s)` in training; loaded weights may exceed it. None for no bound.
+        initial_bias: float. Initial value of b; None for no b.
 
     Call arguments:
         first: float `(B, D)`. U.
@@ -102,29 +103,41 @@ class ContrastiveLogits(keras.layers.Layer):
     >>> ContrastiveLogits(initial_temperature=0.5)(np.eye(2), np.eye(2)).numpy().round(2).tolist()
     [[2.0, 0.0], [0.0, 2.0]]
 
-    Reference: Radford et al., arXiv 2103.00020, section 2.5, and figure 3.
+    Reference: Radford et al., arXiv 2103.00020, section 2.5, and figure 3; the bias: Zhai et al., SigLIP, arXiv 2303.15343,
+    algorithm 1.
     """
 
-    def __init__(self, initial_temperature: float = 0.07, max_scale: float = 100.0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        initial_temperature: float = 0.07,
+        max_scale: float | None = 100.0,
+        initial_bias: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        if not (initial_temperature > 0 and max_scale > 0):
+        if not (initial_temperature > 0 and (max_scale is None or max_scale > 0)):
             raise ValueError(
                 f"initial_temperature and max_scale must be above 0. Received: {initial_temperature}, {max_scale}"
             )
         self.initial_temperature = initial_temperature
         self.max_scale = max_scale
+        self.initial_bias = initial_bias
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
         self.logit_scale = self.add_weight(
             name="logit_scale",
             shape=(),
             initializer=keras.initializers.Constant(-math.log(self.initial_temperature)),
-            constraint=AtMost(math.log(self.max_scale)),
+            constraint=None if self.max_scale is None else AtMost(math.log(self.max_scale)),
         )
+        if self.initial_bias is not None:
+            initializer = keras.initializers.Constant(self.initial_bias)
+            self.logit_bias = self.add_weight(name="logit_bias", shape=(), initializer=initializer)
 
     def call(self, first: Tensor, second: Tensor) -> Tensor:
         scale = ops.exp(ops.cast(self.logit_scale, first.dtype))
-        return ops.matmul(first * scale, ops.transpose(second))
+        logits = ops.matmul(first * scale, ops.transpose(second))
+        return logits if self.initial_bias is None else logits + ops.cast(self.logit_bias, logits.dtype)
 
     def compute_output_shape(self, first_shape: Shape, second_shape: Shape) -> Shape:
         return (first_shape[0], second_shape[0])
@@ -134,6 +147,7 @@ class ContrastiveLogits(keras.layers.Layer):
             **super().get_config(),
             "initial_temperature": self.initial_temperature,
             "max_scale": self.max_scale,
+            "initial_bias": self.initial_bias,
         }
 
 

@@ -37,6 +37,7 @@ def image_stack(
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
     coordinates: keras.layers.Layer | None = None,
+    block_name: str = "encoder_block",
     name: str,
 ) -> keras.Model:
     """The graph of a vision transformer.
@@ -57,6 +58,7 @@ def image_stack(
         attention_dropout: float. Of the attention weights.
         coordinates: layer from images to the positions of their tokens, which the position in the attention of every block
             takes; None for none.
+        block_name: str. The blocks are called this, with a number.
         name: str.
 
     Returns:
@@ -73,7 +75,7 @@ def image_stack(
             mixer_residual=mixer_residual,
             norm=norm,
             dropout=dropout,
-            name=f"encoder_block_{index}",
+            name=f"{block_name}_{index}",
         )
         x = block(x, **positions)
     x = x if last_norm is None else last_norm(x)

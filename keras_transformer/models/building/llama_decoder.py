@@ -40,7 +40,7 @@ def llama_decoder(
     residual: str | Residual = "pre",
     dropout: float = 0.0,
     embedding_dropout: float = 0.0,
-    scale_embedding: bool = False,
+    scale_embedding: bool | float = False,
 ) -> keras.Model:
     """Blocks of grouped-query attention with rotary positions, and gated feed-forwards.
 
@@ -68,7 +68,7 @@ def llama_decoder(
         residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         dropout: float in [0, 1). Of what attention and feed-forward give.
         embedding_dropout: float in [0, 1).
-        scale_embedding: bool. Whether the token embeddings are multiplied by `√D`.
+        scale_embedding: bool. Whether the token embeddings are multiplied by `√D`; or a float, another factor.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
@@ -101,7 +101,7 @@ def llama_decoder(
         position=None,
         residual=residual,
         norm=norm,
-        embedding_scale=math.sqrt(size.hidden_dim) if scale_embedding else None,
+        embedding_scale=math.sqrt(size.hidden_dim) if scale_embedding is True else scale_embedding or None,
         attention=[mixer(index) for index in range(size.num_layers)],
         feedforward=GatedFeedForward(size.intermediate_dim, activation) if feedforward is None else feedforward,
         dropout=dropout,

@@ -63,6 +63,12 @@ FAMILIES = {
             ("$A", "end", "$B", "end"),
         ),
         Family(
+            "siglip",
+            {"end": "</s>", "unknown": "<unk>", "pad": "</s>"},
+            ("$A", "end"),
+            ("$A", "end", "$B", "end"),
+        ),
+        Family(
             "albert",
             {**BERT, "start": "[CLS]", "end": "[SEP]", "unknown": "<unk>", "pad": "<pad>"},
             ("classification:0", "$A:0", "separator:0"),
@@ -109,7 +115,8 @@ _ALIASES = {
     "wav2vec2": "wav2vec2ctc hubert wavlm",
     "xlm-roberta": "xlmroberta kosmos-2",
     "llama": "mistral mixtral",
-    "gemma": "gemma2 gemma3",
+    "gemma": "gemma2 gemma3 paligemma siglip2 siglip2_text_model",
+    "siglip": "siglip_text_model",
 }
 _FAMILY_OF = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()} | {
     name: name for name in FAMILIES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import string
 from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
@@ -62,6 +64,17 @@ def _t5(model: bytes, config: dict[str, Any]) -> Any:
     tokenizer = _unigram(_scores(model) + [(token, 0.0) for token in extra], model, 2, [])
     tokenizer.add_special_tokens(extra)
     return tokenizer
+
+
+def _siglip(model: bytes, config: dict[str, Any]) -> Any:
+    """The tokenizer of SigLIP, which leaves out punctuation."""
+    tokenizers = library()
+    regex, replace = tokenizers.Regex, tokenizers.normalizers.Replace
+    chain = [replace(SPACE, " "), replace(regex(f"[{re.escape(string.punctuation)}]"), "")]
+    chain += [replace(regex(r"\s+"), " "), tokenizers.normalizers.Strip()]
+    lowercase = [tokenizers.normalizers.Lowercase()] if config.get("do_lower_case", True) else []
+    unknown = next(index for index, (_, _, kind) in enumerate(read_pieces(model)) if kind == UNKNOWN)
+    return _unigram(_scores(model), model, unknown, [*lowercase, *chain])
 
 
 def _normalizers(strips_accents: bool, lowercase: bool) -> list[Any]:
@@ -156,6 +169,7 @@ def _gemma(model: bytes, config: dict[str, Any]) -> Any:
 
 BUILDERS = {
     "t5": _t5,
+    "siglip": _siglip,
     "albert": _albert,
     "deberta-v2": _deberta_v2,
     "xlnet": _xlnet,

@@ -71,6 +71,17 @@ QWEN = {
     "max_window_layers": 1,
     **THETA,
 }
+GRANITE = {
+    **LLAMA,
+    **THETA,
+    "hidden_size": 12,
+    "head_dim": 4,
+    "intermediate_size": 10,
+    "embedding_multiplier": 5.0,
+    "attention_multiplier": 0.2,
+    "residual_multiplier": 0.7,
+    "logits_scaling": 3.0,
+}
 MIXTRAL = {
     **LLAMA,
     **THETA,
@@ -309,6 +320,8 @@ FAMILIES = {
     "gemma2_untied": ("Gemma2", "Gemma2Config", {**GEMMA2, **UNTIED, "final_logit_softcapping": None}, ("CausalLM",)),
     "gemma3": ("Gemma3", "Gemma3TextConfig", GEMMA3, ("CausalLM", *ALL[:1])),
     "gemma3_untied": ("Gemma3", "Gemma3TextConfig", {**GEMMA3, **UNTIED, "attention_bias": False}, ("CausalLM",)),
+    "granite": ("Granite", "GraniteConfig", {**GRANITE, "attention_bias": True, "mlp_bias": True}, ("CausalLM",)),
+    "granite_tied": ("Granite", "GraniteConfig", {**GRANITE, **TIED}, ("CausalLM",)),
     "bloom": ("Bloom", "BloomConfig", BLOOM, ("CausalLM", *ALL)),
     "bloom_untied": (
         "Bloom",

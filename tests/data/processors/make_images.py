@@ -15,6 +15,7 @@ from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPi
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 from transformers.models.yolos.image_processing_pil_yolos import YolosImageProcessorPil
 
@@ -45,6 +46,8 @@ PROCESSORS = {
 }
 # Multiples of 16; the longest edge decides for the tall pictures. Large, in a file of its own.
 YOLOS = YolosImageProcessorPil(size={"shortest_edge": 40, "longest_edge": 70}, resample=3)
+# Patches in place of images, in a file of its own.
+NAFLEX = Siglip2ImageProcessorPil(patch_size=4, max_num_patches=20)
 # As files were written by older versions, with lone numbers for sizes.
 OLD = {
     "old_clip": {
@@ -107,7 +110,24 @@ def write(name, config, processor, names):
     return results
 
 
+def write_patches():
+    """Of images of any size and shape: what the names of the inputs of `models.SigLIP2Vision` stand for."""
+    names = ["wide.png", "tall.png", "palette.png"]
+    found = NAFLEX([load_image(str(PICTURES / name)) for name in names], return_tensors="np")
+    (HERE / "naflex").mkdir(exist_ok=True)
+    config = json.dumps(json.loads(NAFLEX.to_json_string()), indent=1, sort_keys=True)
+    (HERE / "naflex" / "preprocessor_config.json").write_text(config + "\n")
+    np.savez_compressed(
+        HERE / "naflex" / "patches.npz",
+        patches=found["pixel_values"].astype("float32"),
+        patch_grid=found["spatial_shapes"],
+        patch_mask=found["pixel_attention_mask"].astype(bool),
+        names=names,
+    )
+
+
 def main():
+    write_patches()
     names, expected = draw(), {}
     for name, processor in PROCESSORS.items():
         expected.update(write(name, json.loads(processor.to_json_string()), processor, names))
