@@ -22,6 +22,7 @@ OPTIONAL = {
     "litert-torch": {"benchmarks/peers_tflite.py"},
     "ai-edge-quantizer": {"benchmarks/peers_tflite.py", "benchmarks/quantization_peers.py"},
     "diffusers": {"tests/data/make_diffusers.py"},
+    "fla": {"tests/data/checkpoints/make_rwkv7.py"},
     "flash-pytorch": {"tests/data/make_attention_forms.py"},
     "peft": {"tests/data/adapters/make_peft.py", "benchmarks/fine_tune.py"},
     "conversion": {"tests/data/gguf/make_gguf.py"},  # Of a clone of llama.cpp.

@@ -54,7 +54,7 @@ def action_batches(
     Example:
 
     >>> from keras_transformer import text
-    >>> tokenizer = text.BytePair.train(["next: end answer: sleep"], 280)
+    >>> tokenizer = text.BytePair.train(["next: end end end"], 270)
     >>> batches = action_batches([Step("next:", "end")], tokenizer, batch_size=1)
     >>> inputs, labels, weights = batches[0]
     >>> inputs["token_ids"].shape, int(weights.sum())  # The action is one token, and the end token.
