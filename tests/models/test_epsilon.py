@@ -27,6 +27,7 @@ ARGUMENTS = {
     },
     "kosmos": {"begin_image_id": 1, **VISION},
     "kosmos2": {"begin_image_id": 1, **VISION},
+    "paligemma": VISION,
 }
 # Norms whose epsilon is fixed, as the model's documentation says.
 FIXED = {
