@@ -48,7 +48,7 @@ def formula(mechanism, query, key, value, mask):
 def test_equations_of_the_paper(options, causal):
     arrays = heads()
     mechanism, slots = made(arrays, **options), np.arange(7, dtype="int32")
-    found = mechanism(*arrays, Visibility.from_slots(slots, slots, causal=causal))
+    found = mechanism(*arrays, visibility=Visibility.from_slots(slots, slots, causal=causal))
     mask = np.tri(7, dtype=bool) if causal else np.ones((7, 7), bool)
     np.testing.assert_allclose(found, formula(mechanism, *arrays, mask[None, None]), atol=3e-6)
 
@@ -58,7 +58,7 @@ def test_a_mask_of_heads_is_that_of_both_halves():
     mechanism, slots = made(arrays), np.arange(7, dtype="int32")
     mask = np.random.default_rng(2).uniform(size=(2, HEADS, 7, 7)) < 0.6
     mask |= np.eye(7, dtype=bool)
-    found = mechanism(*arrays, Visibility.from_slots(slots, slots, attention_mask=mask))
+    found = mechanism(*arrays, visibility=Visibility.from_slots(slots, slots, attention_mask=mask))
     np.testing.assert_allclose(found, formula(mechanism, *arrays, mask), atol=3e-6)
 
 
