@@ -6,22 +6,17 @@ from typing import Any
 
 import keras
 
-from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.prefixes import add_prefix, drop_prefixes, select_prefix
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
-from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
+from keras_transformer.blocks.cached_block import CachedBlock
+from keras_transformer.blocks.encoder_attention import EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
-
-# Prefix of the feed-forward's tensors in the cache.
-_FEEDFORWARD = "feedforward_"
+from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor
 
 
 @serializable
-class DecoderBlock(CachedLayer, EncoderAttention, Block):
+class DecoderBlock(EncoderAttention, CachedBlock):
     """Transformer decoder block: a causal mixer, optional cross-attention and a feed-forward, with residual schemes.
 
     Args:
@@ -159,42 +154,6 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         if self.feedforward is not None:
             x = self._apply_residual(self.feedforward_residual, feed_forward, x, *options)
         return x
-
-    def _mix(self, x, padding_mask, cache, cache_index, next_cache, **options):
-        """Calls the mixer; with a cache, updates `next_cache`."""
-        if cache is None:
-            return self.mixer(x, x, value_mask=padding_mask, use_causal_mask=True, **options)
-        options |= {"cache": self._cache_of_mixer(cache), "cache_index": cache_index}
-        mixed, own = self.mixer(x, x, query_mask=padding_mask, use_causal_mask=True, **options)
-        next_cache.update(own)
-        return mixed
-
-    def _cache_of_mixer(self, cache):
-        return drop_prefixes(cache, CROSS, _FEEDFORWARD)
-
-    def _feed_forward_cached(self, x, padding_mask, cache, cache_index, next_cache, training):
-        """Calls the feed-forward, like a mixer if it has a cache; then updates `next_cache`."""
-        if not hasattr(self.feedforward, "init_cache"):
-            return self._feed_forward(x, padding_mask, training)
-        options = {"query_mask": padding_mask, "training": training}
-        if cache is None:
-            return self.feedforward(x, **options)
-        options |= {"cache": select_prefix(cache, _FEEDFORWARD), "cache_index": cache_index}
-        fed, own = self.feedforward(x, **options)
-        next_cache.update(add_prefix(_FEEDFORWARD, own))
-        return fed
-
-    @property
-    def cache_is_rewindable(self) -> bool:
-        """Whether decoding can continue from an earlier `cache_index` of the same cache."""
-        return all(getattr(layer, "cache_is_rewindable", True) for layer in (self.mixer, self.feedforward))
-
-    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
-        """Returns the empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
-        cache = self.mixer.init_cache(batch_size, max_length, dtype)
-        if hasattr(self.feedforward, "init_cache"):
-            cache |= add_prefix(_FEEDFORWARD, self.feedforward.init_cache(batch_size, max_length, dtype))
-        return cache
 
     def compute_output_spec(
         self,

@@ -8,14 +8,14 @@ import keras
 
 from keras_transformer.attention.cache.dense import cache_spec
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.blocks.decoder_block import DecoderBlock
+from keras_transformer.blocks.cached_block import CachedBlock
 from keras_transformer.blocks.residual.residual import Residual
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor
 
 
 @serializable
-class ValueResidualBlock(DecoderBlock):
+class ValueResidualBlock(CachedBlock):
     """Decoder block in a stack whose mixers share the value of the first block (value residual).
 
     Args:
@@ -58,10 +58,17 @@ class ValueResidualBlock(DecoderBlock):
         recompute: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(mixer, feedforward, None, residual, norm, dropout, seed, recompute, **kwargs)
+        super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
+        self.mixer_residual = self._make_residual("mixer_residual")
+        self.feedforward_residual = feedforward and self._make_residual("feedforward_residual")
 
     def build(self, inputs_shape: Shape, first_value_shape: Shape | None = None) -> None:
-        super().build(inputs_shape)
+        shape = self._build_streams(self.mixer_residual, inputs_shape)
+        self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)
+        if self.feedforward is not None:
+            self._build_sublayer(self.feedforward_residual, self.feedforward, shape)
 
     def call(
         self,
@@ -88,7 +95,9 @@ class ValueResidualBlock(DecoderBlock):
             def feed_forward(x):
                 return self._feed_forward_cached(x, padding_mask, cache, cache_index, next_cache, training)
 
-            x = self._apply_sublayers(self._split_streams(x), mix, None, feed_forward, padding_mask, training)
+            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), padding_mask, training)
+            if self.feedforward is not None:
+                x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
             return self._merge_streams(x, padding_mask, training), values[0]
 
         given = () if first_value is None else (first_value,)
@@ -107,6 +116,8 @@ class ValueResidualBlock(DecoderBlock):
         return specs if cache is None else (specs, cache_spec(cache))
 
     def get_config(self) -> Config:
-        config = super().get_config()
-        del config["cross_attention"]
-        return config
+        return {
+            **super().get_config(),
+            "mixer": serialize(self.mixer),
+            "feedforward": serialize(self.feedforward),
+        }
