@@ -105,6 +105,8 @@ def test_gradients_reach_every_weight(name):
     if name == "detr":  # The first queries are zeros, and so is what their self-attention gives at first.
         first = ("decoder_block_0/self_attention", "decoder_block_0/mixer_residual")
         still = [path for path in still if not path.startswith(first)]
+    if name == "semantic_segmentation":  # Its batch norm subtracts the mean, and with it these biases.
+        still = [path for path in still if not path.startswith("head_projection") or not path.endswith("bias")]
     assert [path for path in still if "/key" not in path or not path.endswith("bias")] == []
 
 
