@@ -15,7 +15,6 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -123,7 +122,14 @@ def draw_shapes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(images), np.stack(masks)
 
 
-def draw_shape(picture: Image.Image, name: str, corner: np.ndarray, side: int, fill: Any, outline: Any) -> None:
+def draw_shape(
+    picture: Image.Image,
+    name: str,
+    corner: np.ndarray,
+    side: int,
+    fill: int | tuple[int, ...],
+    outline: int | tuple[int, ...],
+) -> None:
     """Draws one shape into its box."""
     pen, (left, top) = ImageDraw.Draw(picture), map(int, corner)
     right, bottom = left + side - 1, top + side - 1

@@ -95,12 +95,10 @@ def DETR(
     Reference: Carion et al., End-to-End Object Detection with Transformers, arXiv 2005.12872, section 3.2 and appendix A.3.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else DETRSize(*size)
-    if backbone is None:
-        backbone = ResNet(size.backbone, image_size, frozen_norm=True)
-    elif image_size is not None:
+    if backbone is not None and image_size is not None:
         raise ValueError("image_size is that of the backbone, if one is given.")
-    features = feature_maps(backbone)[-1]
-    images = backbone.inputs[0]
+    base = ResNet(size.backbone, image_size, frozen_norm=True) if backbone is None else backbone
+    features, images = feature_maps(base)[-1], base.inputs[0]
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
 
     def parts(index):

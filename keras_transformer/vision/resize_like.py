@@ -35,6 +35,9 @@ class ResizeLike(keras.layers.Layer):
     [0.0, 1.0, 3.0, 4.0]
     """
 
+    def build(self, inputs_shape: Shape, like_shape: Shape) -> None:
+        """Does nothing: there are no weights."""
+
     def call(self, inputs: Tensor, like: Tensor) -> Tensor:
         return resize(inputs, ops.shape(like)[1:3])
 

@@ -84,8 +84,13 @@ def _depths(config: Config) -> tuple[int, int]:
 
 def _block(theirs: str, ours: str, is_decoder: bool) -> list[Entry]:
     def projections(name, path):
-        names = {each: f"{theirs}.{name}.{each[0]}_proj" for each in ("query", "key", "value")}
-        return attention(f"{ours}/{path}", **names, output=f"{theirs}.{name}.out_proj")
+        return attention(
+            f"{ours}/{path}",
+            query=f"{theirs}.{name}.q_proj",
+            key=f"{theirs}.{name}.k_proj",
+            value=f"{theirs}.{name}.v_proj",
+            output=f"{theirs}.{name}.out_proj",
+        )
 
     entries = [
         *projections("self_attn", "self_attention/attention"),
