@@ -7,7 +7,7 @@ import keras
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.models.building.probe_pooling import ProbePooling
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.models.building.stack import make_attention, make_feed_forward, padding_input
+from keras_transformer.models.building.stack import make_attention, make_feed_forward, make_norm, padding_input
 from keras_transformer.models.siglip import TOWERS
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import NaFlexEmbedding
@@ -63,7 +63,7 @@ def SigLIP2Vision(
     size, patch = get_size(size, SIZES), pair_of(patch_size)
     patches = keras.Input((None, patch[0] * patch[1] * num_channels), name="patches")
     grid, mask = keras.Input((2,), dtype="int32", name="patch_grid"), padding_input("patch_mask")
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="image_norm")
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     x = NaFlexEmbedding(size.hidden_dim, grid_size, name="patch_embedding")(patches, grid)
     for index in range(size.num_layers):
         block = EncoderBlock(
@@ -74,7 +74,7 @@ def SigLIP2Vision(
             name=f"image_encoder_block_{index}",
         )
         x = block(x, padding_mask=mask)
-    x = norm(x)
+    x = make_norm(norm, "image_norm")(x)
     inputs = {"patches": patches, "patch_grid": grid, "patch_mask": mask}
     if not use_head:
         return keras.Model(inputs, x, name=name)

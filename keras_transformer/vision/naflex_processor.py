@@ -99,7 +99,7 @@ class NaFlexProcessor:
         else:
             rows, columns = height // side, width // side
             if not 1 <= rows * columns <= self.max_num_patches:
-                raise ImageError(f"has {rows} x {columns} patches; from 1 to {self.max_num_patches} are supported.")
+                raise ImageError(f"has {rows} x {columns} patches; from 1 to {self.max_num_patches} are supported")
         pixels = processor(image)[0][: rows * side, : columns * side]
         pixels = pixels.reshape(rows, side, columns, side, -1).transpose(0, 2, 1, 3, 4)
         return pixels.reshape(rows * columns, -1), (rows, columns)

@@ -141,7 +141,7 @@ class FillImages(PlaceImages):
 
     def get_config(self) -> Config:
         config = super().get_config()
-        return {**config, "token_id": config.pop("begin_id")}
+        return {"token_id": config.pop("begin_id"), **config}
 
 
 def mark_images(token_ids: ArrayLike, begin_id: int, num_image_tokens: int, placeholder_id: int = 0) -> list[int]:

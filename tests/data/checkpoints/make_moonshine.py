@@ -59,7 +59,7 @@ def speaking(config, inputs):
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim > 1:
-                    parameter.add_(0.2 * (1 + seed % 3) * torch.randn_like(parameter))
+                    parameter.add_(0.1 * (1 + seed % 3) * torch.randn_like(parameter))
         samples = torch.tensor(inputs["samples"])
         options = {"do_sample": False, "max_new_tokens": NEW_TOKENS, "eos_token_id": None, "pad_token_id": 0}
         texts = model.generate(input_values=samples, **options)[:, 1:].numpy()
