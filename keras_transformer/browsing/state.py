@@ -92,6 +92,11 @@ class BrowserState:
         past: tuple of str. The actions so far; for those that failed, a fixed note in their place.
         page: `Page`, or None before the first one.
         position: int. The first line of the view.
+
+    Example:
+
+    >>> BrowserState("What do cats do?", actions_left=9).past
+    ()
     """
 
     question: str
