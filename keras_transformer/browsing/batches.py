@@ -57,8 +57,8 @@ def action_batches(
     >>> tokenizer = text.BytePair.train(["next: end end end"], 270)
     >>> batches = action_batches([Step("next:", "end")], tokenizer, batch_size=1)
     >>> inputs, labels, weights = batches[0]
-    >>> inputs["token_ids"].shape, int(weights.sum())  # The action is one token, and the end token.
-    ((1, 32), 2)
+    >>> inputs["token_ids"].shape, int(weights.sum())  # The action is four tokens here, and there is the end token.
+    ((1, 32), 5)
     """
     if tokenizer.end_id is None or tokenizer.pad_id is None:
         raise CorpusError("The tokenizer has no end token or no pad token.")

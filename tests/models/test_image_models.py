@@ -313,7 +313,7 @@ def test_clip_learns_which_text_is_of_which_image():
     }
     model.compile(keras.optimizers.Adam(3e-3), loss={"logits": ContrastiveLoss()})
     before = np.asarray(model.get_layer("logits").logit_scale)
-    history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=80, verbose=0).history["loss"]
+    history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=250, verbose=0).history["loss"]
     assert history[-1] < 0.3 < history[0]
     assert np.asarray(model(x)["logits"]).argmax(axis=1).tolist() == [0, 1, 2, 3]
     assert np.asarray(model.get_layer("logits").logit_scale) != before
@@ -321,7 +321,7 @@ def test_clip_learns_which_text_is_of_which_image():
 
 def test_siglip_learns_with_the_sigmoid_loss_which_text_is_of_which_image():
     keras.utils.set_random_seed(0)
-    tower = models.Size(1, 8, 2, 16)
+    tower = models.Size(1, 16, 2, 32)
     model = models.SigLIP(
         vision=models.SigLIPVision(tower, 4, 8), text=models.SigLIPText(tower, vocabulary_size=20), initial_bias=-1.0
     )
@@ -330,7 +330,7 @@ def test_siglip_learns_with_the_sigmoid_loss_which_text_is_of_which_image():
         "token_ids": np.array([[3, 1], [4, 1], [5, 1], [6, 1]], "int32"),
         "padding_mask": np.ones((4, 2), bool),
     }
-    model.compile(keras.optimizers.Adam(1e-2), loss={"logits": SigmoidContrastiveLoss()})
+    model.compile(keras.optimizers.Adam(3e-3), loss={"logits": SigmoidContrastiveLoss()})
     layer = model.get_layer("logits")
     before = [np.asarray(weight) for weight in layer.weights]
     history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=80, verbose=0).history["loss"]

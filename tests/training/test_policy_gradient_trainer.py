@@ -41,7 +41,7 @@ def test_the_loss_is_that_of_the_formula():
         divergences.append((p * (ours - theirs)[row, column]).sum())
     assert 0 < sum(was_clipped) < len(was_clipped)
     trainer = PolicyGradientTrainer(model, reference, clip=0.3, kl_weight=0.25)
-    trainer.compile("sgd")
+    trainer.compile("sgd", jit_compile=False)
     found = trainer.evaluate(INPUTS, LABELS, verbose=0, return_dict=True)
     assert found["kl"] == pytest.approx(np.mean(divergences), rel=1e-5)
     assert found["loss"] == pytest.approx(-np.mean(gains) + 0.25 * np.mean(divergences), rel=1e-5)
@@ -51,7 +51,7 @@ def test_training_makes_good_tokens_likelier_and_leaves_the_reference():
     model, reference = language_model(0), language_model(0)
     before, weights = log_probs(model), reference.get_weights()
     trainer = PolicyGradientTrainer(model, reference, kl_weight=0.01)
-    trainer.compile(keras.optimizers.SGD(0.02))
+    trainer.compile(keras.optimizers.SGD(0.02), jit_compile=False)
     trainer.fit(INPUTS, LABELS, epochs=3, verbose=0)
     change = log_probs(model) - before
     gained = [change[row, column, LABELS[row, column]] for row, column in zip(*np.nonzero(LABELS >= 0), strict=True)]
@@ -64,7 +64,7 @@ def test_the_penalty_holds_the_model_to_the_reference():
     for kl_weight in (0.0, 5.0):
         model, reference = language_model(0), language_model(0)
         trainer = PolicyGradientTrainer(model, reference, clip=10.0, kl_weight=kl_weight)
-        trainer.compile(keras.optimizers.SGD(0.05))
+        trainer.compile(keras.optimizers.SGD(0.05), jit_compile=False)
         trainer.fit(INPUTS, LABELS, epochs=8, verbose=0)
         ends[kl_weight] = trainer.evaluate(INPUTS, LABELS, verbose=0, return_dict=True)["kl"]
     assert ends[5.0] < 0.3 * ends[0.0]
