@@ -95,11 +95,7 @@ class BrowserState:
 
     Example:
 
-<<<<<<< HEAD
     >>> BrowserState("What do cats do?", actions_left=9).quotes
-=======
-    >>> BrowserState("What do cats do?", actions_left=9).past
->>>>>>> browsing
     ()
     """
 
