@@ -51,7 +51,7 @@ class Transformers:
     def decode(self):
         with torch.inference_mode():
             output = self._run(self.x[:, -1:], self.x.shape[1] - 1, self.cache)
-            self.cache.crop(self.x.shape[1] - 1)
+            self.cache.crop(-1)
             return output
 
     @torch.inference_mode()

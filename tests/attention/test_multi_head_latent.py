@@ -128,7 +128,7 @@ def test_a_step_makes_no_keys_of_past_tokens():
     for count, expands in ((1, False), (few, False), (few + 1, True)):
         per_slot = {shape[1:] for shape in shapes_of_step(layer, count, slots) if slots in shape[:2]}
         assert ((slots, HEADS, VALUE) in per_slot) == expands
-        assert any(shape[-2:] == (HEADS, KEY) or shape[-1] == HEADS * KEY for shape in per_slot) == expands
+        assert any(shape[-2:] == (HEADS, KEY) or shape[-1:] == (HEADS * KEY,) for shape in per_slot) == expands
     widths = {np.prod(shape) // slots for shape in shapes_of_step(layer, 1, slots) if slots in shape}
     assert max(widths) == LATENT + ROTARY
 
