@@ -155,6 +155,7 @@ GENERATIVE = sorted(
         "crate",
         "dit",
         "mm_dit",
+        "image_autoencoder",
         "rednet",
         "resnet",
         "clip",
@@ -169,6 +170,7 @@ GENERATIVE = sorted(
     - {"siglip", "siglip_text", "siglip_vision", "siglip2_vision"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
     - {"wav2vec2", "xlsr", "hubert", "wavlm"}
+    - {"paligemma"}  # Reads a prefix in one call: see tests/models/test_paligemma.py.
     - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.
 )
 
