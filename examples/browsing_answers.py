@@ -11,7 +11,7 @@ the default of an argument is. The answer to each stands in one place. Three set
 cloning, those of the reward model and reinforcement learning, and held-out ones, which are measured.
 
 1. A scripted searcher, which knows where the answers stand, gives demonstrations in the text browser.
-2. Behavior cloning: a language model of 0.4 million parameters is trained on its actions.
+2. Behavior cloning: a language model of 0.5 million parameters is trained on its actions.
 3. A reward model is trained on comparisons of episodes: those that the model has sampled, and demonstrations.
 4. Best of n: of n sampled episodes, the one with the largest reward counts.
 5. One round of reinforcement learning on the rewards, with a penalty for leaving the cloned model.
