@@ -34,7 +34,7 @@ class CachedBlock(CachedLayer, Block):
 
     def _feed_forward_cached(self, x, padding_mask, cache, cache_index, next_cache, training):
         """Calls the feed-forward, like a mixer if it has a cache; then updates `next_cache`."""
-        if not hasattr(self.feedforward, "init_cache"):
+        if self.feedforward is None or not hasattr(self.feedforward, "init_cache"):
             return self._feed_forward(x, padding_mask, training)
         options = {"query_mask": padding_mask, "training": training}
         if cache is None:
@@ -52,6 +52,6 @@ class CachedBlock(CachedLayer, Block):
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """Returns the empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
-        if hasattr(self.feedforward, "init_cache"):
+        if self.feedforward is not None and hasattr(self.feedforward, "init_cache"):
             cache |= add_prefix(_FEEDFORWARD, self.feedforward.init_cache(batch_size, max_length, dtype))
         return cache

@@ -118,7 +118,7 @@ class GroupLimitedRouter(TopKRouter):
 
     def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Routing:
         routing = super().call(inputs, padding_mask=padding_mask, training=training)
-        if training and self.bias_update_rate:
+        if training and self.bias_update_rate and self.correction_bias is not None:
             counts = ops.cast(routing.counts, "float32")
             change = self.bias_update_rate * ops.sign(ops.mean(counts) - counts)
             self.correction_bias.assign(self.correction_bias + change)

@@ -79,8 +79,7 @@ def PaliGemma(
     from 1; rotary positions are relative.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    if vision is None:
-        vision = SigLIPVision(*_VISION, use_head=False)
+    vision = vision or SigLIPVision(*_VISION, use_head=False)
     if len(getattr(vision.output, "shape", ())) != 3:
         raise ValueError(f"{vision.name!r} must return tokens (B, P, D). Its output: {vision.output}")
     size = grouped.size

@@ -61,16 +61,15 @@ def RWKV(
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    depths = [{"layer_index": index, "num_layers": size.num_layers} for index in range(size.num_layers)]
     blocks = [
         DecoderBlock(
-            TimeMixing(channels, chunk_size=chunk_size, name="time_mixing", **depth),
-            ChannelMixing(size.intermediate_dim, name="channel_mixing", **depth),
+            TimeMixing(channels, index, size.num_layers, chunk_size=chunk_size, name="time_mixing"),
+            ChannelMixing(size.intermediate_dim, index, size.num_layers, name="channel_mixing"),
             norm=norm,
             dropout=dropout,
-            name=f"decoder_block_{depth['layer_index']}",
+            name=f"decoder_block_{index}",
         )
-        for depth in depths
+        for index in range(size.num_layers)
     ]
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}

@@ -86,7 +86,7 @@ def RWKV7(
     """
     size = get_size(size, SIZES)
     ranks = ranks or RWKV7Ranks.of_width(size.hidden_dim)
-    norm = keras.layers.LayerNormalization(epsilon=1e-5) if norm is None else norm
+    norm = norm or keras.layers.LayerNormalization(epsilon=1e-5)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = []

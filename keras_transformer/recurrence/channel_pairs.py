@@ -74,7 +74,8 @@ def channel_pairs(rows: Sequence[Tensor], columns: Sequence[Tensor], decay: Tens
         whole, half = first * second, 2 * half
     matrices = [ops.reshape(x, (-1, heads, size, kinds, size)) for x in matrices]
     products = [[x[:, :, :, kind] for kind in range(kinds)] for x in matrices]
-    return ChannelPairs(products, *(ops.reshape(x, (-1, heads, size, width)) for x in (before, after)), whole)
+    before, after = (ops.reshape(x, (-1, heads, size, width)) for x in (before, after))
+    return ChannelPairs(products, before, after, whole)
 
 
 def _joined(diagonal, corner):

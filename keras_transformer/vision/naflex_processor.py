@@ -140,7 +140,8 @@ def best_grid(height: int, width: int, patch_size: int, max_num_patches: int) ->
     """
 
     def grid(scale):
-        return tuple(max(1, math.ceil(side * scale / patch_size)) for side in (height, width))
+        rows, columns = (max(1, math.ceil(side * scale / patch_size)) for side in (height, width))
+        return rows, columns
 
     low, high = _STEP / 10, _LARGEST_SCALE
     while high - low >= _STEP:

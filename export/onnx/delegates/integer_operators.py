@@ -35,10 +35,11 @@ def _padded(editor: Editor, node: Any, make: NodeMaker) -> None:
     shape, pads = editor.shape(node.input[0]), editor.value(node.input[1])
     value = editor.value(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros((), "int32")
     mode = next((each.s for each in node.attribute if each.name == "mode"), b"constant")
-    is_known = shape is not None and None not in shape and pads is not None and value is not None
-    if not is_known or mode != b"constant" or len(node.input) > 3 or (pads < 0).any():
+    if shape is None or pads is None or value is None or mode != b"constant" or len(node.input) > 3:
         return
-    sizes, result = list(shape), node.input[0]
+    sizes, result = [each for each in shape if each is not None], node.input[0]
+    if len(sizes) < len(shape) or (pads < 0).any():
+        return
     amounts = [(axis, *each) for axis, each in enumerate(pads.reshape(2, -1).T.tolist()) if any(each)]
     for number, (axis, *counts) in enumerate(amounts, 1):
         parts = []

@@ -24,13 +24,10 @@ def with_padded_channels(editor: Editor) -> None:
     found: dict[str, list[Any]] = {}
     for node in editor.nodes("Conv"):
         shape = editor.shape(node.input[1])
-        if (
-            shape is None
-            or None in shape[:2]
-            or next((each.i for each in node.attribute if each.name == "group"), 1) > 1
-        ):
+        groups = next((each.i for each in node.attribute if each.name == "group"), 1)
+        out, channels = shape[:2] if shape else (None, None)
+        if shape is None or out is None or channels is None or groups > 1:
             continue
-        out, channels = shape[:2]
         if channels % _THREE or channels == _THREE or channels % _FOUR == 0 or out % _FOUR:
             continue
         make, made = editor.making(node)

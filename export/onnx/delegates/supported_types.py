@@ -58,13 +58,10 @@ def _sliced(editor: Editor, node: Any, make: NodeMaker) -> None:
         sliced = make("Slice", _number(make, node.input[0]), *node.input[1:])
         make.into(node.output[0], "Cast", sliced, to=TensorProto.BOOL)
     elif dtype == TensorProto.INT32:
-        shape, chosen = editor.shape(node.input[0]), _chosen(editor, node)
-        if not chosen or shape is None or None in (shape[axis] for axis in chosen):
+        chosen = _chosen(editor, node)
+        if not chosen:
             return
-        indices = {
-            axis: make.constant(np.arange(shape[axis], dtype="int32")[part], f"indices_{axis}")
-            for axis, part in chosen.items()
-        }
+        indices = {axis: make.constant(part, f"indices_{axis}") for axis, part in chosen.items()}
         value = node.input[0]
         *others, last = indices
         for axis in others:
@@ -72,20 +69,24 @@ def _sliced(editor: Editor, node: Any, make: NodeMaker) -> None:
         make.into(node.output[0], "Gather", value, indices[last], axis=last)
 
 
-def _chosen(editor: Editor, node: Any) -> dict[int, slice] | None:
-    """What a `Slice` takes along each axis; None unless it is constant."""
-    parts = [editor.value(name) if name else None for name in node.input[1:]]
+def _chosen(editor: Editor, node: Any) -> dict[int, np.ndarray] | None:
+    """The indices that a `Slice` takes along each axis; None unless they are constant."""
+    known = (editor.value(name) if name else None for name in node.input[1:])
+    parts = [part.tolist() for part in known if part is not None]
     shape = editor.shape(node.input[0])
-    if shape is None or any(part is None for part in parts):
+    if shape is None or len(parts) < len(node.input) - 1:
         return None
     starts, ends = parts[:2]
-    axes = parts[2] if len(parts) > 2 else np.arange(len(starts))
-    steps = parts[3] if len(parts) > 3 else np.ones_like(starts)
+    axes = parts[2] if len(parts) > 2 else range(len(starts))
+    steps = parts[3] if len(parts) > 3 else [1] * len(starts)
     found = {}
-    for start, end, axis, step in zip(*(each.tolist() for each in (starts, ends, axes, steps)), strict=True):
-        axis, size = axis % len(shape), shape[axis]
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        size = shape[axis]
+        if size is None:
+            return None
         # Before the first element, where Python's slices have no number for the end.
-        found[axis] = slice(start, None if size is None or (step < 0 and end < -size) else end, step)
+        part = slice(start, None if step < 0 and end < -size else end, step)
+        found[axis % len(shape)] = np.arange(size, dtype="int32")[part]
     return found
 
 
@@ -102,8 +103,9 @@ def _narrowed(editor: Editor, node: Any, make: NodeMaker) -> None:
     if source is None or source.op_type != "TopK" or node.input[0] != source.output[1] or to != TensorProto.INT32:
         return
     shape, axis = editor.shape(source.input[0]), next((each.i for each in source.attribute if each.name == "axis"), -1)
-    if shape is not None and shape[axis] is not None:
-        numbers = make.constant(np.arange(shape[axis], dtype="int32"), "numbers")
+    size = None if shape is None else shape[axis]
+    if size is not None:
+        numbers = make.constant(np.arange(size, dtype="int32"), "numbers")
         make.into(node.output[0], "Gather", numbers, node.input[0], axis=0)
 
 

@@ -92,8 +92,8 @@ class DifferentialAttention(SoftmaxBasedMechanism):
                 raise ValueError(
                     f"DifferentialAttention needs an even number of {name} heads, which form pairs. Received: {count}"
                 )
-        halves = ((*shape[:2], shape[2] // 2, shape[3]) for shape in (query_shape, key_shape))
-        self.softmax.build(*halves, (*value_shape[:2], value_shape[2] // 2, 2 * value_shape[3]))
+        query, key = ((*shape[:2], shape[2] // 2, shape[3]) for shape in (query_shape, key_shape))
+        self.softmax.build(query, key, (*value_shape[:2], value_shape[2] // 2, 2 * value_shape[3]))
         for name in _VECTORS:
             options = {"shape": (query_shape[3],), "initializer": self.vector_initializer.clone()}
             setattr(self, name, self.add_weight(name=name, **options))

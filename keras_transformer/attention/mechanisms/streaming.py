@@ -162,10 +162,10 @@ class StreamingAttention(SoftmaxBasedMechanism):
         if self.num_sinks:
             new = dict(zip(_SINKS, (key, value), strict=True))
             following |= write_first(cache, new, query_slots, visibility.query_mask)
-            sinks = (ops.cast(ops.transpose(following[name], (0, 2, 1, 3)), key.dtype) for name in _SINKS)
+            keys, values = (ops.cast(ops.transpose(following[name], (0, 2, 1, 3)), key.dtype) for name in _SINKS)
             first = ops.expand_dims(ops.arange(self.num_sinks, dtype="int32"), 0)
             visible = dataclasses.replace(visibility, key_slots=first, key_positions=first, query_positions=query_slots)
-            parts.append(self._to_sinks(query, *sinks, visible, position, training))
+            parts.append(self._to_sinks(query, keys, values, visible, position, training))
         return merge_parts(parts), following
 
     def get_config(self) -> Config:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
@@ -92,14 +94,14 @@ class PaliGemmaArchitecture(Architecture):
 
 
 def _text(config: Config) -> Config:
-    return _section(config, "text_config", _TEXT)
+    return _section(config, "text_config", dict(_TEXT))
 
 
 def _vision(config: Config) -> Config:
     return _section(config, "vision_config", {**_VISION, "vision_use_head": False})
 
 
-def _section(config: Config, name: str, defaults: dict[str, object]) -> Config:
+def _section(config: Config, name: str, defaults: dict[str, Any]) -> Config:
     """Returns the settings of a part, with the defaults of missing ones."""
     found = config.section(name).values if name in config else {}
     given = {key: value for key, value in found.items() if value is not None}

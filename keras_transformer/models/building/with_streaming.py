@@ -73,7 +73,7 @@ def _replaced(record: Any, window: int, num_sinks: int) -> Any:
     if not isinstance(record, dict):
         return record
     copied = {name: _replaced(value, window, num_sinks) for name, value in record.items()}
-    config = copied.get("config")
+    config = copied.get("config") or {}
     if record.get("class_name") == "MultiHeadAttention" and config.get("name") == _SELF_ATTENTION:
         mechanism = _streaming(config, window, num_sinks)
         if mechanism is not None:
