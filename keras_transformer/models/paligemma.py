@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 
@@ -79,13 +80,13 @@ def PaliGemma(
     from 1; rotary positions are relative.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    vision = vision or SigLIPVision(*_VISION, use_head=False)
-    if len(getattr(vision.output, "shape", ())) != 3:
-        raise ValueError(f"{vision.name!r} must return tokens (B, P, D). Its output: {vision.output}")
+    tower: Any = vision or SigLIPVision(*_VISION, use_head=False)
+    if len(getattr(tower.output, "shape", ())) != 3:
+        raise ValueError(f"{tower.name!r} must return tokens (B, P, D). Its output: {tower.output}")
     size = grouped.size
     # Layers
-    projected = keras.layers.Dense(size.hidden_dim, name="image_projection")(vision.output)
-    encoder = keras.Model(vision.input, projected, name="image_encoder")
+    projected = keras.layers.Dense(size.hidden_dim, name="image_projection")(tower.output)
+    encoder = keras.Model(tower.input, projected, name="image_encoder")
     norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
     attention = rotary_attention(grouped, position=position, dropout=attention_dropout, use_bias=use_attention_bias)
     blocks = [
@@ -98,7 +99,7 @@ def PaliGemma(
         for index in range(size.num_layers)
     ]
     # Graph
-    (shape,) = (tensor.shape[1:] for tensor in keras.tree.flatten(vision.input))
+    (shape,) = (tensor.shape[1:] for tensor in keras.tree.flatten(tower.input))
     images = keras.Input((None, *shape), name="images")
     inputs = {"images": images, "token_ids": token_input(), "padding_mask": padding_input()}
     inputs["prefix_mask"] = padding_input("prefix_mask")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -86,7 +86,7 @@ def RWKV7(
     """
     size = get_size(size, SIZES)
     ranks = ranks or RWKV7Ranks.of_width(size.hidden_dim)
-    norm = norm or keras.layers.LayerNormalization(epsilon=1e-5)
+    template: Any = norm or keras.layers.LayerNormalization(epsilon=1e-5)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = []
@@ -99,17 +99,19 @@ def RWKV7(
             ranks.gate,
             ranks.value if index else None,
             chunk_size=chunk_size,
-            epsilon=size.hidden_dim // size.num_heads * norm.epsilon,
+            epsilon=size.hidden_dim // size.num_heads * template.epsilon,
             name="time_mixing",
             **depth,
         )
         feedforward = ChannelMixing(size.intermediate_dim, use_receptance=False, name="channel_mixing", **depth)
-        blocks.append(ValueResidualBlock(mixer, feedforward, norm=norm, dropout=dropout, name=f"decoder_block_{index}"))
+        blocks.append(
+            ValueResidualBlock(mixer, feedforward, norm=template, dropout=dropout, name=f"decoder_block_{index}")
+        )
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x, value = embedding(inputs["token_ids"]), None
     if use_embedding_norm:
-        x = make_norm(norm, "embedding_norm")(x)
+        x = make_norm(template, "embedding_norm")(x)
     for block in blocks:
         x, value = block(x, value, padding_mask=inputs["padding_mask"])
-    return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
+    return keras.Model(inputs, make_norm(template, "final_norm")(x), name=name)

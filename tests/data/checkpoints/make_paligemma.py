@@ -88,7 +88,7 @@ def speaking(config, inputs):
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim == 2:
-                    parameter.add_(0.2 * (1 + seed % 3) * torch.randn_like(parameter))
+                    parameter.add_(0.14 * (1 + seed % 3) * torch.randn_like(parameter))
         answers = np.stack([answer(model, inputs, row) for row in range(len(ROWS))])
         if not np.isin(answers, [0, END, IMAGE]).any() and min(len(set(row.tolist())) for row in answers) >= 3:
             return model, answers
