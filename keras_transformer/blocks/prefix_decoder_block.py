@@ -46,10 +46,10 @@ class PrefixDecoderBlock(DecoderBlock):
     cache_is_rewindable: Any = False
     reads_prompts_whole = True
 
-    def build(self, inputs_shape: Shape) -> None:
+    def build(self, inputs_shape: Shape) -> None:  # type: ignore[override]
         super().build(inputs_shape)
 
-    def call(
+    def call(  # type: ignore[override]
         self,
         inputs: Tensor,
         padding_mask: Tensor | None = None,

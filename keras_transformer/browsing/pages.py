@@ -255,7 +255,8 @@ class _Reader(HTMLParser):
         if not _visible(text).strip():
             return
         words = text.split()
-        first, line, width = len(self._lines), [], 0
+        line: list[str] = []
+        first, width = len(self._lines), 0
         for word in words:
             size = len(_visible(word))
             if line and width + 1 + size > _LINE_WIDTH:

@@ -175,7 +175,9 @@ def _quote_line(quote: Quote) -> str:
 
 def _view(state: BrowserState, limits: BrowserLimits, budget: int, measure: Callable[[str], int]) -> View:
     """The lines from the position on that fit, at least one."""
-    page, lines, links = state.page, [], []
+    page = state.page
+    lines: list[str] = []
+    links: list[Link] = []
     assert page is not None
     for index in range(state.position, len(page.lines)):
         here = [link for link in page.links if link.line == index][: limits.max_links - len(links)]

@@ -54,8 +54,8 @@ def delta_products(
     query, key, value = (chunks_first(x, size, chunks) for x in (query, key, value))
     rate = chunks_first(ops.expand_dims(rate, 3), size, chunks)  # (n · B, N, C, 1)
     fading = None if log_decay is None else _Fading(chunks_first(ops.expand_dims(log_decay, 3), size, chunks))
-    matrices = _chunk_matrices(query, key, value, rate, fading)
-    y, following = carry_states(*matrices, chunks, state)
+    query, weights, targets, reads, writes, left = _chunk_matrices(query, key, value, rate, fading)
+    y, following = carry_states(query, weights, targets, reads, writes, left, chunks, state)
     return tokens_first(y, chunks)[:, :length], following
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class NaFlexProcessor:
         self.patch_size = patch_size
         self.max_num_patches = max_num_patches
         self.resize = bool(resize)
-        self._settings = {"resample": resample, "rescale": rescale, "mean": mean, "std": std}
+        self._settings: dict[str, Any] = {"resample": resample, "rescale": rescale, "mean": mean, "std": std}
         self._plain = ImageProcessor(size=None, **self._settings)
 
     def __call__(self, images: ArrayLike) -> dict[str, np.ndarray]:

@@ -164,11 +164,11 @@ def _resnet_entries(config: Config) -> list[Entry]:
                 convolution = (f"{theirs}.conv{number + 1}", f"{theirs}.bn{number + 1}", f"{ours}_{number}")
                 names.append(convolution if is_timm else _named(f"{theirs}.layer.{number}", f"{ours}_{number}"))
             if not index and (stage or changes_first):
-                shortcut = (f"{theirs}.downsample.0", f"{theirs}.downsample.1", f"{ours}_shortcut")
-                names.append(shortcut if is_timm else _named(f"{theirs}.shortcut", f"{ours}_shortcut"))
+                projection = (f"{theirs}.downsample.0", f"{theirs}.downsample.1", f"{ours}_shortcut")
+                names.append(projection if is_timm else _named(f"{theirs}.shortcut", f"{ours}_shortcut"))
     entries = []
-    for convolution, normalization, ours in names:
-        entries += patch_entries(f"{_RESNET}.{convolution}", f"{ours}_convolution", bias=False)
+    for kernel, normalization, ours in names:
+        entries += patch_entries(f"{_RESNET}.{kernel}", f"{ours}_convolution", bias=False)
         entries += batch_norm(f"{_RESNET}.{normalization}", f"{ours}_norm")
     return entries
 

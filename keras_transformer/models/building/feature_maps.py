@@ -18,7 +18,7 @@ def feature_maps(backbone: keras.Model) -> list[keras.KerasTensor]:
         ValueError: it has none.
     """
     layers = {layer.name: layer for layer in backbone.layers}
-    maps = []
+    maps: list[keras.KerasTensor] = []
     while f"{PREFIX}{len(maps)}" in layers:
         maps.append(layers[f"{PREFIX}{len(maps)}"].output)
     if not maps:
