@@ -72,6 +72,10 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
     with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
         tf.import_graph_def(graph_def, name="")
         optimized = tf_loader.tf_optimize(list(inputs.values()), list(graph.outputs.values()), graph_def)
+    for part in (optimized.node, *(each.node_def for each in optimized.library.function)):
+        for node in part:
+            # The optimizer changes the order of factors, and keeps the shapes of the former products.
+            node.attr.pop("_output_shapes", None)
     kept = [node for node in optimized.node if node.op != "VarHandleOp" and node.name not in weights]
     del optimized.node[:]
     optimized.node.extend([*weights.values(), *kept])
