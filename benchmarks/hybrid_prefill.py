@@ -48,8 +48,11 @@ def prefills(steps, length):
 
     def token_by_token(ids, cache):
         def step(index, output, cache):
-            output, cache = steps(ids[:, index : index + 1], cache, index)
-            return index + 1, output, cache
+            token = tf.reshape(ids[:, index], (1, 1))
+            found = tf.nest.map_structure(
+                lambda new, old: tf.ensure_shape(new, old.shape), steps(token, cache, index), (output, cache)
+            )
+            return index + 1, *found
 
         first = steps(ids[:, :1], cache, 0)
         return tf.while_loop(lambda index, *_: index < length, step, (tf.constant(1), *first))[1:]
