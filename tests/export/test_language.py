@@ -137,8 +137,9 @@ def test_a_cache_in_int8_gives_what_keras_gives(models, backend, search):
 def test_a_cache_of_latents_gives_what_keras_gives(models, backend, search):
     runtime = models.runtime("latent", backend)
     cache = {name: np.asarray(runtime.steps.as_numpy(array)) for name, array in runtime.steps.init_cache(1, 4).items()}
-    # A latent of 10 and a rotary key of 4 for all heads.
-    assert {name: array.shape for name, array in cache.items()} == {"decoder_block_0_latent": (1, 1, 4, 14)}
+    # A latent of 10 and a rotary key of 4 for all heads; TFLite rounds the number of slots up.
+    (latent,) = cache.values()
+    assert (*latent.shape[:2], latent.shape[3]) == (1, 1, 14)
     assert runtime.generate(PROMPTS, **options(search)) == models.expected("latent", search)
 
 

@@ -32,7 +32,7 @@ def test_loops_of_prefill_are_over_chunks():
     last, after = steps(ids[:, 255:], after, np.int32(255))
     np.testing.assert_allclose(output[:, 255:], last, atol=1e-5)
     for name, tensor in after.items():
-        np.testing.assert_allclose(cache[name], tensor, atol=2e-6 * max(1.0, np.abs(tensor).max()))
+        np.testing.assert_allclose(cache[name], tensor, atol=1e-5 * max(1.0, np.abs(tensor).max()))
 
 
 def trip_counts(graph):
