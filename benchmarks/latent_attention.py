@@ -42,12 +42,11 @@ class Ours:
     Args:
         layer: `MultiHeadLatentAttention`.
         x: float `(1, T, D)`.
-        jit_compile: bool.
     """
 
-    def __init__(self, layer, x, jit_compile):
+    def __init__(self, layer, x):
         self.layer, self.x = layer, x
-        self.state = InPlace(lambda: layer.init_cache(1, x.shape[1]), layer, jit_compile)
+        self.state = InPlace(lambda: layer.init_cache(1, x.shape[1]), layer, jit_compile=True)
         self.read = self.state.compiled(self._read, ["float32", "int32"], [3, 1])
 
     def _read(self, cache, take, put, x, index):
@@ -65,7 +64,7 @@ def measure(table, mode, options):
 
     x = np.random.default_rng(0).normal(size=(1, options.length, options.width)).astype("float32")
     layer = make_layer(options)
-    ours = Ours(layer, x, jit_compile=not options.no_xla)
+    ours = Ours(layer, x)
     expected = ours.prefill()
     for name, make in PEERS[mode].items():
         peer = make(layer, x)
@@ -93,7 +92,6 @@ def parse():
     parser.add_argument("--rotary", type=int, default=32)
     parser.add_argument("--query-latent", type=int, default=None)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--no-xla", action="store_true", help="compile ours without XLA")
     options = parser.parse_args()
     if options.tiny:
         options.length, options.width, options.heads, options.latent, options.rotary = 33, 16, 2, 8, 4

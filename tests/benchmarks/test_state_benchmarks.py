@@ -17,7 +17,7 @@ COMMANDS = {
     "state": ["--only", "gpt", "yoco", "retnet"],
     "shakespeare": ["--only", "gpt", "rwkv"],
     "recurrences": ["--modes", "train"],
-    "latent_attention": ["--no-xla"],
+    "latent_attention": [],
     "hybrid_prefill": ["--only", "gated_delta_net", "kimi_delta_attention"],
 }
 
