@@ -58,14 +58,20 @@ def main() -> None:
         print(export(tasks.with_detections(model), arguments.out / "bundle", metadata=metadata))
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("object_detection"), help="output directory")
-    parser.add_argument("--epochs", type=int, default=60)
-    parser.add_argument("--pictures", type=int, default=4096, help="number of new pictures in an epoch")
+def parse_arguments(
+    description: str | None = __doc__,
+    out: str = "object_detection",
+    epochs: int = 60,
+    pictures: int = 4096,
+    learning_rate: float = 5e-4,
+) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(out), help="output directory")
+    parser.add_argument("--epochs", type=int, default=epochs)
+    parser.add_argument("--pictures", type=int, default=pictures, help="number of new pictures in an epoch")
     parser.add_argument("--test-pictures", type=int, default=500)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--learning-rate", type=float, default=learning_rate)
     parser.add_argument("--seconds", type=float, help="stop after the epoch that ends later than this")
     parser.add_argument("--resume", action="store_true", help="go on with the model in --out")
     parser.add_argument("--quick", action="store_true", help="8 small steps and 8 test pictures")
@@ -112,16 +118,23 @@ def draw_shapes(count: int, seed: int) -> tuple[np.ndarray, list[np.ndarray], li
     return np.stack(images), boxes, labels
 
 
-def draw_shape(picture: Image.Image, name: str, corner: np.ndarray, side: int, color: tuple[int, ...]) -> None:
-    """Draws one shape into its box."""
+def draw_shape(
+    picture: Image.Image,
+    name: str,
+    corner: np.ndarray,
+    side: int,
+    fill: int | tuple[int, ...],
+    outline: int | tuple[int, ...] | None = None,
+) -> None:
+    """Draws one shape into its box; without an outline, its edge has the color of its inside."""
     pen, (left, top) = ImageDraw.Draw(picture), map(int, corner)
     right, bottom = left + side - 1, top + side - 1
     if name == "circle":
-        pen.ellipse((left, top, right, bottom), fill=color)
+        pen.ellipse((left, top, right, bottom), fill=fill, outline=outline)
     elif name == "square":
-        pen.rectangle((left, top, right, bottom), fill=color)
+        pen.rectangle((left, top, right, bottom), fill=fill, outline=outline)
     else:
-        pen.polygon([((left + right) // 2, top), (left, bottom), (right, bottom)], fill=color)
+        pen.polygon([((left + right) // 2, top), (left, bottom), (right, bottom)], fill=fill, outline=outline)
 
 
 def show(images: np.ndarray, found: list[tasks.Detections], file: Path, scale: int = 4) -> None:

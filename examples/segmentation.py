@@ -18,7 +18,8 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from PIL import Image, ImageDraw
+from object_detection import draw_shape, parse_arguments
+from PIL import Image
 
 from keras_transformer import load_model, models, tasks, vision
 from keras_transformer.export import export
@@ -41,7 +42,7 @@ SIZE = models.SegFormerSize(
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    arguments = parse_arguments(__doc__, "segmentation", epochs=15, pictures=2048, learning_rate=2e-3)
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
     file, record = arguments.out / "model.keras", arguments.out / "history.json"
@@ -70,25 +71,6 @@ def main() -> None:
     if arguments.export:
         metadata = {"class_names": list(CLASSES), "inputs": {"images": model.processor.normalization}}
         print(export(tasks.with_masks(model), arguments.out / "bundle", metadata=metadata))
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("segmentation"), help="output directory")
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--pictures", type=int, default=2048, help="number of new pictures in an epoch")
-    parser.add_argument("--test-pictures", type=int, default=500)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--seconds", type=float, help="stop after the epoch that ends later than this")
-    parser.add_argument("--resume", action="store_true", help="go on with the model in --out")
-    parser.add_argument("--quick", action="store_true", help="8 small steps and 8 test pictures")
-    parser.add_argument("--no-export", dest="export", action="store_false", help="write no bundle")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.epochs, arguments.pictures, arguments.batch_size, arguments.test_pictures = 2, 16, 4, 8
-    return arguments
 
 
 def build_model(arguments: argparse.Namespace) -> tasks.SegmentationModel:
@@ -120,25 +102,6 @@ def draw_shapes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         images.append(np.asarray(picture))
         masks.append(np.asarray(mask).astype("int32"))
     return np.stack(images), np.stack(masks)
-
-
-def draw_shape(
-    picture: Image.Image,
-    name: str,
-    corner: np.ndarray,
-    side: int,
-    fill: int | tuple[int, ...],
-    outline: int | tuple[int, ...],
-) -> None:
-    """Draws one shape into its box."""
-    pen, (left, top) = ImageDraw.Draw(picture), map(int, corner)
-    right, bottom = left + side - 1, top + side - 1
-    if name == "circle":
-        pen.ellipse((left, top, right, bottom), fill=fill, outline=outline)
-    elif name == "square":
-        pen.rectangle((left, top, right, bottom), fill=fill, outline=outline)
-    else:
-        pen.polygon([((left + right) // 2, top), (left, bottom), (right, bottom)], fill=fill, outline=outline)
 
 
 def show(images: np.ndarray, masks: np.ndarray, found: list[np.ndarray], file: Path, scale: int = 3) -> None:

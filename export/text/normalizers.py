@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -68,11 +69,8 @@ def normalizers_of(normalizer: Mapping[str, Any] | None, ignores_spaces: bool) -
 class SingleBlanks:
     r"""Replaces several blanks, or one that is no space, by a space: `\s{2,}|[\n\r\t]`. A `Normalizer`."""
 
-    def __init__(self) -> None:
-        self._blank = PagedTable(matches(r"\s").astype("int32"))
-
     def __call__(self, codes: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-        blank = look_up(self._blank, codes) > 0
+        blank = look_up(_blanks(), codes) > 0
         begins = tf.logical_or(starts, tf.logical_not(blank))
         first = tf.logical_and(blank, tf.logical_or(starts, before(flag(blank), 0) == 0))
         is_several = next_true(tf.logical_or(begins, first)) > tf.range(tf.size(codes)) + 1
@@ -85,14 +83,17 @@ class SingleBlanks:
 class StrippedEnd:
     """Removes the blanks at the end of each text. A `Normalizer`."""
 
-    def __init__(self) -> None:
-        self._blank = PagedTable(matches(r"\s").astype("int32"))
-
     def __call__(self, codes: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-        blank = look_up(self._blank, codes) > 0
+        blank = look_up(_blanks(), codes) > 0
         ends = next_true(tf.logical_or(starts, tf.logical_not(blank))) == next_true(starts)
         kept = indices(tf.logical_not(tf.logical_and(blank, ends)))
         return tf.gather(codes, kept), kept
+
+
+@functools.cache
+def _blanks() -> PagedTable:
+    """1 for blanks of any kind."""
+    return PagedTable(matches(r"\s").astype("int32"))
 
 
 def _composed() -> Normalizer:

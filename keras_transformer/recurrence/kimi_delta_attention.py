@@ -11,8 +11,8 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.channel_delta_products import channel_delta_products
-from keras_transformer.recurrence.heads import float_heads, unit_length
-from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.delta_recurrence import DeltaRecurrence
+from keras_transformer.recurrence.heads import float_heads
 from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable
@@ -20,7 +20,7 @@ from keras_transformer.utils.types import Activation, Cache, Config, Initializer
 
 
 @serializable
-class KimiDeltaAttention(Recurrence):
+class KimiDeltaAttention(DeltaRecurrence):
     """Kimi Delta Attention: `(sigmoid(X W_g W_h) * norm(Y)) W_o`, where each head computes `y_t = q_t S_t`,
     `S_t = (I - β_t k_t k_tᵀ) diag(α_t) S_{t - 1} + β_t k_t v_tᵀ`.
 
@@ -83,7 +83,7 @@ class KimiDeltaAttention(Recurrence):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.num_heads = positive("num_heads", num_heads)
+        self.num_heads = self.num_key_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
         self.value_dim = key_dim if value_dim is None else positive("value_dim", value_dim)
         self.gate_rank = self.value_dim if gate_rank is None else positive("gate_rank", gate_rank)
@@ -120,16 +120,11 @@ class KimiDeltaAttention(Recurrence):
 
     def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
         cache = cache or {}
-        mixed = ops.concatenate([self.query_dense(x), self.key_dense(x), self.value_dense(x)], axis=2)
-        mixed, recent = self.convolution(mixed, mask=mask, before=cache.get("recent"))
-        mixed, keys = self.activation(mixed), self.num_heads * self.key_dim
-        parts = (mixed[:, :, :keys], mixed[:, :, keys : 2 * keys], mixed[:, :, 2 * keys :])
-        query, key, value = (float_heads(part, self.num_heads) for part in parts)
-        key = unit_length(key)
+        query, key, value, recent = self._query_key_value(x, mask, cache)
         rate = ops.sigmoid(ops.cast(self.rate_dense(x), "float32"))
         log_decay = float_heads(self.decay(self.step_dense(self.step_input_dense(x)))[1], self.num_heads)
         y, state = channel_delta_products(
-            unit_length(query) * self.key_dim**-0.5,
+            query * self.key_dim**-0.5,
             key * ops.exp(log_decay),
             key * ops.expand_dims(rate, 3),
             value,
@@ -138,19 +133,9 @@ class KimiDeltaAttention(Recurrence):
             mask=mask,
             state=cache.get("state"),
         )
-        y = ops.rms_normalization(y, scale=ops.cast(self.norm_scale, "float32"), axis=-1, epsilon=self.epsilon)
-        y = ops.reshape(y, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
+        y = self._normalized(y)
         y = y * ops.sigmoid(ops.cast(self.gate_dense(self.gate_input_dense(x)), "float32"))
         return self.output_dense(ops.cast(y, x.dtype)), {"state": state, "recent": recent}
-
-    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
-        """Returns an empty state. Its size does not depend on `max_length`. It is float32, as a sum of many terms."""
-        channels = self.num_heads * (2 * self.key_dim + self.value_dim)
-        shapes = {
-            "state": (self.num_heads, self.key_dim, self.value_dim),
-            "recent": (self.kernel_size - 1, channels),
-        }
-        return {name: ops.zeros((batch_size, *shape), dtype="float32") for name, shape in shapes.items()}
 
     def get_config(self) -> Config:
         return {

@@ -1,6 +1,5 @@
 """The example of drawn masks, in a process of its own, with a few small steps."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -31,10 +30,9 @@ def test_trains_segments_and_ships(tmp_path):
     assert (found["masks"] == np.stack(model.segment(images))).mean() > 0.99
 
 
-def test_classes_are_those_of_the_pixels():
-    spec = importlib.util.spec_from_file_location("segmentation", SCRIPT)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+def test_classes_are_those_of_the_pixels(example_module, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # As for a script: it draws as object_detection does.
+    example = example_module("segmentation")
     images, masks = example.draw_shapes(3, seed=0)
     assert images.shape == (3, 64, 64, 3)
     assert masks.shape == (3, 64, 64)

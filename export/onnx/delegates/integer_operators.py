@@ -42,11 +42,12 @@ def _padded(editor: Editor, node: Any, make: NodeMaker) -> None:
         return
     amounts = [(axis, *each) for axis, each in enumerate(pads.reshape(2, -1).T.tolist()) if any(each)]
     for number, (axis, *counts) in enumerate(amounts, 1):
-        parts = []
-        for side, count in zip(("before", "after"), counts, strict=True):
-            filled = np.full([*sizes[:axis], count, *sizes[axis + 1 :]], value.item(), "int32")
-            parts.append(make.constant(filled, f"{side}_{axis}") if count else "")
-        joined = [name for name in (parts[0], result, parts[1]) if name]
+        shapes = [[*sizes[:axis], count, *sizes[axis + 1 :]] for count in counts]
+        before, after = (
+            [make.constant(np.full(shape, value.item(), "int32"), f"{side}_{axis}")] if shape[axis] else []
+            for side, shape in zip(("before", "after"), shapes, strict=True)
+        )
+        joined = [*before, result, *after]
         sizes[axis] += sum(counts)
         if number < len(amounts):
             result = make("Concat", *joined, axis=axis)

@@ -33,10 +33,14 @@ def _copied(editor: Editor, node: Any, make: NodeMaker) -> None:
 
 
 def _moved(editor: Editor, node: Any, make: NodeMaker) -> None:
-    if editor.dtype(node.input[0]) == TensorProto.BOOL:
-        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        moved = make(node.op_type, _number(make, node.input[0]), *node.input[1:], **attributes)
-        make.into(node.output[0], "Cast", moved, to=TensorProto.BOOL)
+    """Booleans move as floats; all inputs of a `Concat` are what moves, and the first one of others."""
+    if editor.dtype(node.input[0]) != TensorProto.BOOL:
+        return
+    count = len(node.input) if node.op_type == "Concat" else 1
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    numbers = [_number(make, name) for name in node.input[:count]]
+    moved = make(node.op_type, *numbers, *node.input[count:], **attributes)
+    make.into(node.output[0], "Cast", moved, to=TensorProto.BOOL)
 
 
 def _either(editor: Editor, node: Any, make: NodeMaker) -> None:
@@ -44,29 +48,20 @@ def _either(editor: Editor, node: Any, make: NodeMaker) -> None:
     make.into(node.output[0], "Not", neither)
 
 
-def _joined(editor: Editor, node: Any, make: NodeMaker) -> None:
-    if editor.dtype(node.input[0]) == TensorProto.BOOL:
-        parts = [_number(make, name) for name in node.input]
-        joined = make("Concat", *parts, axis=node.attribute[0].i)
-        make.into(node.output[0], "Cast", joined, to=TensorProto.BOOL)
-
-
 def _sliced(editor: Editor, node: Any, make: NodeMaker) -> None:
     """Booleans are sliced as floats, and integers gathered by the constant indices of the slice."""
-    dtype = editor.dtype(node.input[0])
-    if dtype == TensorProto.BOOL:
-        sliced = make("Slice", _number(make, node.input[0]), *node.input[1:])
-        make.into(node.output[0], "Cast", sliced, to=TensorProto.BOOL)
-    elif dtype == TensorProto.INT32:
-        chosen = _chosen(editor, node)
-        if not chosen:
-            return
-        indices = {axis: make.constant(part, f"indices_{axis}") for axis, part in chosen.items()}
-        value = node.input[0]
-        *others, last = indices
-        for axis in others:
-            value = make("Gather", value, indices[axis], axis=axis)
-        make.into(node.output[0], "Gather", value, indices[last], axis=last)
+    if editor.dtype(node.input[0]) != TensorProto.INT32:
+        _moved(editor, node, make)
+        return
+    chosen = _chosen(editor, node)
+    if not chosen:
+        return
+    indices = {axis: make.constant(part, f"indices_{axis}") for axis, part in chosen.items()}
+    value = node.input[0]
+    *others, last = indices
+    for axis in others:
+        value = make("Gather", value, indices[axis], axis=axis)
+    make.into(node.output[0], "Gather", value, indices[last], axis=last)
 
 
 def _chosen(editor: Editor, node: Any) -> dict[int, np.ndarray] | None:
@@ -129,7 +124,7 @@ def _number(make: NodeMaker, name: str) -> str:
 _RULES: dict[str, Callable[[Editor, Any, NodeMaker], None]] = {
     "Abs": _absolute,
     "Cast": _narrowed,
-    "Concat": _joined,
+    "Concat": _moved,
     "Identity": _copied,
     "Or": _either,
     "Round": _rounded,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import keras
 from keras import ops
 
+from keras_transformer.attention.layers.attention_wrapper import AttentionWrapper
 from keras_transformer.attention.mixer import MixerInputs
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
-from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 
 @serializable
-class PositionedAttention(TokenMixer):
+class PositionedAttention(AttentionWrapper):
     """Self-attention with position vectors that are added to what queries and keys are made of, not to values.
 
         y = attention(query = x + p, key = x + p, value = x)
@@ -52,38 +48,6 @@ class PositionedAttention(TokenMixer):
     Reference: Carion et al., DETR, arXiv 2005.12872, appendix A.3 and figure 10.
     """
 
-    supports = frozenset({"bidirectional"})
-
-    def __init__(
-        self,
-        num_heads: int,
-        key_dim: int,
-        dropout: float = 0.0,
-        use_bias: bool = True,
-        kernel_initializer: Initializer = "glorot_uniform",
-        seed: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.seed = seed
-        self.attention = MultiHeadAttention(
-            num_heads,
-            key_dim,
-            dropout=dropout,
-            use_bias=use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
-            seed=seed,
-            name="attention",
-            dtype=self.dtype_policy,
-        )
-
-    output_dense = property(lambda self: self.attention.output_dense)
-
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         build_once(self.attention, query_shape, query_shape)
 
@@ -91,14 +55,3 @@ class PositionedAttention(TokenMixer):
         x, mask = inputs.query, inputs.visibility.key_mask
         placed = x if inputs.positions is None else x + ops.cast(inputs.positions, x.dtype)
         return self.attention(placed, x, placed, query_mask=mask, value_mask=mask, training=inputs.training)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "seed": self.seed,
-        }

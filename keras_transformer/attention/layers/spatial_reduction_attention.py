@@ -8,15 +8,14 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.layers.attention_wrapper import AttentionWrapper
 from keras_transformer.attention.mixer import MixerInputs
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
-from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
-class SpatialReductionAttention(TokenMixer):
+class SpatialReductionAttention(AttentionWrapper):
     """Spatial-reduction attention: the tokens of a grid attend to a grid that a convolution has made R times smaller.
 
         y = attention(x, norm(c(x)))
@@ -60,8 +59,6 @@ class SpatialReductionAttention(TokenMixer):
     SegFormer, arXiv 2105.15203, equation 2, as in its published code.
     """
 
-    supports = frozenset({"bidirectional"})
-
     def __init__(
         self,
         num_heads: int,
@@ -74,27 +71,9 @@ class SpatialReductionAttention(TokenMixer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
+        super().__init__(num_heads, key_dim, dropout, use_bias, kernel_initializer, seed, **kwargs)
         self.reduction_ratio = positive("reduction_ratio", reduction_ratio)
-        self.dropout = dropout
-        self.use_bias = use_bias
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.seed = seed
-        self.attention = MultiHeadAttention(
-            num_heads,
-            key_dim,
-            dropout=dropout,
-            use_bias=use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
-            seed=seed,
-            name="attention",
-            dtype=self.dtype_policy,
-        )
-
-    output_dense = property(lambda self: self.attention.output_dense)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._check(query_shape)
@@ -147,12 +126,6 @@ class SpatialReductionAttention(TokenMixer):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
             "reduction_ratio": self.reduction_ratio,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
             "layer_norm_epsilon": self.layer_norm_epsilon,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "seed": self.seed,
         }

@@ -1,0 +1,62 @@
+"""Base class of self-attention layers that prepare the tokens of a `MultiHeadAttention`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.utils.types import Config, Initializer
+
+
+class AttentionWrapper(TokenMixer):
+    """Base of layers around a `MultiHeadAttention`, which is their sublayer `attention`.
+
+    Args:
+        num_heads, key_dim, dropout, use_bias, kernel_initializer, seed: as in `MultiHeadAttention`.
+    """
+
+    supports = frozenset({"bidirectional"})
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.attention = MultiHeadAttention(
+            num_heads,
+            key_dim,
+            dropout=dropout,
+            use_bias=use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
+            seed=seed,
+            name="attention",
+            dtype=self.dtype_policy,
+        )
+
+    output_dense = property(lambda self: self.attention.output_dense)
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
