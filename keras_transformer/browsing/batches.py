@@ -54,10 +54,9 @@ def action_batches(
     Example:
 
     >>> from keras_transformer import text
-    >>> tokenizer = text.BytePair.train(["next: end end end"], 270)
-    >>> batches = action_batches([Step("next:", "end")], tokenizer, batch_size=1)
+    >>> batches = action_batches([Step("next:", "end")], text.Bytes(), batch_size=1)
     >>> inputs, labels, weights = batches[0]
-    >>> inputs["token_ids"].shape, int(weights.sum())  # The action is four tokens here, and there is the end token.
+    >>> inputs["token_ids"].shape, int(weights.sum())  # A space and "end" are four bytes, and there is the end token.
     ((1, 32), 5)
     """
     if tokenizer.end_id is None or tokenizer.pad_id is None:

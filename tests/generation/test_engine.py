@@ -232,9 +232,11 @@ def test_who_finds_no_state_waits_for_one(models, keeps, num_states):
     engine = engine_of(model, num_blocks=40)
     states = engine._scheduler.pool.states
     held = [states.allocate() for _ in range(4 - num_states)]
+    engine.steps.gate.clear()  # All wait before the first step is over, however slow this thread is.
     with engine:
         shared = engine.submit_samples(prompt, 4, max_new_tokens=9, sampler="random", seed=5)
         requests = [engine.submit(text, **options) for text, options in asks]
+        engine.steps.gate.set()
         assert [request.result(20) for request in shared] == samples
         assert [request.result(20) for request in requests] == expected
     assert engine.stats()["preemptions"] > 0
