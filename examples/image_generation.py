@@ -9,6 +9,8 @@ weights. Then a sampler draws images of every class with classifier-free guidanc
 is that of the features of a small classifier, which is trained first: it compares trainings of this script, and no others.
 Beside it stands the distance of as many training images, a bound on what can be expected.
 
+With `--checkpoint DIR` an interrupted training of the denoiser resumes at its epoch.
+
 The script writes to `--out`: `denoiser.keras`, `history.json`, `samples.png` with one row for each class, and `bundle/` with
 a SavedModel, a TFLite and an ONNX file from noise and labels to pixels, compared with the Keras model.
 """
@@ -26,7 +28,7 @@ from keras_transformer import models, tasks
 from keras_transformer.data import ImageData, load_images, on_pixels
 from keras_transformer.diffusion import DenoisingTrainer, ImageGenerator, frechet_distance
 from keras_transformer.export import export
-from keras_transformer.training import AveragedWeights, WarmupCosine
+from keras_transformer.training import AveragedWeights, TrainingCheckpoint, WarmupCosine
 
 SIZE = models.Size(num_layers=6, hidden_dim=128, num_heads=4, intermediate_dim=512)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=32)
@@ -56,6 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="folders or zips of images; default: scikit-learn's digits")
     parser.add_argument("--out", type=Path, default=Path("image_generation"), help="output directory")
+    parser.add_argument("--checkpoint", type=Path, help="directory of the training checkpoint")
     parser.add_argument("--process", choices=("rectified_flow", "ddpm"), default="rectified_flow")
     parser.add_argument("--sampler", choices=("euler", "ddim", "dpm_solver_pp"), default="euler")
     parser.add_argument("--sampler-steps", type=int, default=50)
@@ -90,6 +93,7 @@ def train(denoiser: keras.Model, data: ImageData, arguments: argparse.Namespace)
     )
     trainer = DenoisingTrainer(denoiser, arguments.process, seed=arguments.seed)
     trainer.compile(optimizer, jit_compile=False)
+    checkpoints = [TrainingCheckpoint(arguments.checkpoint)] if arguments.checkpoint else []
     start = time.perf_counter()
     history = trainer.fit(
         as_inputs(data.train),
@@ -98,7 +102,7 @@ def train(denoiser: keras.Model, data: ImageData, arguments: argparse.Namespace)
         validation_data=(as_inputs(data.test), None),
         validation_batch_size=500,
         validation_freq=max(1, arguments.epochs // 20),
-        callbacks=[AveragedWeights()],
+        callbacks=[*checkpoints, AveragedWeights()],
         verbose=2,
     ).history
     seconds = time.perf_counter() - start

@@ -26,11 +26,13 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
         names: names of the variables.
 
     Yields:
-        `StoredWeight`; what several files share is yielded once.
+        `StoredWeight`; what several files share is yielded once. Kernels of convolutions have Keras's order of axes,
+        spatial ones first: if all are of one size, the shape does not tell the two orders apart.
     """
     known, seen = frozenset(names), set()
     for path in dict.fromkeys(files.values()):
         model = onnx.load(str(directory / path), load_external_data=False)
+        kernels = _kernels(model.graph)
         for tensor in _tensors(model.graph):
             external = {each.key: each.value for each in tensor.external_data}
             key = (tensor.name, external.get("location"), external.get("offset"), tuple(tensor.dims))
@@ -39,6 +41,8 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
             seen.add(key)
             origin = _origin(tensor.name, known)
             array = _array(tensor, (directory / path).parent, external)
+            if tensor.name in kernels:
+                array = np.moveaxis(array, (1, 0), (-2, -1))
             yield StoredWeight(tensor.name, array, origin, origin == tensor.name)
 
 
@@ -51,6 +55,12 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 if attribute.type == onnx.AttributeProto.TENSOR:
                     attribute.t.name = attribute.t.name or node.output[0]
                     yield attribute.t
+
+
+def _kernels(graph: onnx.GraphProto) -> set[str]:
+    """Names of the kernels of convolutions, which are stored with channels first."""
+    nodes = (node for each in all_graphs(graph) for node in each.node)
+    return {node.input[1] for node in nodes if node.op_type in ("Conv", "ConvTranspose")}
 
 
 def _array(tensor: onnx.TensorProto, folder: pathlib.Path, external: dict[str, str]) -> np.ndarray:

@@ -23,6 +23,7 @@ from keras_transformer.export.tflite.function_outputs import rename_output
 from keras_transformer.export.tflite.gradients import without_shared_erfc, without_slice_gradients
 from keras_transformer.export.tflite.new_axes import without_new_axes
 from keras_transformer.export.tflite.rolls import without_rolls
+from keras_transformer.export.tflite.softplus import with_exact_softplus
 
 if TYPE_CHECKING:
     import pathlib
@@ -221,4 +222,5 @@ _REWRITES = (
     without_byte_scatters,
     without_shared_erfc,
     without_slice_gradients,
+    with_exact_softplus,
 )

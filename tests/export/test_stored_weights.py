@@ -7,9 +7,12 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from keras_transformer.export.errors import WeightError
+from keras_transformer.export.onnx.stored_weights import stored_weights
 from keras_transformer.export.verification.stored_weight import StoredWeight
 from keras_transformer.export.verification.weight_comparison import WeightComparison
 from keras_transformer.export.verification.weight_images import difference, is_image, is_rows_of
@@ -176,3 +179,17 @@ def test_a_moved_rounded_or_missing_weight_is_refused(name, change):
 def test_a_weight_with_its_own_name_and_shape_may_not_be_transposed():
     with pytest.raises(WeightError, match="'dense/kernel'"):
         comparison(changed("dense/kernel", np.transpose, origin="dense/kernel", is_named_exactly=True))
+
+
+@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose"])
+def test_a_kernel_of_equal_axes_is_read_in_keras_order(tmp_path, operator):
+    kernel = np.random.default_rng(2).normal(size=(3, 3, 3, 3)).astype("float32")
+    stored = numpy_helper.from_array(kernel.transpose(3, 2, 0, 1), "convolution/kernel")
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy"]
+    node = helper.make_node(operator, ["x", "convolution/kernel"], ["y"])
+    onnx.save(helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:], [stored])), tmp_path / "serve.onnx")
+
+    (found,) = stored_weights(tmp_path, {"serve": "serve.onnx"}, ["convolution/kernel"])
+
+    assert found.is_named_exactly
+    np.testing.assert_array_equal(found.values, kernel)
