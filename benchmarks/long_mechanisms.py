@@ -7,9 +7,11 @@ import keras
 import numpy as np
 
 from keras_transformer.attention import MECHANISMS, MIXERS, MultiHeadAttention
+from keras_transformer.recurrence import RECURRENCES
 
 # Mechanisms, which take projected tensors, and mixers, which have projections of their own.
 NAMES = [*MECHANISMS, *(name for name in MIXERS if name != "multi_head")]
+RECURRENT = [name for name in RECURRENCES if name != "channel_mixing"]
 
 
 def arguments(name, length, window):
@@ -52,7 +54,9 @@ def _checkered(length, block_size):
 
 
 def mixer(name, length, num_heads, key_dim, window=128):
-    """Returns a layer called as self-attention, `layer(x, x)`."""
+    """Returns a layer called as self-attention, `layer(x, x)`, or a recurrence, `layer(x)`."""
+    if name in RECURRENCES:
+        return _recurrence(name, num_heads, key_dim)
     options = arguments(name, length, window)
     if name in MECHANISMS:
         return MultiHeadAttention(num_heads, key_dim, mechanism=MECHANISMS[name](**options))
@@ -69,6 +73,15 @@ def mixer(name, length, num_heads, key_dim, window=128):
     known = inspect.signature(cls).parameters
     measures = {"num_heads": num_heads, "key_dim": key_dim}
     return cls(**{key: value for key, value in measures.items() if key in known}, **options)
+
+
+def _recurrence(name, num_heads, key_dim):
+    """Returns a recurrence with the defaults of its paper for all but the heads."""
+    known = inspect.signature(RECURRENCES[name]).parameters
+    measures = {"num_heads": num_heads, "key_dim": key_dim, "seed": 0}
+    if name == "mamba2":  # Twice the width, as in the paper.
+        measures = {"num_heads": 2 * num_heads, "head_dim": key_dim, "state_dim": 64}
+    return RECURRENCES[name](**{key: value for key, value in measures.items() if key in known})
 
 
 def separable_convolution(filters, kernel_size, activation=None):

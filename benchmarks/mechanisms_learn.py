@@ -1,4 +1,4 @@
-"""Accuracy of a small model with each mechanism on synthetic long-range tasks, trained by `model.fit`.
+"""Accuracy of a small model with each mechanism, mixer or recurrence on synthetic long-range tasks, trained by `model.fit`.
 
     python benchmarks/mechanisms_learn.py --json learned.json
     python benchmarks/mechanisms_learn.py --tasks recall --only local softmax
@@ -21,10 +21,12 @@ import time
 
 import keras
 from learning_tasks import TASKS
-from long_mechanisms import NAMES, is_causal, mixer
+from long_mechanisms import NAMES, RECURRENT, is_causal, mixer
 from measure import Table, arguments, versions
 
 from keras_transformer import blocks, feedforward
+
+CHOICES = [*NAMES, *RECURRENT]
 
 
 def network(name, task, options):
@@ -93,7 +95,7 @@ class TimeLimit(keras.callbacks.Callback):
 def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help="mechanisms")
+    parser.add_argument("--only", nargs="+", choices=CHOICES, default=CHOICES, metavar="NAME", help="mechanisms")
     parser.add_argument("--seconds", type=float, default=900, help="maximum training time per mechanism and task")
     parser.add_argument("--hidden-dim", type=int, help="width; default: that of the task")
     parser.add_argument("--num-heads", type=int, default=4)

@@ -20,7 +20,7 @@ import keras
 import numpy as np
 from measure import Table, arguments, versions
 
-from keras_transformer import attention, models, tasks, text
+from keras_transformer import attention, models, recurrence, tasks, text
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "examples"))
 import character_lm as example
@@ -40,6 +40,16 @@ def attending(template):
     return build
 
 
+def mixing(template):
+    """Returns a decoder with a mixer that takes the number of heads and their size, and needs no positions."""
+
+    def build(size, vocabulary):
+        mixer = template(size.num_heads, size.hidden_dim // size.num_heads)
+        return models.Decoder(size, vocabulary, position=None, attention=mixer)
+
+    return build
+
+
 def with_options(model, **options):
     return lambda size, vocabulary: model(size, vocabulary, **options)
 
@@ -50,9 +60,16 @@ ARCHITECTURES = {
     "gpt_rotary": with_options(models.Decoder, position="rotary"),
     "local": attending(lambda: attention.LocalAttention(SEGMENT)),
     "linear": attending(attention.LinearAttention),
+    "differential": attending(attention.DifferentialAttention),
+    "latent": mixing(lambda heads, width: attention.MultiHeadLatentAttention(heads, 2 * width, width, width // 2)),
+    "lightning": mixing(recurrence.LightningAttention),
+    "gated_delta_net": mixing(recurrence.GatedDeltaNet),
+    "kimi_delta": mixing(recurrence.KimiDeltaAttention),
+    "mamba2": mixing(lambda heads, width: recurrence.Mamba2(2 * heads, width, state_dim=2 * width)),
     "infini": attending(lambda: attention.InfiniAttention(SEGMENT)),
     "retnet": models.RetNet,
     "rwkv": models.RWKV,
+    "rwkv7": models.RWKV7,
     "s4": models.S4Model,
     "s4d": with_options(models.S4Model, state_space="s4d"),
     "transformer_xl": with_options(models.TransformerXL, segment_length=SEGMENT, memory_length=SEGMENT),
