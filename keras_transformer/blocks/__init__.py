@@ -34,6 +34,7 @@ from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock
 from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder
 from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
+from keras_transformer.blocks.single_stream_block import SingleStreamBlock
 from keras_transformer.blocks.value_residual_block import ValueResidualBlock
 from keras_transformer.layers.norms import NORMS
 
@@ -69,6 +70,7 @@ __all__ = [
     "Residual",
     "ReversibleBlock",
     "ReversibleStack",
+    "SingleStreamBlock",
     "SandwichNormResidual",
     "ScaledResidual",
     "SubLNResidual",

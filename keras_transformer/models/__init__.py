@@ -30,6 +30,7 @@ from keras_transformer.models.dit import DiT
 from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.models.evolved_transformer import EvolvedSize, EvolvedTransformer
+from keras_transformer.models.flux import Flux
 from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
@@ -91,6 +92,7 @@ MODELS = {
     "crate": CRATE,
     "dit": DiT,
     "mm_dit": MMDiT,
+    "flux": Flux,
     "image_autoencoder": ImageAutoencoder,
     "rednet": RedNet,
     "resnet": ResNet,
@@ -166,6 +168,7 @@ __all__ = [
     "CRATE",
     "DETR",
     "ELECTRA",
+    "Flux",
     "GPT2",
     "MODELS",
     "RETRO",

@@ -6,13 +6,13 @@ import keras
 
 from keras_transformer.blocks import AdaLNZeroResidual, EncoderBlock
 from keras_transformer.diffusion import LabelEmbedding, TimestepEmbedding
-from keras_transformer.layers.modulation import Modulation
+from keras_transformer.models.building.denoiser import norm_of_tokens, predict_image
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention, make_feed_forward
 from keras_transformer.positions import AxialSinusoidal
 from keras_transformer.utils.types import Activation, AttentionLike
-from keras_transformer.vision import PatchEmbedding, Unpatchify
+from keras_transformer.vision import PatchEmbedding
 from keras_transformer.vision.patch_embedding import pair_of
 
 # Table 1.
@@ -78,7 +78,7 @@ def DiT(
     inputs = {"images": image_input(image_size, num_channels), "times": keras.Input((), name="times")}
     (height, width), patch = pair_of(image_size), pair_of(patch_size)
     grid = height // patch[0], width // patch[1]
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, center=False, scale=False, name="final_norm")
+    norm = norm_of_tokens(layer_norm_epsilon)
     condition = TimestepEmbedding(size.hidden_dim, name="timestep_embedding")(inputs["times"])
     if num_classes is not None:
         inputs["labels"] = keras.Input((), dtype="int32", name="labels")
@@ -96,9 +96,4 @@ def DiT(
             name=f"encoder_block_{index}",
         )
         x = block(x, condition=condition)
-    x = Modulation(name="final_modulation")(norm(x), condition)
-    head = keras.layers.Dense(
-        patch[0] * patch[1] * num_channels, kernel_initializer="zeros", dtype="float32", name="patches"
-    )
-    x = Unpatchify(patch, grid, dtype="float32", name="prediction")(head(x))
-    return keras.Model(inputs, x, name=name)
+    return keras.Model(inputs, predict_image(x, condition, norm, patch, grid, num_channels), name=name)

@@ -6,14 +6,13 @@ import keras
 
 from keras_transformer.attention import JointAttention
 from keras_transformer.blocks import JointBlock
-from keras_transformer.diffusion import TimestepEmbedding
-from keras_transformer.layers.modulation import Modulation
+from keras_transformer.models.building.denoiser import norm_of_tokens, predict_image, text_condition, text_inputs
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_feed_forward
 from keras_transformer.positions import AxialSinusoidal
 from keras_transformer.utils.types import Activation, LayerLike
-from keras_transformer.vision import PatchEmbedding, Unpatchify
+from keras_transformer.vision import PatchEmbedding
 from keras_transformer.vision.patch_embedding import pair_of
 
 # Width 64 d, d heads and d layers, section 4: SD3 medium (2B) and the largest model (8B).
@@ -73,19 +72,10 @@ def MMDiT(
     padding mask, as in its published code. Positions are those of `image_size`; SD3 crops the middle of a larger grid.
     """
     size = get_size(size, SIZES)
-    inputs = {
-        "images": image_input(image_size, num_channels),
-        "times": keras.Input((), name="times"),
-        "text": keras.Input((None, text_dim), name="text"),
-        "pooled_text": keras.Input((pooled_text_dim,), name="pooled_text"),
-    }
+    inputs = {"images": image_input(image_size, num_channels), **text_inputs(text_dim, pooled_text_dim)}
     (height, width), patch = pair_of(image_size), pair_of(patch_size)
     grid = height // patch[0], width // patch[1]
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, center=False, scale=False, name="final_norm")
-    pooled = keras.layers.Dense(size.hidden_dim, activation="silu", name="pooled_text_hidden")(inputs["pooled_text"])
-    pooled = keras.layers.Dense(size.hidden_dim, name="pooled_text_embedding")(pooled)
-    time = TimestepEmbedding(size.hidden_dim, name="timestep_embedding")(inputs["times"])
-    condition = keras.layers.Add(name="condition")([time, pooled])
+    norm, condition = norm_of_tokens(layer_norm_epsilon), text_condition(inputs, size.hidden_dim)
     context = keras.layers.Dense(size.hidden_dim, name="text_embedding")(inputs["text"])
     embedding = PatchEmbedding(size.hidden_dim, patch, class_token=False, interpolation=None, name="patch_embedding")
     x = AxialSinusoidal(grid[1], name="position_embedding")(embedding(inputs["images"]))
@@ -106,11 +96,7 @@ def MMDiT(
         )
         x = block(x, context, condition)
         x, context = (x, None) if is_last else x
-    x = Modulation(name="final_modulation")(norm(x), condition)
-    head = keras.layers.Dense(
-        patch[0] * patch[1] * num_channels, kernel_initializer="zeros", dtype="float32", name="patches"
-    )
-    return keras.Model(inputs, Unpatchify(patch, grid, dtype="float32", name="prediction")(head(x)), name=name)
+    return keras.Model(inputs, predict_image(x, condition, norm, patch, grid, num_channels), name=name)
 
 
 def _context_feed_forward(size, feedforward, activation):

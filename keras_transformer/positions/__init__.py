@@ -9,6 +9,7 @@ from keras_transformer.positions.axial_rotary import AxialRotary
 from keras_transformer.positions.axial_sinusoidal import AxialSinusoidal
 from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
+from keras_transformer.positions.grid_rotary import GridRotary
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.relative_bias import RelativeBias
@@ -37,6 +38,7 @@ EMBEDDING_POSITIONS: dict[str, type[keras.layers.Layer]] = {
 ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
     "rotary": Rotary,
     "axial_rotary": AxialRotary,
+    "grid_rotary": GridRotary,
     "xpos": XPos,
     "alibi": ALiBi,
     "relative_bias": RelativeBias,
@@ -58,6 +60,7 @@ __all__ = [
     "BoxPosition",
     "DynamicNTKScaling",
     "GatedRelativeBias",
+    "GridRotary",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",

@@ -498,6 +498,7 @@ ATTENTION_POSITIONS = {
         initializer="ones",
     ),
     "axial_rotary": _position(positions.AxialRotary, key_dim=8, grid_size=(2, 3), max_wavelength=5.0),
+    "grid_rotary": _position(positions.GridRotary, key_dim=10, num_columns=2, features=(4, 2), max_wavelength=5.0),
     "gated_relative_bias": _position(
         positions.GatedRelativeBias,
         key_dim=3,  # The gates read tokens as wide as all queries.

@@ -55,6 +55,17 @@ MODELS = {
     "mm_dit": lambda: models.MMDiT(
         SIZE, 4, 8, num_channels=3, text_dim=6, pooled_text_dim=5, query_key_norm="rms_norm"
     ),
+    "flux": lambda: models.Flux(
+        SIZE,
+        4,
+        8,
+        num_single_layers=2,
+        num_channels=3,
+        text_dim=6,
+        pooled_text_dim=5,
+        rotary_features=(2, 4),
+        guidance_embedding=True,
+    ),
     "image_autoencoder": lambda: models.ImageAutoencoder(
         8, num_channels=2, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2
     ),
@@ -155,6 +166,7 @@ GENERATIVE = sorted(
         "crate",
         "dit",
         "mm_dit",
+        "flux",
         "image_autoencoder",
         "rednet",
         "resnet",

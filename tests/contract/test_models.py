@@ -15,7 +15,7 @@ BUILDERS = {**cases.MODELS, **cases.TASKS}
 # Only tokens are padded; features of a fixed length are not.
 OF_TOKENS = sorted(set(BUILDERS) - {"clip", "clip_text", "clip_vision", "siglip", "siglip_text", "whisper_encoder"})
 # Layers that stay in float32 under a mixed policy.
-FLOAT32_OUTPUTS = {*cases.TASKS, "clip", "dit", "mm_dit"}
+FLOAT32_OUTPUTS = {*cases.TASKS, "clip", "dit", "mm_dit", "flux"}
 
 
 def make(name, seed=0):

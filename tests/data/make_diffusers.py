@@ -1,4 +1,4 @@
-"""Writes dit.npz, mm_dit.npz, image_autoencoder.npz and diffusion_samplers.npz: what diffusers computes.
+"""Writes dit.npz, mm_dit.npz, flux.npz, image_autoencoder.npz and diffusion_samplers.npz: what diffusers computes.
 
     pip install diffusers==0.42.1 torch && python tests/data/make_diffusers.py
 
@@ -92,6 +92,52 @@ def mm_dit():
     np.savez_compressed(HERE / "mm_dit.npz", config=json.dumps(config), **arrays)
 
 
+def flux():
+    torch.manual_seed(3)
+    model = diffusers.FluxTransformer2DModel(
+        in_channels=12,
+        num_layers=2,
+        num_single_layers=2,
+        attention_head_dim=10,
+        num_attention_heads=2,
+        joint_attention_dim=5,
+        pooled_projection_dim=7,
+        guidance_embeds=True,
+        axes_dims_rope=(4, 2, 4),
+    ).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.05, 0.2)
+    model = model.double()
+    rows, columns = 2, 4  # Patches of 2 x 2 pixels with 3 channels.
+    images, text, pooled = torch.randn(2, 3, 2 * rows, 2 * columns), torch.randn(2, 3, 5), torch.randn(2, 7)
+    times, guidance = torch.tensor([0.875, 0.125]), torch.tensor([0.25, 0.125])
+    tokens = images.reshape(2, 3, rows, 2, columns, 2).permute(0, 2, 4, 1, 3, 5).reshape(2, rows * columns, 12)
+    places = torch.stack(torch.meshgrid(torch.arange(1), torch.arange(rows), torch.arange(columns), indexing="ij"), -1)
+    with torch.no_grad():
+        output = model(
+            tokens.double(),
+            text.double(),
+            pooled.double(),
+            times.double(),
+            img_ids=places.reshape(-1, 3),
+            txt_ids=torch.zeros(3, 3),
+            guidance=guidance.double(),
+        ).sample
+    output = output.reshape(2, rows, columns, 3, 2, 2).permute(0, 1, 4, 2, 5, 3).reshape(2, 2 * rows, 2 * columns, 3)
+    arrays = {f"weights/{name}": value.numpy().astype("float32") for name, value in model.state_dict().items()}
+    arrays |= {
+        "images": images.permute(0, 2, 3, 1).numpy(),
+        "times": times.numpy(),
+        "guidance": guidance.numpy(),
+        "text": text.numpy(),
+        "pooled_text": pooled.numpy(),
+        "output": output.numpy().astype("float32"),
+    }
+    config = {**VERSIONS, "class": "FluxTransformer2DModel", "notes": "state dict of torch"}
+    np.savez_compressed(HERE / "flux.npz", config=json.dumps(config), **arrays)
+
+
 def image_autoencoder():
     torch.manual_seed(2)
     model = diffusers.AutoencoderKL(
@@ -175,5 +221,6 @@ def betas(schedule):
 if __name__ == "__main__":
     dit()
     mm_dit()
+    flux()
     image_autoencoder()
     samplers()

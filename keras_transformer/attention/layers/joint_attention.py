@@ -11,8 +11,16 @@ from keras_transformer.attention.head_projections import HeadProjections
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism_argument import resolve_mechanism
 from keras_transformer.layers.norms import NORMS
-from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.utils.serialization import (
+    build_once,
+    clone,
+    resolve,
+    serializable,
+    serialize,
+    serialize_shared,
+)
+from keras_transformer.utils.types import Config, LayerLike, PositionLike, Shape, Tensor
 
 
 @serializable
@@ -28,6 +36,8 @@ class JointAttention(keras.layers.Layer):
         query_key_norm: a name in `NORMS`, or a layer to copy: norm of the queries and keys of each head. Default None.
         context_output: bool. Whether the context has an output, and queries. Default True.
         mechanism: a name in `MECHANISMS` of one with two-sided attention, an instance or its config. Default "softmax".
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. Its positions are 0, 1, 2, ... in the
+            inputs and -1 in the context, which `GridRotary` does not rotate. Default None.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -38,7 +48,7 @@ class JointAttention(keras.layers.Layer):
         `(B, T, D)` and `(B, S, C)`; without `context_output` the first alone.
 
     Raises:
-        ValueError: an unknown mechanism or norm.
+        ValueError: an unknown mechanism, norm or position; a position that does not only rotate.
 
     Example:
 
@@ -59,6 +69,7 @@ class JointAttention(keras.layers.Layer):
         query_key_norm: LayerLike | None = None,
         context_output: bool = True,
         mechanism: Any = "softmax",
+        position: PositionLike = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -67,6 +78,11 @@ class JointAttention(keras.layers.Layer):
         self.context_output = context_output
         self.query_key_norm = resolve(query_key_norm, NORMS, keras.layers.Layer, argument="query_key_norm")
         self.mechanism = resolve_mechanism(mechanism, 0.0, None, None, self.dtype_policy)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
+        if self.position is not None and self.position.needs:
+            raise ValueError(
+                f"JointAttention takes positions that rotate queries and keys. Received: {self.position.__class__.__name__}"
+            )
         self._projections = HeadProjections(True, kernel_initializer="glorot_uniform", bias_initializer="zeros")
         self._norms = {
             f"{prefix}{name}": clone(self.query_key_norm, name=f"{prefix}{name}_norm", dtype=self.dtype_policy)
@@ -91,6 +107,8 @@ class JointAttention(keras.layers.Layer):
                 name = f"{prefix}attention_output"
                 self._dense[name] = self._projections.join_heads(name, heads, (shape[-1],), self.dtype_policy)
         build_once(self.mechanism, heads, heads, heads)
+        if self.position is not None:
+            build_once(self.position, heads, heads)
 
     def call(
         self, inputs: Tensor, context: Tensor, context_mask: Tensor | None = None, training: bool | None = None
@@ -100,6 +118,9 @@ class JointAttention(keras.layers.Layer):
             parts[name].append(self._project(f"{prefix}{name}", context if prefix else inputs))
         query, key, value = (ops.concatenate(each, axis=1) if len(each) > 1 else each[0] for each in parts.values())
         slots = [ops.arange(ops.shape(each)[1], dtype="int32") for each in (query, key)]
+        length = ops.shape(inputs)[1]
+        if self.position is not None:
+            query, key = self.position.rotate(query, key, *(ops.where(each < length, each, -1) for each in slots))
         mask = None
         if context_mask is not None:
             own = ops.ones_like(inputs[:, :, 0], dtype="bool")
@@ -108,7 +129,6 @@ class JointAttention(keras.layers.Layer):
         attended = self.mechanism(query, key, value, visibility=visibility, training=training)
         if not self.context_output:
             return self._dense["attention_output"](attended)
-        length = ops.shape(inputs)[1]
         output = self._dense["attention_output"](attended[:, :length])
         return output, self._dense["context_attention_output"](attended[:, length:])
 
@@ -127,4 +147,5 @@ class JointAttention(keras.layers.Layer):
             "query_key_norm": serialize(self.query_key_norm),
             "context_output": self.context_output,
             "mechanism": serialize(self.mechanism),
+            "position": serialize_shared(self.position),
         }
