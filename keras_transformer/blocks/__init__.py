@@ -2,6 +2,7 @@
 
 from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
 from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
+from keras_transformer.blocks.conformer_block import ConformerBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
@@ -34,6 +35,7 @@ from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock
 from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder
 from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
+from keras_transformer.blocks.streaming_encoder_block import StreamingEncoderBlock
 from keras_transformer.blocks.value_residual_block import ValueResidualBlock
 from keras_transformer.layers.norms import NORMS
 
@@ -44,6 +46,7 @@ __all__ = [
     "ChunkedCrossBlock",
     "BranchedDecoderBlock",
     "BranchedEncoderBlock",
+    "ConformerBlock",
     "CrossDecoderBlock",
     "DecoderBlock",
     "DeepNormResidual",
@@ -73,6 +76,7 @@ __all__ = [
     "ScaledResidual",
     "SubLNResidual",
     "SublayerNormResidual",
+    "StreamingEncoderBlock",
     "TakeQueryStream",
     "ValueResidualBlock",
 ]
