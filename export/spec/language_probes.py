@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.utils.types import Tensor
 
@@ -23,6 +24,8 @@ class LanguageProbes:
         self.model = model
         self._steps: dict[tuple[Any, ...], Probe] = {}
         self._caches: dict[tuple[int, ...], Arrays] = {}
+        layers = keras_private.flatten_layers(model) if None in (model.source_shape or ()) else []
+        self._probe_length = max((getattr(layer, "probe_length", 0) for layer in layers), default=0)
         # Texts with images in them have one at the beginning.
         self._begin_ids = [layer.begin_id for layer in model.stepwise.target_layers if hasattr(layer, "begin_id")]
 
@@ -43,8 +46,8 @@ class LanguageProbes:
         shape = self.model.source_shape
         if shape is not None:
             random = np.random.default_rng(zlib.crc32(f"source {batch}".encode()))
-            # An image is many tokens.
-            length = -(-length // 5) if self.model.takes_prompts else length
+            # An image is many tokens, and a frame of a recording many samples.
+            length = -(-length // 5) if self.model.takes_prompts else max(length, length * self._probe_length // 5)
             sizes = (batch, *(length if size is None else size for size in shape))
             return {name: random.normal(size=sizes).astype("float32") for name in self.model.source_names}
         lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])

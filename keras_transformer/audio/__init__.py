@@ -6,8 +6,11 @@ from keras_transformer.audio.filter_augment import FilterAugment
 from keras_transformer.audio.loading import Recording, load_audio, resample, stack_recordings
 from keras_transformer.audio.log_mel import LogMel
 from keras_transformer.audio.normalization import SoundNormalization
+from keras_transformer.audio.normalized_log_mel import NormalizedLogMel
 from keras_transformer.audio.sample_normalization import SampleNormalization
+from keras_transformer.audio.speech.conformer_convolution import ConformerConvolution
 from keras_transformer.audio.speech.convolution_stem import ConvolutionStem
+from keras_transformer.audio.speech.convolution_subsampling import ConvolutionSubsampling
 from keras_transformer.audio.speech.convolutional_position import ConvolutionalPosition
 from keras_transformer.audio.speech.feature_encoder import FeatureEncoder
 from keras_transformer.audio.speech.frames import FrameMask
@@ -19,7 +22,9 @@ from keras_transformer.audio.vocal_tract import VocalTractPerturbation
 __all__ = [
     "AudioError",
     "BottleneckAdapter",
+    "ConformerConvolution",
     "ConvolutionStem",
+    "ConvolutionSubsampling",
     "ConvolutionalPosition",
     "FeatureEncoder",
     "FeatureExtractorError",
@@ -27,6 +32,7 @@ __all__ = [
     "FrameMask",
     "GumbelQuantizer",
     "LogMel",
+    "NormalizedLogMel",
     "RandomSound",
     "Recording",
     "SampleNormalization",

@@ -1,17 +1,26 @@
-"""Conversion of transformers' feature extractor files to the arguments of `LogMel` and `SampleNormalization`."""
+"""Conversion of transformers' feature extractor files to the arguments of layers."""
 
 from typing import Any
 
 from keras_transformer.audio.errors import FeatureExtractorError
-from keras_transformer.utils.processor_config import is_count, read_processor_config
+from keras_transformer.utils.processor_config import is_count, is_number, read_processor_config
 from keras_transformer.utils.types import Path
 
 KIND, SAMPLES_KIND = "WhisperFeatureExtractor", "Wav2Vec2FeatureExtractor"
+NORMALIZED_KIND = "ParakeetFeatureExtractor"
 _DEFAULTS = {"feature_size": 80, "sampling_rate": 16_000, "hop_length": 160, "chunk_length": 30, "n_fft": 400}
+_NORMALIZED_DEFAULTS = {
+    "feature_size": 80,
+    "sampling_rate": 16_000,
+    "win_length": 400,
+    "hop_length": 160,
+    "n_fft": 512,
+}
 # Upper limit of the filters, at any sample rate.
 _MAX_FREQUENCY = 8000.0
 # Larger values are mistakes: more than an hour per recording, or a finer transform than hearing.
 _LIMITS = {"feature_size": 2048, "sampling_rate": 768_000, "hop_length": 2**16, "chunk_length": 3600, "n_fft": 2**14}
+_LIMITS["win_length"] = _LIMITS["n_fft"]
 
 
 def settings(folder: Path) -> dict[str, Any]:
@@ -20,19 +29,7 @@ def settings(folder: Path) -> dict[str, Any]:
     Raises:
         FeatureExtractorError: see `LogMel.from_huggingface`.
     """
-    config = read_processor_config(folder, "feature_extractor", FeatureExtractorError)
-    kind = config.get("feature_extractor_type")
-    if kind != KIND:
-        raise FeatureExtractorError(f"'{folder}' has a feature extractor of type {kind!r}. Supported: {KIND}.")
-    values = {name: config.get(name, default) for name, default in _DEFAULTS.items()}
-    for name, value in values.items():
-        if not is_count(value) or value > _LIMITS[name]:
-            raise FeatureExtractorError(
-                f"The feature extractor of '{folder}': {name} must be an int from 1 to {_LIMITS[name]}. Received: {value!r}"
-            )
-    for name in ("dither", "padding_value"):
-        if config.get(name):
-            raise FeatureExtractorError(f"The feature extractor of '{folder}': {name} other than 0 is not supported.")
+    values, _ = _counts(folder, KIND, _DEFAULTS)
     arguments = {
         "num_mel_bins": values["feature_size"],
         "sample_rate": values["sampling_rate"],
@@ -43,6 +40,45 @@ def settings(folder: Path) -> dict[str, Any]:
         "normalization": "whisper",
     }
     return arguments
+
+
+def normalized_settings(folder: Path) -> dict[str, Any]:
+    """Returns the arguments of `NormalizedLogMel` for the file of a folder.
+
+    Raises:
+        FeatureExtractorError: see `NormalizedLogMel.from_huggingface`.
+    """
+    values, config = _counts(folder, NORMALIZED_KIND, _NORMALIZED_DEFAULTS)
+    preemphasis = config.get("preemphasis", 0.97)
+    is_valid = preemphasis is None or is_number(preemphasis)
+    if not is_valid or values["n_fft"] % 2 or not 2 <= values["win_length"] <= values["n_fft"]:
+        raise FeatureExtractorError(
+            f"The feature extractor of '{folder}': preemphasis must be a number or null, n_fft even, and win_length from 2 "
+            f"to n_fft. Received: {preemphasis!r}, {values['n_fft']} and {values['win_length']}"
+        )
+    if config.get("padding_side", "right") != "right":
+        raise FeatureExtractorError(f"The feature extractor of '{folder}': only padding on the right is supported.")
+    names = ("num_mel_bins", "sample_rate", "frame_length", "hop_length", "fft_length")
+    arguments: dict[str, Any] = dict(zip(names, values.values(), strict=True))
+    return arguments | {"preemphasis": float(preemphasis or 0.0)}
+
+
+def _counts(folder: Path, kind: str, defaults: dict[str, int]) -> tuple[dict[str, int], dict[str, Any]]:
+    """Returns the settings in `defaults`, as in the file of a folder, and all of the file."""
+    config = read_processor_config(folder, "feature_extractor", FeatureExtractorError)
+    found = config.get("feature_extractor_type")
+    if found != kind:
+        raise FeatureExtractorError(f"'{folder}' has a feature extractor of type {found!r}. Supported: {kind}.")
+    values = {name: config.get(name, default) for name, default in defaults.items()}
+    for name, value in values.items():
+        if not is_count(value) or value > _LIMITS[name]:
+            raise FeatureExtractorError(
+                f"The feature extractor of '{folder}': {name} must be an int from 1 to {_LIMITS[name]}. Received: {value!r}"
+            )
+    for name in ("dither", "padding_value"):
+        if config.get(name):
+            raise FeatureExtractorError(f"The feature extractor of '{folder}': {name} other than 0 is not supported.")
+    return values, config
 
 
 def sample_settings(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.audio.errors import AudioError
-from keras_transformer.audio.fourier import WINDOWS, fourier_kernel
+from keras_transformer.audio.fourier import WINDOWS, fourier_kernel, power_spectrum
 from keras_transformer.audio.mel import MEL_SCALES, mel_filters
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
@@ -197,7 +197,7 @@ class LogMel(keras.layers.Layer):
     def call(self, samples: Tensor) -> Tensor:
         self._check_shape(samples.shape)
         samples = self._padded(ops.cast(samples, "float32"))
-        power = self._power(self._blocks(samples))
+        power = self._power(samples)
         mel = ops.maximum(ops.matmul(power, ops.convert_to_tensor(self._filters)), FLOOR)
         if self.log is not None:
             mel = ops.log(mel) * float(LOGARITHMS[self.log])
@@ -217,29 +217,18 @@ class LogMel(keras.layers.Layer):
         length = ops.maximum(ops.shape(samples)[1], least)
         return ops.pad(samples, ((0, 0), (0, least)))[:, :length]
 
-    def _blocks(self, samples):
-        """Splits the samples of all frames into blocks, `(B, blocks, hop_length)`."""
+    def _power(self, samples):
+        """Returns the power spectrum, `(B, frames, fft_length // 2 + 1)`."""
         frames = self._frames(ops.shape(samples)[1])
         half = self.frame_length // 2
         if self.padding == "reflect":
             samples = ops.pad(samples, ((0, 0), (half, half)), mode="reflect")
-        # The last block may exceed the samples; the kernel is zero there.
-        samples = ops.pad(samples, ((0, 0), (0, self.hop_length)))
-        blocks = frames + self._kernel.shape[0] - 1
-        samples = samples[:, : blocks * self.hop_length]
-        return ops.reshape(samples, (-1, blocks, self.hop_length))
+        return power_spectrum(samples, frames, self._kernel)
 
     def _frames(self, samples):
         if self.padding == "reflect":
             return samples // self.hop_length
         return (samples - self.frame_length) // self.hop_length + 1
-
-    def _power(self, blocks):
-        """Returns the power spectrum, `(B, frames, fft_length // 2 + 1)`."""
-        kernel = ops.convert_to_tensor(self._kernel)
-        parts = ops.conv(blocks, kernel, strides=1, padding="valid", data_format="channels_last")
-        real, imaginary = ops.split(parts, 2, axis=-1)
-        return real * real + imaginary * imaginary
 
     def compute_output_shape(self, samples_shape: Shape) -> Shape:
         self._check_shape(samples_shape)

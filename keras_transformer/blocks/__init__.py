@@ -2,6 +2,7 @@
 
 from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
 from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
+from keras_transformer.blocks.conformer_block import ConformerBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
@@ -35,6 +36,7 @@ from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder
 from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
 from keras_transformer.blocks.single_stream_block import SingleStreamBlock
+from keras_transformer.blocks.streaming_encoder_block import StreamingEncoderBlock
 from keras_transformer.blocks.value_residual_block import ValueResidualBlock
 from keras_transformer.layers.norms import NORMS
 
@@ -45,6 +47,7 @@ __all__ = [
     "ChunkedCrossBlock",
     "BranchedDecoderBlock",
     "BranchedEncoderBlock",
+    "ConformerBlock",
     "CrossDecoderBlock",
     "DecoderBlock",
     "DeepNormResidual",
@@ -75,6 +78,7 @@ __all__ = [
     "ScaledResidual",
     "SubLNResidual",
     "SublayerNormResidual",
+    "StreamingEncoderBlock",
     "TakeQueryStream",
     "ValueResidualBlock",
 ]

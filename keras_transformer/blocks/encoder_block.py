@@ -113,17 +113,22 @@ class EncoderBlock(Block):
                 **own,
             )
 
-        def feed_forward(x):
-            return self._feed_forward(x, padding_mask, training)
-
         def run(x, condition=None):
-            options = {"mask": padding_mask, "training": training, "condition": condition}
-            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), **options)
-            x = self._apply_residual(self.feedforward_residual, feed_forward, x, **options)
-            return self._merge_streams(x, padding_mask, training)
+            return self._apply_sublayers(x, mix, padding_mask, training, condition)
 
         tensors = [inputs] if condition is None else [inputs, condition]
         return self._run(run, *tensors, training=training)
+
+    def _apply_sublayers(self, x, mix, padding_mask, training, condition=None):
+        """Calls `mix`, a function of one tensor, and the feed-forward, each inside its residual scheme."""
+
+        def feed_forward(x):
+            return self._feed_forward(x, padding_mask, training)
+
+        options = {"mask": padding_mask, "training": training, "condition": condition}
+        x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), **options)
+        x = self._apply_residual(self.feedforward_residual, feed_forward, x, **options)
+        return self._merge_streams(x, padding_mask, training)
 
     def get_config(self) -> Config:
         return {

@@ -12,7 +12,9 @@ from keras_transformer.checkpoints.errors import UnknownArchitectureError
 from keras_transformer.checkpoints.mapping import Entry
 
 # "BertForMaskedLM" is BERT with the head "MaskedLM", "GPT2LMHeadModel" has "LMHeadModel", "BertModel" has "Model".
-_CLASS = re.compile(r"(?:For(?P<for>[A-Z]\w+)|(?P<plain>(?:Encoder|LMHead|MT)?Model(?:WithProjection|WithLMHead)?))$")
+_CLASS = re.compile(
+    r"(?:For(?P<for>[A-Z]\w+)|(?P<plain>(?:Encoder|LMHead|MT)?Model(?:WithProjection|WithLMHead)?)|Encoder)$"
+)
 
 
 class Architecture:
@@ -130,4 +132,4 @@ def head_of(config: Config) -> str:
             f"{config.source}: 'architectures' is {shown(names)}; it must name a class of transformers, such as "
             '["BertForMaskedLM"].'
         )
-    return found["for"] or found["plain"]
+    return found["for"] or found["plain"] or "Model"

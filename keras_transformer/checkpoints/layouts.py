@@ -91,16 +91,38 @@ class Expanded(Layout):
 
 
 class PointConvolution(Layout):
-    """A dense kernel, `(inputs, outputs)`, as that of a 1 x 1 convolution of torch, `(outputs, inputs, 1, 1)`."""
+    """A dense kernel, `(inputs, outputs)`, as that of a 1 x 1 convolution of torch, `(outputs, inputs, 1, 1)`.
+
+    Args:
+        rank: int. The number of axes that the convolution runs over: 1 for `(outputs, inputs, 1)`.
+    """
+
+    def __init__(self, rank: int = 2) -> None:
+        self.ones = (1,) * rank
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
-        return [(*shape[::-1], 1, 1) for shape in shapes]
+        return [(*shape[::-1], *self.ones) for shape in shapes]
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
-        return [tensor[:, :, 0, 0].T for tensor in tensors]
+        return [tensor.reshape(tensor.shape[:2]).T for tensor in tensors]
 
     def write(self, weights: _Arrays) -> _Arrays:
-        return [weight.T[:, :, None, None] for weight in weights]
+        return [weight.T.reshape(*weight.shape[::-1], *self.ones) for weight in weights]
+
+
+class Sinusoidal(Layout):
+    """A kernel `(D, N, H)` whose inputs are sines, then cosines, as a matrix `(N · H, D)` of sines and cosines in turn."""
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [(math.prod(shape[1:]), shape[0]) for shape in shapes]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        rows = [np.concatenate([tensor.T[::2], tensor.T[1::2]]) for tensor in tensors]
+        return [each.reshape(shape) for each, shape in zip(rows, shapes, strict=True)]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        halves = [np.split(weight.reshape(weight.shape[0], -1), 2) for weight in weights]
+        return [np.stack(pair, axis=1).reshape(-1, pair[0].shape[1]).T for pair in halves]
 
 
 class Empty(Layout):

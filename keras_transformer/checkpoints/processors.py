@@ -43,9 +43,10 @@ def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
 
         model.processor = NaFlexProcessor.from_huggingface(folder.path)
     elif "features" in takes and has_processor(folder.path, "feature_extractor"):
-        from keras_transformer.audio import LogMel
+        from keras_transformer.audio import LogMel, NormalizedLogMel
 
-        model.processor = LogMel.from_huggingface(folder.path)
+        kind = NormalizedLogMel if "padding_mask" in takes else LogMel
+        model.processor = kind.from_huggingface(folder.path)
     elif "samples" in takes and has_processor(folder.path, "feature_extractor"):
         from keras_transformer.audio import SampleNormalization
 

@@ -30,6 +30,7 @@ from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.ctc import CTCResult, ctc_beam_search, ctc_greedy
+from keras_transformer.generation.search.ctc_stream import CTCStream
 from keras_transformer.generation.search.draft_head import DraftHead
 from keras_transformer.generation.search.prompt_lookup import PromptLookup
 from keras_transformer.generation.search.speculative import Speculative
@@ -39,6 +40,7 @@ __all__ = [
     "SAMPLERS",
     "BeamSearch",
     "CTCResult",
+    "CTCStream",
     "ChatMessageError",
     "ChatTemplate",
     "ChatTemplateError",

@@ -6,6 +6,7 @@ from keras_transformer.models.bart import BART, MBart
 from keras_transformer.models.bert import BERT
 from keras_transformer.models.bigbird import BigBird
 from keras_transformer.models.bloom import BLOOM
+from keras_transformer.models.building.chunkwise import Chunkwise
 from keras_transformer.models.building.encode_in_windows import encode_in_windows
 from keras_transformer.models.building.encoder_decoder import read_twice
 from keras_transformer.models.building.front_end import with_front_end
@@ -50,6 +51,7 @@ from keras_transformer.models.modernbert import ModernBERT
 from keras_transformer.models.moonshine import Moonshine
 from keras_transformer.models.mpnet import MPNet
 from keras_transformer.models.paligemma import PaliGemma
+from keras_transformer.models.parakeet import Parakeet
 from keras_transformer.models.qwen2 import Qwen2
 from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
@@ -71,7 +73,7 @@ from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
-from keras_transformer.models.wav2vec2 import XLSR, Wav2Vec2
+from keras_transformer.models.wav2vec2 import XLSR, StreamingWav2Vec2, Wav2Vec2
 from keras_transformer.models.wavlm import WavLM
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.xlnet import XLNet, with_query_stream
@@ -149,10 +151,12 @@ MODELS = {
     "marian": Marian,
     "pegasus": Pegasus,
     "wav2vec2": Wav2Vec2,
+    "streaming_wav2vec2": StreamingWav2Vec2,
     "xlsr": XLSR,
     "hubert": HuBERT,
     "wavlm": WavLM,
     "moonshine": Moonshine,
+    "parakeet": Parakeet,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -184,6 +188,7 @@ __all__ = [
     "BigBird",
     "CLIPText",
     "CLIPVision",
+    "Chunkwise",
     "DETRSize",
     "DINOv2",
     "DINOv3",
@@ -217,6 +222,7 @@ __all__ = [
     "ModernBERT",
     "Moonshine",
     "PaliGemma",
+    "Parakeet",
     "Pegasus",
     "PrefillExit",
     "Qwen2",
@@ -239,6 +245,7 @@ __all__ = [
     "SigLIPVision",
     "Size",
     "Stepwise",
+    "StreamingWav2Vec2",
     "Swin",
     "SwinSize",
     "T5Encoder",

@@ -1,4 +1,4 @@
-"""wav2vec 2.0 and XLS-R."""
+"""wav2vec 2.0, XLS-R, and a form of them that reads a recording while it is spoken."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.attention import ChunkedAttention, Mechanism
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, SpanMasking
 from keras_transformer.blocks import Residual
 from keras_transformer.models.building.size import Size, get_size
@@ -31,6 +32,7 @@ def Wav2Vec2(
     adapter: keras.layers.Layer | None = None,
     block_adapter: keras.layers.Layer | None = None,
     residual: str | Residual = "post",
+    mechanism: str | Mechanism = "softmax",
     activation: Activation = "gelu",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
@@ -52,6 +54,8 @@ def Wav2Vec2(
         block_adapter: `audio.BottleneckAdapter` to copy after each block; None for none.
         residual: "post": norms after the residual connections; "pre": norms inside them, the "stable layer norm" of
             the large models.
+        mechanism: a name in `attention.MECHANISMS`, or an instance to copy, with an attention dropout of its own. An
+            `attention.ChunkedAttention(..., reads_whole_chunks=True)` is for streaming: see `StreamingWav2Vec2`.
         activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedded frames, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
@@ -85,6 +89,7 @@ def Wav2Vec2(
         adapter=adapter,
         block_adapter=block_adapter,
         residual=residual,
+        mechanism=mechanism,
         activation=activation,
         dropout=dropout,
         attention_dropout=attention_dropout,
@@ -120,3 +125,51 @@ def XLSR(size: str | Size = "0.3B", *, name: str = "xlsr", **options: Any) -> ke
     """
     defaults = {"feature_encoder": FeatureEncoder(norm="layer", use_bias=True), "residual": "pre"}
     return Wav2Vec2(size, name=name, **{**defaults, **options})
+
+
+def StreamingWav2Vec2(
+    size: str | Size = "base",
+    *,
+    chunk_length: int = 16,
+    chunks_before: int = 4,
+    attention_dropout: float = 0.0,
+    name: str = "streaming_wav2vec2",
+    **options: Any,
+) -> keras.Model:
+    """wav2vec 2.0 that sees only the past and a chunk: `Chunkwise` and `tasks.SpeechStream` read it chunk by chunk.
+
+    A frame attends to its own chunk and to `chunks_before` chunks before it. The convolutions over frames are causal, and
+    those over samples are normalized per frame. So a recording read in chunks, with a cache of fixed size, gives what it
+    gives as a whole, where `fit` trains the model as any other one. With the default sizes, a chunk of 16 frames is 0.32
+    seconds, and a frame sees at most 1.6 seconds in each block.
+
+    The weights are those of `XLSR`, in the same order: `set_weights` takes those of a model with the same sizes, such as a
+    published one, to be trained further.
+
+    Args:
+        size: see `Wav2Vec2`.
+        chunk_length: int >= 1. Frames of a chunk, which is the delay of the last one's text.
+        chunks_before: int >= 0. Attended chunks before a frame's own.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        name: str.
+        **options: other arguments of `Wav2Vec2`, which replace those of XLS-R with causal convolutions over frames.
+
+    Returns:
+        `keras.Model`: {"samples": float `(B, samples)`, "padding_mask": bool `(B, samples)`} to frames `(B, T, D)`; see
+        `Wav2Vec2`.
+
+    Raises:
+        ValueError: as of `Wav2Vec2`; numbers out of their range.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> StreamingWav2Vec2(Size(1, 32, 2, 64), chunk_length=4, chunks_before=1).output_shape
+    (None, None, 32)
+
+    Reference: `XLSR`; chunks of attention: Chen et al., arXiv 2010.11395, section 3. The papers of wav2vec 2.0 have no such
+    model.
+    """
+    mechanism = ChunkedAttention(chunk_length, chunks_before, dropout=attention_dropout, reads_whole_chunks=True)
+    defaults = {"position": ConvolutionalPosition(padding="causal"), "mechanism": mechanism}
+    return XLSR(size, name=name, **{**defaults, **options})

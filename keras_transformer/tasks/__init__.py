@@ -23,6 +23,7 @@ from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exa
 from keras_transformer.tasks.speech.error_rates import character_error_rate, edit_distance, word_error_rate
 from keras_transformer.tasks.speech.speech_pretraining import ContrastiveSpeechLoss, SpeechPretraining
 from keras_transformer.tasks.speech.speech_recognizer import SpeechRecognizer
+from keras_transformer.tasks.speech.speech_stream import SpeechStream
 from keras_transformer.tasks.speech.transcribe import transcribe
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
@@ -77,6 +78,7 @@ __all__ = [
     "SpanAnswerer",
     "SpeechPretraining",
     "SpeechRecognizer",
+    "SpeechStream",
     "Tagger",
     "TextModel",
     "answer_f1",

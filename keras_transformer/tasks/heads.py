@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from keras_transformer.audio import FrameMask, SpeechAdapter
+from keras_transformer.audio import ConvolutionSubsampling, FrameMask, SpeechAdapter
 from keras_transformer.backend import keras_private
 from keras_transformer.tasks.pooling import POOLINGS
 from keras_transformer.utils.serialization import resolve
@@ -33,11 +33,11 @@ def input_named(backbone: keras.Model, name: str) -> keras.KerasTensor | None:
 def token_mask(backbone: keras.Model) -> keras.KerasTensor | None:
     """The symbolic padding mask of the tokens that `backbone` returns, or None.
 
-    It is the input "padding_mask", unless layers make fewer tokens: frames of recordings, and adapters that shorten them.
+    It is the input "padding_mask", unless layers make fewer tokens: frames of recordings, and layers that shorten them.
     """
     check_backbone(backbone)
     for node in reversed(keras_private.nodes_in_order(backbone)):
-        if isinstance(node.operation, (FrameMask, SpeechAdapter)):
+        if isinstance(node.operation, (ConvolutionSubsampling, FrameMask, SpeechAdapter)):
             return node.output_tensors[-1]
     return input_named(backbone, "padding_mask")
 

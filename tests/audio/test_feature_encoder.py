@@ -141,10 +141,29 @@ def test_normalized_samples():
     np.testing.assert_array_equal(raw, [[1.0, 2.0, 6.0, 0.0], [0.0] * 4])
 
 
+@pytest.mark.parametrize("kernel_size", [1, 4])
+def test_causal_position_in_parts(kernel_size):
+    layer = audio.ConvolutionalPosition(kernel_size, num_groups=2, padding="causal")
+    x = RNG.normal(size=(2, 7, 6)).astype("float32")
+    expected, later = np.array(layer(x)), x.copy()
+    later[:, 4:] += 1.0
+    np.testing.assert_array_equal(np.array(layer(later))[:, :4], expected[:, :4])
+    cache, parts = layer.init_cache(2), []
+    for start, end in ((0, 1), (1, 6), (6, 7)):
+        part, cache = layer(x[:, start:end], cache=cache)
+        parts.append(np.array(part))
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="padding='causal'"):
+        audio.ConvolutionalPosition(4).init_cache(1)
+
+
 LAYERS = {
     "feature_encoder": audio.FeatureEncoder((3, 4), (5, 3), (3, 2), "layer", "relu", True),
     "frame_mask": audio.FrameMask((5, 3), (3, 2)),
-    "position": audio.ConvolutionalPosition(5, 3, "relu"),
+    "position": audio.ConvolutionalPosition(5, 3, "relu", "causal"),
+    "conformer_convolution": audio.ConformerConvolution(3, "relu", False),
+    "normalized_log_mel": audio.NormalizedLogMel(5, 8000, 30, 20, 64, 0.5),
+    "subsampling": audio.ConvolutionSubsampling(4, 3, 1, 5, 3),
     "instance_norm": InstanceNormalization(epsilon=0.2),
     "adapter": audio.SpeechAdapter(2, 4, 3, 5),
     "bottleneck": audio.BottleneckAdapter(3),
@@ -158,7 +177,7 @@ def test_configs_are_complete(name):
     config = LAYERS[name].get_config()
     again = type(LAYERS[name]).from_config(config).get_config()
     assert again == config
-    defaults = {} if name == "frame_mask" else type(LAYERS[name])().get_config()
+    defaults = {} if name in ("frame_mask", "subsampling") else type(LAYERS[name])().get_config()
     own = set(config) - set(keras.layers.Layer(name="layer").get_config())
     assert [key for key in own if config[key] == defaults.get(key)] == []
 
@@ -166,6 +185,7 @@ def test_configs_are_complete(name):
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: audio.ConvolutionalPosition(padding="valid"),
         lambda: audio.FeatureEncoder((3, 4), (5,), (3, 2)),
         lambda: audio.FeatureEncoder((3,), (5, 3), (3, 2)),
         lambda: audio.FeatureEncoder((3,), (0,), (3,)),

@@ -297,6 +297,13 @@ SETTINGS = {
         "rope_parameters/rope_theta": 1e4,
     },
     "moonshine_untied-ConditionalGeneration": {"tie_word_embeddings": True},
+    "parakeet_ctc-CTC": {
+        "encoder_config/hidden_act": "silu",
+        "encoder_config/num_attention_heads": 2,
+        "encoder_config/scale_input": False,
+        "encoder_config/subsampling_conv_stride": 2,
+    },
+    "parakeet_encoder-Model": {"hidden_act": "relu", "num_attention_heads": 2, "scale_input": True},
     "mpnet-MaskedLM": {**ENCODER, "num_attention_heads": 2},
     "mt5-ConditionalGeneration": {
         "feed_forward_proj": "gated-gelu",

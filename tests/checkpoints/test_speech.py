@@ -48,6 +48,8 @@ def test_tokens_are_those_of_transformers(model, texts):
     for text, ids in texts["encoded"].items():
         assert model.tokenizer.encode(text) == ids
         assert model.tokenizer.decode(ids, skip_special_tokens=False) == texts["decoded"][text]
+    # Silence, and spaces alone.
+    assert model.tokenizer.decode([[], [4], [4, 7, 4]]) == ["", "", "A"]
 
 
 def test_the_processor_normalizes_as_transformers(model):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from keras_transformer import attention, blocks, feedforward, positions, recurrence, vision
+from keras_transformer import attention, audio, blocks, feedforward, positions, recurrence, vision
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
 from keras_transformer.utils.serialization import serialize
@@ -269,7 +269,9 @@ MECHANISMS = {
             "scoring": "dot",
             "dropout": 0.5,
             "seed": 7,
+            "reads_whole_chunks": True,
         },
+        neutral={"reads_whole_chunks"},  # It changes only what a cache does: see test_chunkwise.py.
         chunk_length=3,
     ),
     "longnet": _mechanism(
@@ -947,6 +949,33 @@ LAYERS = {
         arguments={**_BLOCK, "mixer_residual": "post", "recompute": True},
         neutral=frozenset({"recompute"}),
         with_arguments=_DROPOUT,
+    ),
+    "streaming_encoder_block": Case(
+        blocks.StreamingEncoderBlock,
+        lambda: {
+            "mixer": attend(mechanism=attention.ChunkedAttention(2, reads_whole_chunks=True)),
+            "feedforward": feed_forward(),
+        },
+        arguments={**_BLOCK, "mixer_residual": "post", "recompute": True},
+        neutral=frozenset({"recompute"}),
+        with_arguments=_DROPOUT,
+    ),
+    "conformer_block": Case(
+        blocks.ConformerBlock,
+        lambda: {
+            "mixer": attend(),
+            "convolution": audio.ConformerConvolution(3),
+            "first_feedforward": feed_forward(),
+            "feedforward": feed_forward(),
+        },
+        arguments={"norm": "rms_norm", "dropout": 0.5, "seed": 7, "recompute": True},
+        neutral=frozenset({"recompute"}),
+        with_arguments=_DROPOUT,
+    ),
+    "conformer_convolution": Case(
+        audio.ConformerConvolution,
+        arguments={"kernel_size": 3, "activation": "relu", "use_bias": False},
+        neutral=frozenset({"use_bias"}),  # Zeros at first.
     ),
     "decoder_block": Case(
         blocks.DecoderBlock,

@@ -34,6 +34,11 @@ def _speech(norm):
     return {"feature_encoder": encoder, "position": audio.ConvolutionalPosition(kernel_size=4, num_groups=2)}
 
 
+def _streaming_speech():
+    position = audio.ConvolutionalPosition(kernel_size=4, num_groups=2, padding="causal")
+    return models.StreamingWav2Vec2(SIZE, **_speech("layer") | {"position": position}, chunk_length=2, chunks_before=1)
+
+
 def _retro():
     encoder = models.RetroSize(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24, key_dim=8)
     return models.RETRO(SIZE, VOCABULARY, encoder_size=encoder, chunk_size=4, retrieval_layers=(1,))
@@ -143,9 +148,13 @@ MODELS = {
     "whisper": lambda: models.Whisper(SIZE, VOCABULARY, num_mel_bins=4, num_frames=16, max_sequence_length=16),
     "whisper_encoder": lambda: models.WhisperEncoder(SIZE, num_mel_bins=4, num_frames=16),
     "wav2vec2": lambda: models.Wav2Vec2(SIZE, **_speech("group")),
+    "streaming_wav2vec2": _streaming_speech,
     "xlsr": lambda: models.XLSR(SIZE, **_speech("layer"), adapter=audio.SpeechAdapter(1)),
     "hubert": lambda: models.HuBERT(SIZE, **_speech("group"), normalizes_features=False),
     "wavlm": lambda: models.WavLM(SIZE, **_speech("layer"), residual="pre"),
+    "parakeet": lambda: models.Parakeet(
+        SIZE, num_mel_bins=8, subsampling=audio.ConvolutionSubsampling(16, 4, num_layers=1), kernel_size=3
+    ),
     "t5": lambda: models.T5(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
     "t5_encoder": lambda: models.T5Encoder(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
 }
@@ -181,7 +190,7 @@ GENERATIVE = sorted(
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"siglip", "siglip_text", "siglip_vision", "siglip2_vision"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
-    - {"wav2vec2", "xlsr", "hubert", "wavlm"}
+    - {"wav2vec2", "streaming_wav2vec2", "xlsr", "hubert", "wavlm", "parakeet"}
     - {"paligemma"}  # Reads a prefix in one call: see tests/models/test_paligemma.py.
     - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.
 )

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import Visibility, with_batch_axis
+from keras_transformer.attention.masks import Visibility, combine, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, pad_length, take_rows
 from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
@@ -38,15 +38,21 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
+        reads_whole_chunks: bool. Whether a call with a cache reads one whole chunk, whose tokens attend to one another:
+            calls chunk by chunk give what bidirectional attention to all tokens gives. Otherwise a cache makes attention
+            causal. Default False.
 
     Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps the last
-    `c · (before + 1) - 1` keys, independent of `max_length`.
+    `c · (before + 1) - 1` keys, independent of `max_length`; of whole chunks the last `c · before`. Its last chunk may be
+    padded, on the right.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: numbers out of their range; a call with scores, an `attention_mask` or other keys than queries.
+        ValueError: numbers out of their range; `reads_whole_chunks` with chunks after; a call with scores, an
+            `attention_mask` or other keys than queries; with `reads_whole_chunks` and a cache, another number of tokens than
+            that of a chunk.
 
     Example:
 
@@ -71,6 +77,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
+        reads_whole_chunks: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
@@ -78,11 +85,16 @@ class ChunkedAttention(SoftmaxBasedMechanism):
             raise ValueError(
                 f"chunks_before and chunks_after must be at least 0. Received: {chunks_before}, {chunks_after}"
             )
+        if reads_whole_chunks and chunks_after:
+            raise ValueError(
+                f"reads_whole_chunks needs chunks_after=0: later chunks are not read. Received: {chunks_after}"
+            )
         self.chunk_length = positive("chunk_length", chunk_length)
+        self.reads_whole_chunks = reads_whole_chunks
         self.chunks_before = chunks_before
         self.chunks_after = chunks_after
         self._memory = chunks_before * chunk_length
-        self._kept = self._memory + chunk_length - 1
+        self._kept = self._memory + (0 if reads_whole_chunks else chunk_length - 1)
 
     def attend(
         self,
@@ -124,10 +136,39 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         training: bool | None = None,
         **options: Any,
     ) -> tuple[Tensor, Cache]:
+        if self.reads_whole_chunks:
+            return self._extend_by_chunk(query, key, value, cache, cache_index, visibility, position, training)
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         visibility = dataclasses.replace(visibility, query_mask=None, key_slots=slots, key_positions=slots)
         attend = self._attend_few if self._is_short(query) else self._attend_many
         return attend(query, key, value, visibility, position, training), cache
+
+    def _extend_by_chunk(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None,
+        training: bool | None,
+    ) -> tuple[Tensor, Cache]:
+        """Attention of the tokens of one chunk to one another and to the chunks before."""
+        if query.shape[1] != self.chunk_length:
+            raise ValueError(
+                f"{self.name} reads whole chunks of {self.chunk_length} tokens. Received: {query.shape[1]} tokens"
+            )
+        batch, real = ops.shape(query)[0], visibility.query_mask
+        # Padding ends a sequence: what it leaves in the cache is not read.
+        key, value, slots, cache = extend_window_cache(cache, key, value, cache_index)
+        slots = with_batch_axis(slots, batch)
+        key_mask = slots >= 0
+        if real is not None:
+            before = ops.ones((batch, self._memory), dtype="bool")
+            key_mask = combine(key_mask, ops.concatenate([before, ops.cast(real, "bool")], axis=1))
+        visible = dataclasses.replace(visibility, key_mask=key_mask, causal=False, key_slots=slots, key_positions=slots)
+        return self.softmax(query, key, value, visibility=visible, position=position, training=training), cache
 
     def _attend_few(
         self,
@@ -185,4 +226,5 @@ class ChunkedAttention(SoftmaxBasedMechanism):
             "chunk_length": self.chunk_length,
             "chunks_before": self.chunks_before,
             "chunks_after": self.chunks_after,
+            "reads_whole_chunks": self.reads_whole_chunks,
         }

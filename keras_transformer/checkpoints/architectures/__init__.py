@@ -50,6 +50,7 @@ from keras_transformer.checkpoints.architectures.nomic_bert import NomicBert
 from keras_transformer.checkpoints.architectures.olmo2 import Olmo2
 from keras_transformer.checkpoints.architectures.opt import Opt
 from keras_transformer.checkpoints.architectures.paligemma import PaliGemmaArchitecture
+from keras_transformer.checkpoints.architectures.parakeet import ParakeetCTC, ParakeetEncoder
 from keras_transformer.checkpoints.architectures.phi3 import Phi3
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
 from keras_transformer.checkpoints.architectures.qwen2_moe import Qwen2Moe
@@ -123,6 +124,8 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "mixtral": Mixtral,
     "modernbert": ModernBert,
     "moonshine": Moonshine,
+    "parakeet_ctc": ParakeetCTC,
+    "parakeet_encoder": ParakeetEncoder,
     "mpnet": Mpnet,
     "mt5": MT5Architecture,
     "new": Gte,

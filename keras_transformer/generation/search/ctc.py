@@ -50,7 +50,7 @@ def ctc_greedy(logits: ArrayLike, blank_id: int = 0) -> list[list[int]]:
 
     Reference: Graves et al., Connectionist Temporal Classification, ICML 2006, section 3.2 (best path decoding).
     """
-    rows = np.argmax(_checked(logits, blank_id), axis=-1)
+    rows = np.argmax(checked_logits(logits, blank_id), axis=-1)
     return [
         [int(token) for index, token in enumerate(row) if token != blank_id and (index == 0 or token != row[index - 1])]
         for row in rows
@@ -105,12 +105,17 @@ def ctc_beam_search(
             f"{num_beams}, {num_results} and {min_log_probability}"
         )
     search = _PrefixSearch(blank_id, num_beams, language_model, language_weight, length_bonus)
-    logits = _checked(logits, blank_id)
+    logits = checked_logits(logits, blank_id)
     least = max(min_log_probability, _LEAST)
     return [search.run(row, least)[:num_results] for row in numpy_ops.log_softmax(logits)]
 
 
-def _checked(logits: ArrayLike, blank_id: int) -> np.ndarray:
+def checked_logits(logits: ArrayLike, blank_id: int) -> np.ndarray:
+    """Returns logits `(B, T, V)` in float64.
+
+    Raises:
+        ValueError: another rank, or a blank that is none of the tokens.
+    """
     logits = np.asarray(logits, "float64")
     if logits.ndim != 3 or not 0 <= blank_id < logits.shape[2]:
         raise ValueError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import keras
 
-from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.attention import ChunkedAttention, Mechanism, MultiHeadAttention
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, FrameMask, SpanMasking
-from keras_transformer.blocks import EncoderBlock, Residual
+from keras_transformer.blocks import EncoderBlock, Residual, StreamingEncoderBlock
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward
 from keras_transformer.positions import GatedRelativeBias, RelativeBias
@@ -32,6 +32,7 @@ def speech_encoder(
     adapter: keras.layers.Layer | None = None,
     block_adapter: keras.layers.Layer | None = None,
     residual: str | Residual = "post",
+    mechanism: str | Mechanism = "softmax",
     relative_bias: RelativeBias | None = None,
     activation: Activation = "gelu",
     dropout: float = 0.0,
@@ -49,6 +50,7 @@ def speech_encoder(
         span_masking, adapter, block_adapter: layers to copy, or None.
         normalizes_features: bool. Whether the frames are normalized before their projection.
         residual: "post" or "pre", or a `Residual` to copy.
+        mechanism: a name in `attention.MECHANISMS`, or an instance to copy, with an attention dropout of its own.
         relative_bias: `RelativeBias` that all blocks share, each with a gate of its own; None for none.
         activation: of the feed-forward.
         dropout, attention_dropout, hidden_dropout, feature_dropout: floats: of the outputs of the layers and of the input of
@@ -72,14 +74,17 @@ def speech_encoder(
     x = clone(position or ConvolutionalPosition(), name="position")(x, padding_mask=mask)
     last_norm = final_norm(residual, norm)
     relative_bias = clone(relative_bias, name="relative_bias")
+    streams = isinstance(mechanism, ChunkedAttention) and mechanism.reads_whole_chunks
+    block_type = StreamingEncoderBlock if streams else EncoderBlock
     x = clone(norm, name="embedding_norm")(x) if last_norm is None else x
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers):
-        block = EncoderBlock(
+        block = block_type(
             MultiHeadAttention(
                 size.num_heads,
                 size.hidden_dim // size.num_heads,
                 dropout=attention_dropout,
+                mechanism=mechanism if isinstance(mechanism, str) else clone(mechanism),
                 position=None if relative_bias is None else GatedRelativeBias(relative_bias, name="position"),
                 name="self_attention",
             ),

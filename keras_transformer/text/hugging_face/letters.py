@@ -11,8 +11,6 @@ from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
 FILE = "vocab.json"
-# No text begins or ends with more spaces.
-_MANY = 2**20
 
 
 def is_letters(config: dict[str, Any]) -> bool:
@@ -46,7 +44,8 @@ def letters(path: Path, config: dict[str, Any]) -> Any:
         # The delimiter too, which files list as a special token, but which is text.
         tokenizer.add_tokens([token for token in vocabulary if len(token) > 1 or token == delimiter])
         decoders = tokenizers.decoders
-        parts = [decoders.Fuse(), decoders.Strip(" ", _MANY, _MANY)]
+        # Not `Strip`, which fails on texts of spaces alone.
+        parts = [decoders.Fuse(), decoders.Replace(tokenizers.Regex("^ +| +$"), "")]
         if delimiter is not None:
             tokenizer.normalizer = tokenizers.normalizers.Replace(" ", delimiter)
             parts.insert(0, decoders.Replace(delimiter, space))

@@ -36,6 +36,8 @@ _EPSILON = 3e-3
 _KEPT = re.compile(r"layerdrop")
 # Settings that transformers refuses, of these kinds.
 _REFUSED = {("diffllama", "attention_dropout")}
+# Settings that have to stay as they are, because no other value is supported here.
+_REFUSED |= {("parakeet_encoder", "dropout_positions")}
 
 
 def set_odd_values(config):
