@@ -34,6 +34,7 @@ from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
 from keras_transformer.checkpoints.architectures.granite import Granite
 from keras_transformer.checkpoints.architectures.gte import Gte
 from keras_transformer.checkpoints.architectures.hubert import Hubert
+from keras_transformer.checkpoints.architectures.kimi_linear import KimiLinear
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -111,6 +112,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gte": Gte,
     "hubert": Hubert,
     "kimi_k2": DeepseekV3,
+    "kimi_linear": KimiLinear,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,

@@ -207,6 +207,32 @@ DEEPSEEK = {
     "first_k_dense_replace": 1,
     "routed_scaling_factor": 1.5,
 }
+KIMI_LINEAR = {
+    **LLAMA,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 4,
+    "attention_bias": True,
+    "q_lora_rank": 6,
+    "kv_lora_rank": 10,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "num_experts": 6,
+    "n_group": 3,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 4,
+    "norm_topk_prob": False,
+    "routed_scaling_factor": 1.5,
+    "linear_head_dim": 5,
+    "linear_num_heads": 3,
+    "linear_conv_kernel_dim": 3,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "mlp_layer_types": ["sparse", "dense", "sparse"],
+}
 ROPES = {
     "llama": {
         "rope_type": "llama3",
@@ -443,6 +469,7 @@ FAMILIES = {
         ("CausalLM",),
     ),
     "kimi_k2": ("DeepseekV3", "DeepseekV3Config", {**DEEPSEEK, **THETA, "n_group": 1, "topk_group": 1}, ("CausalLM",)),
+    "kimi_linear": ("KimiLinear", "KimiLinearConfig", KIMI_LINEAR, ("CausalLM",)),
     "diffllama": (
         "DiffLlama",
         "DiffLlamaConfig",
@@ -497,6 +524,12 @@ GRADIENTS = {
         "model.layers.0.mlp.experts.gate_up_proj",
         "model.layers.1.mlp.experts.gate_up_proj_bias",
         "model.layers.1.mlp.experts.down_proj_bias",
+    ),
+    "kimi_linear-CausalLM": (
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.b_proj.weight",
+        "model.layers.2.self_attn.g_a_proj.weight",
+        "model.layers.1.self_attn.q_a_proj.weight",
     ),
     "qwen3_next-CausalLM": (
         "model.layers.0.linear_attn.in_proj_ba.weight",
