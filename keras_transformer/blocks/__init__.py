@@ -1,5 +1,7 @@
 """Transformer blocks: residual schemes around a mixer and a feed-forward network."""
 
+from keras_transformer.blocks.alt_up import AltUp, StreamExpansion, StreamReduction
+from keras_transformer.blocks.alt_up_block import AltUpBlock, AltUpKeyValueBlock
 from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
 from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
@@ -41,6 +43,9 @@ __all__ = [
     "NORMS",
     "RESIDUALS",
     "AdaLNZeroResidual",
+    "AltUp",
+    "AltUpBlock",
+    "AltUpKeyValueBlock",
     "ChunkedCrossBlock",
     "BranchedDecoderBlock",
     "BranchedEncoderBlock",
@@ -72,6 +77,8 @@ __all__ = [
     "SandwichNormResidual",
     "ScaledResidual",
     "SubLNResidual",
+    "StreamExpansion",
+    "StreamReduction",
     "SublayerNormResidual",
     "TakeQueryStream",
     "ValueResidualBlock",

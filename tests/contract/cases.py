@@ -1053,7 +1053,14 @@ LAYERS = {
     "shared_key_value": Case(
         attention.SharedKeyValue,
         lambda: {"num_heads": 2, "key_dim": 4},
-        arguments={"value_dim": 3, "position": "rotary", "use_bias": False, "kernel_initializer": "ones"},
+        arguments={
+            "value_dim": 3,
+            "position": "rotary",
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "key_norm": "rms_norm",
+            "value_norm_epsilon": 0.01,
+        },
         wrap=SharedKeyValueReader,
     ),
     "cross_decoder_attention": Case(
@@ -1065,6 +1072,9 @@ LAYERS = {
             "use_bias": False,
             "kernel_initializer": "ones",
             "seed": 7,
+            "window": 2,
+            "scoring": "dot",
+            "query_norm": "rms_norm",
         },
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), shared(), shared(1)),

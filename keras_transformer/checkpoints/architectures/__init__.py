@@ -28,6 +28,7 @@ from keras_transformer.checkpoints.architectures.falcon import Falcon
 from keras_transformer.checkpoints.architectures.gemma import Gemma
 from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
 from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
+from keras_transformer.checkpoints.architectures.gemma3n import Gemma3n
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
@@ -105,6 +106,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gemma": Gemma,
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
+    "gemma3n_text": Gemma3n,
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,

@@ -64,6 +64,27 @@ GEMMA3 = {
         "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000.0},
     },
 }
+GEMMA3N = {
+    **SIZE,
+    "hidden_size": 8,
+    "hidden_activation": "silu",
+    "attention_bias": True,
+    "final_logit_softcapping": 3.0,
+    "head_dim": 6,
+    "num_hidden_layers": 5,
+    "intermediate_size": [12, 10, 12, 10, 14],
+    "sliding_window": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": GEMMA3["rope_parameters"],
+    "vocab_size_per_layer_input": 50,
+    "hidden_size_per_layer_input": 3,
+    "altup_active_idx": 1,
+    "altup_coef_clip": 0.3,
+    "altup_num_inputs": 3,
+    "num_kv_shared_layers": 2,
+    "laurel_rank": 5,
+    "activation_sparsity_pattern": [0.6, 0.0, 0.3, 0.0, 0.8],
+}
 QWEN = {
     **LLAMA,
     "use_sliding_window": True,
@@ -469,6 +490,7 @@ FAMILIES = {
         ("CausalLM",),
     ),
     "kimi_k2": ("DeepseekV3", "DeepseekV3Config", {**DEEPSEEK, **THETA, "n_group": 1, "topk_group": 1}, ("CausalLM",)),
+    "gemma3n": ("Gemma3n", "Gemma3nTextConfig", GEMMA3N, ("CausalLM",)),
     "kimi_linear": ("KimiLinear", "KimiLinearConfig", KIMI_LINEAR, ("CausalLM",)),
     "diffllama": (
         "DiffLlama",
@@ -524,6 +546,17 @@ GRADIENTS = {
         "model.layers.0.mlp.experts.gate_up_proj",
         "model.layers.1.mlp.experts.gate_up_proj_bias",
         "model.layers.1.mlp.experts.down_proj_bias",
+    ),
+    "gemma3n-CausalLM": (
+        "model.layers.0.altup.prediction_coefs.weight",
+        "model.layers.4.altup.modality_router.weight",
+        "model.layers.2.self_attn.k_proj.weight",
+        "model.layers.1.self_attn.v_proj.weight",
+        "model.layers.0.laurel.linear_left.weight",
+        "model.layers.3.per_layer_input_gate.weight",
+        "model.per_layer_model_projection.weight",
+        "model.altup_projections.0.weight",
+        "model.altup_unembed_projections.1.weight",
     ),
     "kimi_linear-CausalLM": (
         "model.layers.0.self_attn.q_proj.weight",
