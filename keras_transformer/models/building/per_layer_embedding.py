@@ -68,7 +68,8 @@ class PerLayerEmbedding(keras.layers.Layer):
         shape = (-1, ops.shape(inputs)[1], self.num_layers, self.width)
         ids = ops.where(token_ids < self.vocabulary_size, token_ids, ops.zeros_like(token_ids))
         embedded = ops.cast(ops.take(self.embeddings, ids, axis=0), inputs.dtype) * math.sqrt(self.width)
-        projected = self.projection(inputs) * (1.0 / math.sqrt(inputs.shape[-1]))
+        # Not after the projection: TensorFlow Lite's converter would multiply the kernel.
+        projected = self.projection(inputs * (1.0 / math.sqrt(inputs.shape[-1])))
         both = ops.reshape(embedded, shape) + self.norm(ops.reshape(projected, shape))
         both = both * math.sqrt(0.5)
         return tuple(both[:, :, index] for index in range(self.num_layers))

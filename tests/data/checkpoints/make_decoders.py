@@ -517,6 +517,8 @@ FAMILIES = {
     "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
     "rwkv_tied": ("Rwkv", "RwkvConfig", {**RWKV, **TIED}, ("CausalLM",)),
 }
+# Models of transformers whose texts with a cache differ from those without.
+WITHOUT_CACHE = {"minimax"}
 # Folders of a kind that transformers reads as another.
 RENAMED = {"kimi_k2": "deepseek_v3"}
 GRADIENTS = {
@@ -638,6 +640,7 @@ def continuations(model):
     for prompt in PROMPTS:
         row = torch.tensor([prompt])
         options = {"do_sample": False, "max_new_tokens": NEW, "eos_token_id": None, "pad_token_id": 0}
+        options["use_cache"] = model.config.model_type not in WITHOUT_CACHE
         text = model.generate(row, attention_mask=torch.ones_like(row), **options)
         texts.append(text[0, len(prompt) :].tolist())
     width = max(map(len, PROMPTS))
