@@ -39,6 +39,13 @@ def arguments(name, length, window):
         "retrieval": {"top_k": block},
         "infini": {"segment_length": window},
         "multi_head_latent": {"latent_dim": max(4, window // 2), "rotary_dim": 4},
+        "native_sparse": {
+            "compression_length": max(1, block // 2),
+            "compression_stride": max(1, block // 4),
+            "block_size": block,
+            "num_blocks": 4,
+            "window": window // 2,
+        },
         "segment_recurrent": {"segment_length": max(1, window // 2), "memory_length": max(1, window // 2)},
         "linformer": {"max_sequence_length": length, "projected_length": window},
     }

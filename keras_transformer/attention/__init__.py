@@ -16,6 +16,7 @@ from keras_transformer.attention.layers.long_short_range import LongShortRangeAt
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
 from keras_transformer.attention.layers.multi_head_latent import MultiHeadLatentAttention
+from keras_transformer.attention.layers.native_sparse import NativeSparseAttention
 from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
 from keras_transformer.attention.layers.positioned_attention import PositionedAttention
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
@@ -105,6 +106,7 @@ __all__ = [
     "MixedChunkAttention",
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
+    "NativeSparseAttention",
     "PerformerAttention",
     "PositionedAttention",
     "RandomFeatures",

@@ -1,5 +1,7 @@
 """Transformer blocks: residual schemes around a mixer and a feed-forward network."""
 
+from keras_transformer.blocks.alt_up import AltUp, StreamExpansion, StreamReduction
+from keras_transformer.blocks.alt_up_block import AltUpBlock, AltUpKeyValueBlock
 from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
 from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
 from keras_transformer.blocks.conformer_block import ConformerBlock
@@ -44,6 +46,9 @@ __all__ = [
     "NORMS",
     "RESIDUALS",
     "AdaLNZeroResidual",
+    "AltUp",
+    "AltUpBlock",
+    "AltUpKeyValueBlock",
     "ChunkedCrossBlock",
     "BranchedDecoderBlock",
     "BranchedEncoderBlock",
@@ -77,6 +82,8 @@ __all__ = [
     "SandwichNormResidual",
     "ScaledResidual",
     "SubLNResidual",
+    "StreamExpansion",
+    "StreamReduction",
     "SublayerNormResidual",
     "StreamingEncoderBlock",
     "TakeQueryStream",

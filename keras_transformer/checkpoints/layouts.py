@@ -73,14 +73,17 @@ class Expanded(Layout):
     Args:
         count: int. The number of additional axes.
         axis: int. The axis of the weight before which they are inserted.
+        after: int. The number of additional axes at the end.
     """
 
-    def __init__(self, count: int = 1, axis: int = 0) -> None:
+    def __init__(self, count: int = 1, axis: int = 0, after: int = 0) -> None:
         self.count = count
         self.axis = axis
+        self.after = after
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
-        return [(*shape[: self.axis], *(1,) * self.count, *shape[self.axis :]) for shape in shapes]
+        inserted, after = (1,) * self.count, (1,) * self.after
+        return [(*shape[: self.axis], *inserted, *shape[self.axis :], *after) for shape in shapes]
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         return [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
@@ -269,6 +272,35 @@ class Stacked(Layout):
 
     def write(self, weights: _Arrays) -> _Arrays:
         return self.layout.write(list(weights[0]))
+
+
+class Joined(Layout):
+    """Several tensors of one size that are joined along an axis of one weight, such as the convolutions of Kimi Linear.
+
+    Args:
+        count: int. The number of tensors.
+        layout: `Layout` of each tensor.
+        axis: int. The axis of the weight.
+    """
+
+    def __init__(self, count: int, layout: Layout, axis: int) -> None:
+        self.count = count
+        self.layout = layout
+        self.axis = axis
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return self.layout.shapes(self._parts(shapes))
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return [np.concatenate(self.layout.read(tensors, self._parts(shapes)), axis=self.axis)]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return self.layout.write(np.split(weights[0], self.count, axis=self.axis))
+
+    def _parts(self, shapes: _Shapes) -> _Shapes:
+        part = list(shapes[0])
+        part[self.axis] //= self.count
+        return [tuple(part)] * self.count
 
 
 class WeightNormalized(Layout):

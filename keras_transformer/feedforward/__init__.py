@@ -8,6 +8,7 @@ from keras_transformer.feedforward.clamped_swiglu import ClampedSwiGLU
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
+from keras_transformer.feedforward.gaussian_top_k import GaussianTopK
 from keras_transformer.feedforward.group_limited_router import GroupLimitedRouter
 from keras_transformer.feedforward.ista import ISTA
 from keras_transformer.feedforward.mix import MixFeedForward
@@ -32,6 +33,7 @@ __all__ = [
     "GatedFeedForward",
     "GatedLinearUnit",
     "Gating",
+    "GaussianTopK",
     "MixFeedForward",
     "GroupLimitedRouter",
     "MixtureOfExperts",

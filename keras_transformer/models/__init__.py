@@ -35,6 +35,7 @@ from keras_transformer.models.flux import Flux
 from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
+from keras_transformer.models.gemma3n import Gemma3n, Gemma3nStreams
 from keras_transformer.models.gpt2 import GPT2
 from keras_transformer.models.hubert import HuBERT
 from keras_transformer.models.image_autoencoder import ImageAutoencoder
@@ -135,6 +136,7 @@ MODELS = {
     "gemma": Gemma,
     "gemma2": Gemma2,
     "gemma3": Gemma3,
+    "gemma3n": Gemma3n,
     "bloom": BLOOM,
     "reformer": Reformer,
     "retnet": RetNet,
@@ -205,6 +207,8 @@ __all__ = [
     "Gemma",
     "Gemma2",
     "Gemma3",
+    "Gemma3n",
+    "Gemma3nStreams",
     "HuBERT",
     "ImageAutoencoder",
     "Kosmos",

@@ -634,6 +634,13 @@ _GATED = {
 }
 _CONVOLUTION = {"kernel_size": 4, "gated": False, "dropout": 0.5, "kernel_initializer": "ones", "seed": 7}
 
+
+def _usual_sparse_blocks(length):
+    """Returns sizes of native sparse attention that are not tiny, so that the blocks cost little beside their tokens."""
+    sizes = {"compression_length": 32, "compression_stride": 16, "block_size": 32, "window": 64}
+    return sizes | {"num_blocks": 4, "num_local_blocks": 2}
+
+
 MIXER_LAYERS = {
     "gated_attention_unit": _mixer(
         attention.GatedAttentionUnit,
@@ -731,6 +738,35 @@ MIXER_LAYERS = {
             "kernel_initializer": "ones",
         },
         growth=QUADRATIC,
+        inputs=twice,
+    ),
+    "native_sparse": Case(
+        attention.NativeSparseAttention,
+        lambda: {
+            "num_heads": 4,
+            "key_dim": 6,
+            "num_key_value_heads": 2,
+            "compression_length": 2,
+            "compression_stride": 1,
+            "block_size": 2,
+            "num_blocks": 3,
+            "num_local_blocks": 1,
+            "window": 2,
+        },
+        arguments={
+            "value_dim": 3,
+            "num_key_value_heads": 1,
+            "compression_length": 3,
+            "compression_stride": 2,
+            "block_size": 4,
+            "num_blocks": 2,
+            "num_local_blocks": 3,
+            "window": 3,
+            "position": "xpos",
+            "kernel_initializer": "ones",
+        },
+        with_arguments={"num_local_blocks": {"num_blocks": 4}},
+        growth=Growth(memory=1, flops=2, arguments=_usual_sparse_blocks),
         inputs=twice,
     ),
     "multi_head": Case(
@@ -1047,7 +1083,14 @@ LAYERS = {
     "shared_key_value": Case(
         attention.SharedKeyValue,
         lambda: {"num_heads": 2, "key_dim": 4},
-        arguments={"value_dim": 3, "position": "rotary", "use_bias": False, "kernel_initializer": "ones"},
+        arguments={
+            "value_dim": 3,
+            "position": "rotary",
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "key_norm": "rms_norm",
+            "value_norm_epsilon": 0.01,
+        },
         wrap=SharedKeyValueReader,
     ),
     "cross_decoder_attention": Case(
@@ -1059,6 +1102,9 @@ LAYERS = {
             "use_bias": False,
             "kernel_initializer": "ones",
             "seed": 7,
+            "window": 2,
+            "scoring": "dot",
+            "query_norm": "rms_norm",
         },
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), shared(), shared(1)),

@@ -130,6 +130,9 @@ MODELS = {
     "gemma": lambda: models.Gemma(SIZE, VOCABULARY),
     "gemma2": lambda: models.Gemma2(SIZE, VOCABULARY, window=(3, None)),
     "gemma3": lambda: models.Gemma3(SIZE, VOCABULARY, window=(3, None)),
+    "gemma3n": lambda: models.Gemma3n(
+        SIZE, VOCABULARY, num_sharing_blocks=1, window=(3,), streams=models.Gemma3nStreams(3, 1, 2.0, True, 2, 4)
+    ),
     "bloom": lambda: models.BLOOM(SIZE, VOCABULARY),
     "reformer": lambda: models.Reformer(SIZE, VOCABULARY, key_dim=8, dropout=0.0, max_sequence_length=64),
     "retnet": lambda: models.RetNet(SIZE, VOCABULARY, chunk_size=4),

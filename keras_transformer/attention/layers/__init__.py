@@ -12,6 +12,7 @@ from keras_transformer.attention.layers.long_short_range import LongShortRangeAt
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
 from keras_transformer.attention.layers.multi_head_latent import MultiHeadLatentAttention
+from keras_transformer.attention.layers.native_sparse import NativeSparseAttention
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.mixer import Mixer
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
@@ -19,6 +20,7 @@ from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 MIXERS: dict[str, type[Mixer]] = {
     "multi_head": MultiHeadAttention,
     "multi_head_latent": MultiHeadLatentAttention,
+    "native_sparse": NativeSparseAttention,
     "longformer": LongformerAttention,
     "gated_attention_unit": GatedAttentionUnit,
     "mixed_chunk": MixedChunkAttention,

@@ -11,10 +11,11 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import read_dense_cache
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, Initializer, LayerLike, Shape, Tensor
 
 
 @serializable
@@ -32,6 +33,9 @@ class CrossDecoderAttention(keras.layers.Layer):
         use_bias: bool. Whether the projections have biases. Defaults to True.
         kernel_initializer: initializer of the projections.
         seed: int or None. Seed of the dropout.
+        window: int >= 1: a query attends to keys fewer than this many slots before it, but all scores are computed; or None.
+        scoring: a name in `SCORINGS`, or an instance.
+        query_norm: a name in `blocks.NORMS`, or a norm layer to copy: of each query head before rotation; or None.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -67,6 +71,9 @@ class CrossDecoderAttention(keras.layers.Layer):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
+        window: int | None = None,
+        scoring: LayerLike = "scaled_dot",
+        query_norm: LayerLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -78,7 +85,10 @@ class CrossDecoderAttention(keras.layers.Layer):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        self.mechanism = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
+        self.window = None if window is None else positive("window", window)
+        self.mechanism = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
+        self._query_norm_template = resolve(query_norm, NORMS, keras.layers.Layer, argument="query_norm")
+        self.query_norm = clone(self._query_norm_template, name="query_norm", dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if self.num_heads % key_shape[1]:
@@ -87,6 +97,8 @@ class CrossDecoderAttention(keras.layers.Layer):
         key_shape, value_shape = ((shape[0], shape[2], shape[1], shape[3]) for shape in (key_shape, value_shape))
         self.query_dense = split_heads(self, "query", self.num_heads, self.key_dim)
         self.query_dense.build(inputs_shape)
+        if self.query_norm is not None:
+            self.query_norm.build((*heads, self.key_dim))
         build_once(self.mechanism, (*heads, self.key_dim), key_shape, value_shape)
         if self.position is not None:
             build_once(self.position, (*heads, self.key_dim), value_shape)
@@ -103,12 +115,14 @@ class CrossDecoderAttention(keras.layers.Layer):
         training: bool | None = None,
     ) -> Tensor:
         query = self.query_dense(inputs)  # (B, T, N, H)
+        query = query if self.query_norm is None else self.query_norm(query)
         key, value = read_dense_cache({"key": key, "value": value})
         slots = ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions
         key_slots = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = Visibility(
             key_mask=padding_mask,
             causal=True,
+            window=self.window,
             query_slots=slots,
             key_slots=key_slots,
             query_positions=slots,
@@ -133,4 +147,7 @@ class CrossDecoderAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
+            "window": self.window,
+            "scoring": serialize(self.mechanism.scoring),
+            "query_norm": serialize(self._query_norm_template),
         }

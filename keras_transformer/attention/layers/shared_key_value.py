@@ -16,10 +16,11 @@ from keras_transformer.attention.cache.dense import (
     token_slots,
     update_dense_cache,
 )
+from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerLike, Shape, Tensor
 
 
 @serializable
@@ -35,6 +36,8 @@ class SharedKeyValue(CachedLayer):
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None; the same as in the attention layers.
         use_bias: bool. Whether the projections have biases. Defaults to True.
         kernel_initializer: initializer of the projections.
+        key_norm: a name in `blocks.NORMS`, or a norm layer to copy: of each key head before rotation; or None.
+        value_norm_epsilon: float > 0: each value head is divided by its root mean square, with this epsilon; or None.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -60,6 +63,7 @@ class SharedKeyValue(CachedLayer):
     ((1, 2, 5, 4), ['key', 'value'])
 
     Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2; the norm before it is part of `models.YOCO`.
+    The norms of keys and values are those of `models.Gemma3n`.
     """
 
     cache_is_rewindable = True
@@ -72,6 +76,8 @@ class SharedKeyValue(CachedLayer):
         position: str | Config | AttentionPosition | None = None,
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
+        key_norm: LayerLike | None = None,
+        value_norm_epsilon: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -81,20 +87,26 @@ class SharedKeyValue(CachedLayer):
         self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self._key_norm_template = resolve(key_norm, NORMS, keras.layers.Layer, argument="key_norm")
+        self.key_norm = clone(self._key_norm_template, name="key_norm", dtype=self.dtype_policy)
+        self.value_norm_epsilon = value_norm_epsilon
 
     def build(self, inputs_shape: Shape) -> None:
         for name, width in (("key", self.key_dim), ("value", self.value_dim)):
             dense = split_heads(self, name, self.num_heads, width)
             dense.build(inputs_shape)
             setattr(self, f"{name}_dense", dense)
+        shape = (*inputs_shape[:2], self.num_heads)
+        if self.key_norm is not None:
+            self.key_norm.build((*shape, self.key_dim))
         if self.position is not None:
-            shape = (*inputs_shape[:2], self.num_heads)
             build_once(self.position, (*shape, self.key_dim), (*shape, self.value_dim))
 
     def call(
         self, inputs: Tensor, positions: Tensor = None, cache: Cache | None = None, cache_index: Tensor = None
     ) -> Tensor:
-        key, value = self.key_dense(inputs), self.value_dense(inputs)  # (B, T, K, H)
+        key, value = self.key_dense(inputs), self._value(inputs)  # (B, T, K, H)
+        key = key if self.key_norm is None else self.key_norm(key)
         if self.position is not None:
             if positions is None:
                 positions = token_slots(0 if cache is None else cache_index, ops.shape(inputs)[1])
@@ -104,6 +116,13 @@ class SharedKeyValue(CachedLayer):
             return filled["key"], filled["value"]
         cache = update_dense_cache(cache, key, value, cache_index)
         return tuple(ops.cast(cache[name], self.compute_dtype) for name in ("key", "value")), cache
+
+    def _value(self, inputs: Tensor) -> Tensor:
+        value = self.value_dense(inputs)
+        if self.value_norm_epsilon is None:
+            return value
+        normalized = ops.rms_normalization(ops.cast(value, "float32"), axis=-1, epsilon=self.value_norm_epsilon)
+        return ops.cast(normalized, value.dtype)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """Returns an empty cache for `max_length` tokens: dict of "key" and "value"."""
@@ -129,4 +148,6 @@ class SharedKeyValue(CachedLayer):
             "position": serialize(self.position),
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "key_norm": serialize(self._key_norm_template),
+            "value_norm_epsilon": self.value_norm_epsilon,
         }

@@ -28,12 +28,14 @@ from keras_transformer.checkpoints.architectures.falcon import Falcon
 from keras_transformer.checkpoints.architectures.gemma import Gemma
 from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
 from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
+from keras_transformer.checkpoints.architectures.gemma3n import Gemma3n
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
 from keras_transformer.checkpoints.architectures.gpt_neox import GptNeoX
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
 from keras_transformer.checkpoints.architectures.granite import Granite
 from keras_transformer.checkpoints.architectures.gte import Gte
 from keras_transformer.checkpoints.architectures.hubert import Hubert
+from keras_transformer.checkpoints.architectures.kimi_linear import KimiLinear
 from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
@@ -105,6 +107,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gemma": Gemma,
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
+    "gemma3n_text": Gemma3n,
     "gpt2": Gpt2,
     "gpt_neox": GptNeoX,
     "gpt_oss": GptOss,
@@ -112,6 +115,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "gte": Gte,
     "hubert": Hubert,
     "kimi_k2": DeepseekV3,
+    "kimi_linear": KimiLinear,
     "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,

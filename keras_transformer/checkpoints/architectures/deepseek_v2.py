@@ -18,7 +18,7 @@ class DeepseekV2(DeepseekV3):
         return "pairs"
 
     def router(self, config: Config) -> TopKRouter:
-        count = self._num_experts(config)
+        count = self.num_experts(config)
         is_grouped = config.choice("topk_method", {"greedy": False, "group_limited_greedy": True}, "greedy")
         return GroupLimitedRouter(
             count,

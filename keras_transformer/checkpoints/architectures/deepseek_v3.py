@@ -26,6 +26,7 @@ from keras_transformer.feedforward import (
 )
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.positions import Rotary
 
 
 class Defaults(NamedTuple):
@@ -36,6 +37,7 @@ class Defaults(NamedTuple):
     moe_intermediate_size: int = 2048
     first_k_dense_replace: int = 3
     routed_scaling_factor: float = 2.5
+    rms_norm_eps: float = 1e-6
 
 
 class DeepseekV3(Llama):
@@ -51,13 +53,13 @@ class DeepseekV3(Llama):
         return (*self.ignored, *(rf"^model\.layers\.{depth + index}\." for index in range(extra)))
 
     def backbone(self, config: Config) -> keras.Model:
-        size, common = model_size(config), decoder_options(config)
+        size, common = model_size(config), decoder_options(config, self.defaults.rms_norm_eps)
         config.only("num_key_value_heads", size.num_heads, size.num_heads)
         dropout, activation = common.pop("attention_dropout"), common["activation"]
         width = config.integer("moe_intermediate_size", self.defaults.moe_intermediate_size)
         experts = SharedExpertMixture(
             MixtureOfExperts(width, self.router(config), activation=activation),
-            GatedFeedForward(width * config.integer("n_shared_experts", self.defaults.n_shared_experts), activation),
+            GatedFeedForward(width * self.num_shared_experts(config), activation),
             use_gate=False,
         )
         dense = GatedFeedForward(size.intermediate_dim, activation)
@@ -65,11 +67,16 @@ class DeepseekV3(Llama):
             GroupedSize(size, size.num_heads, config.integer("qk_rope_head_dim", 64)),  # Not read: see `mixers`.
             config.integer("vocab_size"),
             norm=keras.layers.RMSNormalization(epsilon=common.pop("rms_norm_epsilon")),
-            mixers=[_mixer(config, self.layout(config), dropout)],
-            feedforward=[experts if sparse else dense for sparse in self._sparse_blocks(config)],
+            mixers=self.mixers(config, dropout),
+            feedforward=[experts if sparse else dense for sparse in self.sparse_blocks(config)],
             name=config.get("model_type"),
             **common,
         )
+
+    def mixers(self, config: Config, dropout: float) -> list[keras.layers.Layer]:
+        """Returns the mixer of each block, or one of all; `dropout` is that of the attention weights."""
+        width = config.integer("qk_rope_head_dim", 64)
+        return [latent_attention(config, rotary(config, width, layout=self.layout(config)), dropout)]
 
     def layout(self, config: Config) -> str:
         """Returns which features of a rotary key form a pair: a layout of `positions.Rotary`."""
@@ -77,7 +84,7 @@ class DeepseekV3(Llama):
 
     def router(self, config: Config) -> TopKRouter:
         """Returns the router of the experts."""
-        count = self._num_experts(config)
+        count = self.num_experts(config)
         return GroupLimitedRouter(
             count,
             config.integer("num_experts_per_tok", 8, maximum=count),
@@ -88,11 +95,11 @@ class DeepseekV3(Llama):
         )
 
     def entries(self, config: Config) -> list[Entry]:
-        sparse, count = iter(self._sparse_blocks(config)), self._num_experts(config)
+        sparse, count = iter(self.sparse_blocks(config)), self.num_experts(config)
         has_correction = getattr(self.router(config), "activation", None) == "sigmoid"
 
         def block(theirs: str, ours: str) -> list[Entry]:
-            entries = [*norm_entries(theirs, ours), *_mixer_entries(config, theirs, ours)]
+            entries = [*norm_entries(theirs, ours), *latent_attention_entries(config, theirs, ours)]
             if not next(sparse):
                 return [*entries, *gated_feedforward_entries(theirs, ours)]
             theirs, ours = f"{theirs}.mlp", f"{ours}/feedforward"
@@ -105,23 +112,31 @@ class DeepseekV3(Llama):
 
         return decoder_entries(config, block)
 
-    def _num_experts(self, config: Config) -> int:
+    def num_experts(self, config: Config) -> int:
+        """Returns the number of experts among which the router chooses."""
         return config.integer("n_routed_experts", self.defaults.n_routed_experts)
 
-    def _sparse_blocks(self, config: Config) -> list[bool]:
+    def num_shared_experts(self, config: Config) -> int:
+        """Returns the number of experts that every token has."""
+        return config.integer("n_shared_experts", self.defaults.n_shared_experts)
+
+    def sparse_blocks(self, config: Config) -> list[bool]:
         """Returns whether each block has experts."""
         first = config.integer("first_k_dense_replace", self.defaults.first_k_dense_replace, minimum=0)
         return [index >= first for index in range(config.integer("num_hidden_layers"))]
 
 
-def _query_latent_dim(config: Config) -> int | None:
+def _query_latent_dim(config: Config, default: int | None) -> int | None:
     # A null is no default: queries are projected directly.
     if config.values.get("q_lora_rank", 0) is None:
         return None
-    return config.integer("q_lora_rank", 1536)
+    return config.integer("q_lora_rank", default)
 
 
-def _mixer(config: Config, layout: str, dropout: float) -> MultiHeadLatentAttention:
+def latent_attention(
+    config: Config, position: Rotary | None, dropout: float, query_latent_dim: int | None = 1536
+) -> MultiHeadLatentAttention:
+    """Returns latent attention; `query_latent_dim` is the default."""
     key_dim, rotary_dim = config.integer("qk_nope_head_dim", 128), config.integer("qk_rope_head_dim", 64)
     return MultiHeadLatentAttention(
         config.integer("num_attention_heads"),
@@ -129,15 +144,18 @@ def _mixer(config: Config, layout: str, dropout: float) -> MultiHeadLatentAttent
         key_dim,
         rotary_dim,
         config.integer("v_head_dim", 128),
-        _query_latent_dim(config),
-        scale=score_scale(config, key_dim + rotary_dim),
+        _query_latent_dim(config, query_latent_dim),
+        scale=None if position is None else score_scale(config, key_dim + rotary_dim),
         mechanism=SoftmaxAttention(dropout=dropout),
-        position=rotary(config, rotary_dim, layout=layout),
+        position=position,
         use_bias=config.flag("attention_bias", False),
     )
 
 
-def _mixer_entries(config: Config, theirs: str, ours: str) -> list[Entry]:
+def latent_attention_entries(
+    config: Config, theirs: str, ours: str, query_latent_dim: int | None = 1536
+) -> list[Entry]:
+    """Returns the mapping of latent attention; `query_latent_dim` is the default."""
     theirs, ours = f"{theirs}.self_attn", f"{ours}/self_attention"
     bias = config.flag("attention_bias", False)
     entries = [
@@ -146,7 +164,7 @@ def _mixer_entries(config: Config, theirs: str, ours: str) -> list[Entry]:
         Entry((f"{theirs}.kv_b_proj.weight",), (f"{ours}/key_up/kernel", f"{ours}/value_up/kernel"), HeadByHead()),
         *linear(f"{theirs}.o_proj", f"{ours}/attention_output", inputs=2, bias=bias),
     ]
-    if _query_latent_dim(config) is None:
+    if _query_latent_dim(config, query_latent_dim) is None:
         return [*entries, *linear(f"{theirs}.q_proj", f"{ours}/query", bias=False)]
     return [
         *entries,

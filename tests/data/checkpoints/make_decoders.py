@@ -64,6 +64,27 @@ GEMMA3 = {
         "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000.0},
     },
 }
+GEMMA3N = {
+    **SIZE,
+    "hidden_size": 8,
+    "hidden_activation": "silu",
+    "attention_bias": True,
+    "final_logit_softcapping": 3.0,
+    "head_dim": 6,
+    "num_hidden_layers": 5,
+    "intermediate_size": [12, 10, 12, 10, 14],
+    "sliding_window": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": GEMMA3["rope_parameters"],
+    "vocab_size_per_layer_input": 50,
+    "hidden_size_per_layer_input": 3,
+    "altup_active_idx": 1,
+    "altup_coef_clip": 0.3,
+    "altup_num_inputs": 3,
+    "num_kv_shared_layers": 2,
+    "laurel_rank": 5,
+    "activation_sparsity_pattern": [0.6, 0.0, 0.3, 0.0, 0.8],
+}
 QWEN = {
     **LLAMA,
     "use_sliding_window": True,
@@ -206,6 +227,32 @@ DEEPSEEK = {
     "moe_intermediate_size": 4,
     "first_k_dense_replace": 1,
     "routed_scaling_factor": 1.5,
+}
+KIMI_LINEAR = {
+    **LLAMA,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 4,
+    "attention_bias": True,
+    "q_lora_rank": 6,
+    "kv_lora_rank": 10,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "num_experts": 6,
+    "n_group": 3,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "n_shared_experts": 2,
+    "moe_intermediate_size": 4,
+    "norm_topk_prob": False,
+    "routed_scaling_factor": 1.5,
+    "linear_head_dim": 5,
+    "linear_num_heads": 3,
+    "linear_conv_kernel_dim": 3,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "mlp_layer_types": ["sparse", "dense", "sparse"],
 }
 ROPES = {
     "llama": {
@@ -443,6 +490,8 @@ FAMILIES = {
         ("CausalLM",),
     ),
     "kimi_k2": ("DeepseekV3", "DeepseekV3Config", {**DEEPSEEK, **THETA, "n_group": 1, "topk_group": 1}, ("CausalLM",)),
+    "gemma3n": ("Gemma3n", "Gemma3nTextConfig", GEMMA3N, ("CausalLM",)),
+    "kimi_linear": ("KimiLinear", "KimiLinearConfig", KIMI_LINEAR, ("CausalLM",)),
     "diffllama": (
         "DiffLlama",
         "DiffLlamaConfig",
@@ -468,6 +517,8 @@ FAMILIES = {
     "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
     "rwkv_tied": ("Rwkv", "RwkvConfig", {**RWKV, **TIED}, ("CausalLM",)),
 }
+# Models of transformers whose texts with a cache differ from those without.
+WITHOUT_CACHE = {"minimax"}
 # Folders of a kind that transformers reads as another.
 RENAMED = {"kimi_k2": "deepseek_v3"}
 GRADIENTS = {
@@ -497,6 +548,23 @@ GRADIENTS = {
         "model.layers.0.mlp.experts.gate_up_proj",
         "model.layers.1.mlp.experts.gate_up_proj_bias",
         "model.layers.1.mlp.experts.down_proj_bias",
+    ),
+    "gemma3n-CausalLM": (
+        "model.layers.0.altup.prediction_coefs.weight",
+        "model.layers.4.altup.modality_router.weight",
+        "model.layers.2.self_attn.k_proj.weight",
+        "model.layers.1.self_attn.v_proj.weight",
+        "model.layers.0.laurel.linear_left.weight",
+        "model.layers.3.per_layer_input_gate.weight",
+        "model.per_layer_model_projection.weight",
+        "model.altup_projections.0.weight",
+        "model.altup_unembed_projections.1.weight",
+    ),
+    "kimi_linear-CausalLM": (
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.b_proj.weight",
+        "model.layers.2.self_attn.g_a_proj.weight",
+        "model.layers.1.self_attn.q_a_proj.weight",
     ),
     "qwen3_next-CausalLM": (
         "model.layers.0.linear_attn.in_proj_ba.weight",
@@ -572,6 +640,7 @@ def continuations(model):
     for prompt in PROMPTS:
         row = torch.tensor([prompt])
         options = {"do_sample": False, "max_new_tokens": NEW, "eos_token_id": None, "pad_token_id": 0}
+        options["use_cache"] = model.config.model_type not in WITHOUT_CACHE
         text = model.generate(row, attention_mask=torch.ones_like(row), **options)
         texts.append(text[0, len(prompt) :].tolist())
     width = max(map(len, PROMPTS))
