@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.runtime.runtime import Runtime
+from keras_transformer.export.tflite.dynamic_loops import has_dynamic_loop
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.export.tflite.library import LIBRARY, NAME
 from keras_transformer.export.tflite.signature_choice import fitting_signature
@@ -69,7 +70,8 @@ class TFLiteRuntime:
         with self._lock, self._output_context():
             self._output_context = contextlib.nullcontext
             if signature not in self._runners:
-                self._runners[signature] = PlannedRunner(self._runner(signature))
+                runs_twice = signature in self.signatures() and has_dynamic_loop(self._path, signature)
+                self._runners[signature] = PlannedRunner(self._runner(signature), runs_twice)
             return self._runners[signature](arrays)
 
     def forget(self, kept: str) -> None:
@@ -92,14 +94,16 @@ class PlannedRunner:
 
     In the first call with new shapes LiteRT 2.1 to 2.3 plans as it learns the shapes of tensors, and moves its memory when
     it has to grow. Parts of XNNPACK keep the old addresses: further calls of the same shapes may compute wrong values. A
-    second plan finds all memory at hand.
+    second plan finds all memory at hand. In a loop over tensors of dynamic shapes the first call may be wrong, too: it then
+    counts only as the one that learns the shapes.
 
     Args:
         runner: LiteRT's `SignatureRunner`. Private attributes of it are used, since it cannot be told to plan again.
+        runs_twice: bool. Whether new shapes are computed twice; for signatures without a state that `has_dynamic_loop`.
     """
 
-    def __init__(self, runner: Any) -> None:
-        self._runner = runner
+    def __init__(self, runner: Any, runs_twice: bool = False) -> None:
+        self._runner, self._runs_twice = runner, runs_twice
         details = runner.get_input_details()
         self._is_dynamic = any(-1 in each["shape_signature"] for each in details.values())
         self._last: dict[str, Any] = {}
@@ -109,9 +113,12 @@ class PlannedRunner:
         if self._is_dynamic:
             # A number may be a size.
             sizes = {name: array.shape or array.item() for name, array in arrays.items()}
-            if sizes != self._last:
+            is_new = sizes != self._last
+            if is_new:
                 self._last, self._is_settled = sizes, False
-            elif not self._is_settled:
+                if self._runs_twice:
+                    self._runner(**arrays)
+            if not self._is_settled and (self._runs_twice or not is_new):
                 self._is_settled = True
                 self._plan_again(arrays)
         return self._runner(**arrays)

@@ -47,14 +47,14 @@ def content_of(path: pathlib.Path, signature: str) -> bytes:
 def _lengths_of_others(content: Any, signature: str) -> Iterator[int]:
     """Positions of the numbers of operators of the graphs that a signature does not run."""
     model = schema().Model.GetRootAs(content, 0)
-    needed = _needed(model, signature)
+    needed = graphs_of_signature(model, signature)
     for number in range(model.SubgraphsLength()):
         graph = model.Subgraphs(number)
         if number not in needed and graph.OperatorsLength() > _KEPT:
             yield graph._tab.Vector(graph._tab.Offset(_OPERATORS)) - _LENGTH.size
 
 
-def _needed(model: Any, signature: str) -> set[int]:
+def graphs_of_signature(model: Any, signature: str) -> set[int]:
     """Numbers of the graphs that a signature runs."""
     definitions = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
     found = [each.SubgraphIndex() for each in definitions if each.SignatureKey() == signature.encode()]

@@ -110,7 +110,11 @@ class InPlace:
             return result
 
         def by_rows(*arguments: Any) -> Any:
-            return function(self._state, _take_of_variable, _put_into_variable, *arguments)[0]
+            result, state = function(self._state, _take_of_variable, _put_into_variable, *arguments)
+            for name, variable in self._state.items():
+                if state[name] is not variable:  # A new tensor, and not `put` of the old one.
+                    variable.assign(state[name])
+            return result
 
         traced = tf.function(whole if self._jit_compile else by_rows, jit_compile=self._jit_compile, autograph=False)
         concrete: dict[Any, Function] = {}

@@ -25,9 +25,9 @@ class Runner:
         self.notes.append("call")
 
 
-def notes(signature, *calls):
+def notes(signature, *calls, **options):
     runner = Runner(signature)
-    planned = PlannedRunner(runner)
+    planned = PlannedRunner(runner, **options)
     for rows, steps in calls:
         planned({"steps": np.array(steps), "x": np.zeros((rows, 5))})
     return runner.notes
@@ -46,6 +46,11 @@ AGAIN = [(7, 3, 5, 2), (7, 2, 5, 2), "call"]
 )
 def test_shapes_that_come_again_are_planned_again(calls, expected):
     assert notes([-1, 5], *calls) == expected
+
+
+def test_new_shapes_of_a_loop_are_computed_twice():
+    found = notes([-1, 5], (2, 1), (2, 1), (4, 1), (2, 1), runs_twice=True)
+    assert found == ["call", *AGAIN, "call", "call", (7, 5, 5, 2), (7, 4, 5, 2), "call", "call", *AGAIN]
 
 
 def test_fixed_shapes_are_not():
