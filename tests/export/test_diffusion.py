@@ -21,6 +21,7 @@ INPUTS = {
     "ddpm": {"noise", "labels", "step_noise"},
     "latents": {"noise", "labels"},
     "encoder": {"images"},
+    "texts": {"noise", "text", "pooled_text", "negative_text", "negative_pooled_text"},
 }
 # Shares of the scale. The first step of DDPM divides the denoiser's rounding, 1e-7, by the share of the image in pure noise,
 # which is 0.0064.
