@@ -34,6 +34,7 @@ from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock
 from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder
 from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
+from keras_transformer.blocks.two_way_block import TwoWayBlock
 from keras_transformer.blocks.value_residual_block import ValueResidualBlock
 from keras_transformer.layers.norms import NORMS
 
@@ -74,5 +75,6 @@ __all__ = [
     "SubLNResidual",
     "SublayerNormResidual",
     "TakeQueryStream",
+    "TwoWayBlock",
     "ValueResidualBlock",
 ]

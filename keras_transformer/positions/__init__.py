@@ -8,6 +8,7 @@ from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.axial_rotary import AxialRotary
 from keras_transformer.positions.axial_sinusoidal import AxialSinusoidal
 from keras_transformer.positions.boxes import BoxPosition
+from keras_transformer.positions.decomposed_grid_bias import DecomposedGridBias
 from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
@@ -56,6 +57,7 @@ __all__ = [
     "AxialRotary",
     "AxialSinusoidal",
     "BoxPosition",
+    "DecomposedGridBias",
     "DynamicNTKScaling",
     "GatedRelativeBias",
     "Learned",
