@@ -104,7 +104,7 @@ def SAM(
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else SAMSize(*size)
     patch, sides = pair_of(patch_size), pair_of(image_size)
     _check(size)
-    images = image_input(sides, num_channels)
+    images = image_input((sides[0], sides[1]), num_channels)
     interpolation = "bilinear" if use_position_embedding else None
     embedding = PatchEmbedding(
         size.hidden_dim, patch, class_token=False, interpolation=interpolation, name="patch_embedding"

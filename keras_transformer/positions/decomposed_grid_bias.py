@@ -48,7 +48,7 @@ class DecomposedGridBias(AttentionPosition):
 
     needs = frozenset({"bias", "query"})
 
-    def __init__(self, grid_size: int | tuple[int, int], initializer: Initializer = None, **kwargs: Any) -> None:
+    def __init__(self, grid_size: int | tuple[int, ...], initializer: Initializer = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grid_size = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
         if len(self.grid_size) != 2 or min(self.grid_size) < 1:

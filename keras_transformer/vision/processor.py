@@ -156,7 +156,8 @@ class ImageProcessor:
         if not images:
             raise ImageError("No image was given.")
         arrays = [self._named(image, number) for number, image in enumerate(images)]
-        arrays = padded(arrays, None if self.pad is True else self.pad) if self.pad else arrays
+        if self.pad:
+            arrays = padded(arrays, self.pad if isinstance(self.pad, tuple) else None)
         for number, array in enumerate(arrays):
             if array.shape != arrays[0].shape:
                 sizes = " and ".join(f"{each.shape[0]} x {each.shape[1]}" for each in (arrays[0], array))
@@ -329,7 +330,7 @@ class ImageProcessor:
 def _pair(pad: Any) -> tuple[int, int]:
     """Returns the size of a `pad` that is not a bool."""
     try:
-        size = size_setting(dict(pad) if isinstance(pad, Mapping) else tuple(pad), "pad")
+        size = size_setting(dict(pad) if isinstance(pad, Mapping) else tuple(pad), "pad") or {}
         return size["height"], size["width"]
     except (TypeError, KeyError):
         raise ImageProcessorError(f"pad must be True, False or (height, width). Received: {pad!r}") from None

@@ -32,7 +32,7 @@ class GridWindows:
     [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     """
 
-    def __init__(self, grid_size: tuple[int, int], window: int, shift: int = 0) -> None:
+    def __init__(self, grid_size: tuple[int, ...], window: int, shift: int = 0) -> None:
         self.grid_size = grid_size
         self.window = window
         self.shift = shift

@@ -210,8 +210,8 @@ def _two_way_block(theirs: str, ours: str) -> list[Entry]:
 
 
 def _attention(theirs: str, ours: str) -> list[Entry]:
-    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-    return attention(ours, **{name: f"{theirs}.{their}" for name, their in names.items()})
+    query, key, value, output = (f"{theirs}.{name}_proj" for name in ("q", "k", "v", "out"))
+    return attention(ours, query=query, key=key, value=value, output=output)
 
 
 def _dense_stack(theirs: str, ours: str, num_layers: int) -> list[Entry]:
