@@ -24,6 +24,7 @@ from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
 from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
 from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.attention.layers.two_stream import TwoStreamAttention
+from keras_transformer.attention.layers.window_attention import WindowAttention
 from keras_transformer.attention.maps import attention_maps
 from keras_transformer.attention.masks import Visibility, length_mask, segment_mask
 from keras_transformer.attention.mechanism import Mechanism
@@ -123,6 +124,7 @@ __all__ = [
     "SubspaceAttention",
     "TwoStreamAttention",
     "Visibility",
+    "WindowAttention",
     "attend_to_neighbors",
     "attention_maps",
     "length_mask",

@@ -39,6 +39,7 @@ from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
 from keras_transformer.blocks.single_stream_block import SingleStreamBlock
 from keras_transformer.blocks.streaming_encoder_block import StreamingEncoderBlock
+from keras_transformer.blocks.two_way_block import TwoWayBlock
 from keras_transformer.blocks.value_residual_block import ValueResidualBlock
 from keras_transformer.layers.norms import NORMS
 
@@ -87,5 +88,6 @@ __all__ = [
     "SublayerNormResidual",
     "StreamingEncoderBlock",
     "TakeQueryStream",
+    "TwoWayBlock",
     "ValueResidualBlock",
 ]

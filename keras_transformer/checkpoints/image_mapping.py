@@ -8,17 +8,15 @@ from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm
 
 
 def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
-    """Returns the mapping of a convolution over patches."""
+    """Returns the mapping of a convolution over patches, or of a transposed one."""
     entries = [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Transposed((3, 2, 0, 1)))]
     return [*entries, same(f"{theirs}.bias", f"{ours}/bias")] if bias else entries
 
 
-def point_entries(theirs: str, ours: str) -> list[Entry]:
+def point_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
     """Returns the mapping of a 1 x 1 convolution to a dense layer."""
-    return [
-        Entry((f"{theirs}.weight",), (f"{ours}/kernel",), PointConvolution()),
-        same(f"{theirs}.bias", f"{ours}/bias"),
-    ]
+    entries = [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), PointConvolution())]
+    return [*entries, same(f"{theirs}.bias", f"{ours}/bias")] if bias else entries
 
 
 def depthwise_entries(theirs: str, ours: str) -> list[Entry]:

@@ -32,12 +32,12 @@ def sides(config: Config, name: str, default: int | tuple[int, int]) -> tuple[in
     return height, width
 
 
-def integers(config: Config, name: str, default: Any) -> tuple[int, ...]:
+def integers(config: Config, name: str, default: Any, minimum: int = 1) -> tuple[int, ...]:
     """Returns a setting that is a short list of integers, as a tuple."""
     found = config.get(name, default)
     if not isinstance(found, (list, tuple)) or not 1 <= len(found) <= _LONGEST:
         raise ConfigError(f"{config.source}: {name!r} is {shown(found)}; it must be a list of numbers.")
-    return tuple(type(config)({name: each}, config.source).integer(name) for each in found)
+    return tuple(type(config)({name: each}, config.source).integer(name, minimum=minimum) for each in found)
 
 
 def vit_size(config: Config) -> Size:

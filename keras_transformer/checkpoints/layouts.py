@@ -196,6 +196,46 @@ class Fused(Layout):
         return [np.concatenate(self.layout.write(weights), axis=self.axis)]
 
 
+class Joined(Layout):
+    """Several tensors that are the rows of one weight.
+
+    Args:
+        sizes: tuple of ints. The number of rows of each tensor.
+    """
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [(size, *shapes[0][1:]) for size in self.sizes]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return [np.concatenate(tensors)]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return np.split(weights[0], np.cumsum(self.sizes)[:-1])
+
+
+class GridTable(Layout):
+    """A table with a row for each place of a grid, `(rows · columns, D)`, as a tensor `(1, rows, columns, D)`.
+
+    Args:
+        rows, columns: ints. The grid.
+    """
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.grid = rows, columns
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [(1, *self.grid, *shape[1:]) for shape in shapes]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return [weight.reshape(1, *self.grid, *weight.shape[1:]) for weight in weights]
+
+
 class Interleaved(Layout):
     """One tensor of several weights of one shape, whose last axes are interleaved.
 

@@ -66,6 +66,7 @@ from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.rwkv7 import RWKV7, RWKV7Ranks
 from keras_transformer.models.s4 import S4Model
+from keras_transformer.models.sam import SAM, SAMSize
 from keras_transformer.models.segformer import SegFormer, SegFormerSize
 from keras_transformer.models.siglip import SigLIP, SigLIPText, SigLIPVision
 from keras_transformer.models.siglip2 import SigLIP2Vision
@@ -89,6 +90,7 @@ MODELS = {
     "dinov3": DINOv3,
     "swin": Swin,
     "segformer": SegFormer,
+    "sam": SAM,
     "convnext": ConvNeXt,
     "yolos": YOLOS,
     "detr": DETR,
@@ -181,6 +183,8 @@ __all__ = [
     "RWKV",
     "RWKV7",
     "RWKV7Ranks",
+    "SAM",
+    "SAMSize",
     "T5",
     "XLSR",
     "YOCO",

@@ -8,6 +8,7 @@ from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.axial_rotary import AxialRotary
 from keras_transformer.positions.axial_sinusoidal import AxialSinusoidal
 from keras_transformer.positions.boxes import BoxPosition
+from keras_transformer.positions.decomposed_grid_bias import DecomposedGridBias
 from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
 from keras_transformer.positions.grid_rotary import GridRotary
 from keras_transformer.positions.learned import Learned
@@ -58,6 +59,7 @@ __all__ = [
     "AxialRotary",
     "AxialSinusoidal",
     "BoxPosition",
+    "DecomposedGridBias",
     "DynamicNTKScaling",
     "GatedRelativeBias",
     "GridRotary",

@@ -12,6 +12,8 @@ from keras_transformer.tasks.pair_classifier import PairClassifier
 from keras_transformer.tasks.pair_matcher import PairMatcher
 from keras_transformer.tasks.permutation_language_model import PermutationLanguageModel
 from keras_transformer.tasks.pooling import POOLINGS, AttentionPooling
+from keras_transformer.tasks.prompted_segmentation_model import EncodedImage, PromptedMasks, PromptedSegmentationModel
+from keras_transformer.tasks.prompted_segmenter import MaskDecoderSize, PromptedSegmenter
 from keras_transformer.tasks.question_windows import QuestionWindow, question_windows
 from keras_transformer.tasks.replaced_token_detector import ReplacedTokenDetector
 from keras_transformer.tasks.segmentation_model import SegmentationModel
@@ -36,6 +38,7 @@ TASKS = {
     "distilled_image_classification": DistilledImageClassifier,
     "object_detection": ObjectDetector,
     "semantic_segmentation": SemanticSegmenter,
+    "prompted_segmentation": PromptedSegmenter,
     "language_model": LanguageModel,
     "masked_language_model": MaskedLanguageModel,
     "permutation_language_model": PermutationLanguageModel,
@@ -61,14 +64,19 @@ __all__ = [
     "Detections",
     "ContrastiveSpeechLoss",
     "DistilledImageClassifier",
+    "EncodedImage",
     "ImageClassifier",
     "LanguageModel",
+    "MaskDecoderSize",
     "MaskedLanguageModel",
     "MultipleChoice",
     "ObjectDetector",
     "PairClassifier",
     "PairMatcher",
     "PermutationLanguageModel",
+    "PromptedMasks",
+    "PromptedSegmentationModel",
+    "PromptedSegmenter",
     "QuestionWindow",
     "ReplacedTokenDetector",
     "SegmentationModel",

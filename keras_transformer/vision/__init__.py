@@ -20,6 +20,13 @@ from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
 from keras_transformer.vision.place_images import FillImages, PlaceImages, mark_images
 from keras_transformer.vision.processor import ImageProcessor
+from keras_transformer.vision.prompts.fold_prompts import FoldPrompts, UnfoldPrompts
+from keras_transformer.vision.prompts.grid_centers import GridCenters
+from keras_transformer.vision.prompts.mask_embedding import MaskEmbedding
+from keras_transformer.vision.prompts.output_tokens import OutputTokens
+from keras_transformer.vision.prompts.point_embedding import PointEmbedding, PointMask
+from keras_transformer.vision.prompts.prompt_processor import PromptProcessor
+from keras_transformer.vision.prompts.random_fourier_positions import RandomFourierPositions
 from keras_transformer.vision.resampler import Resampler
 from keras_transformer.vision.resize_like import ResizeLike
 from keras_transformer.vision.resize_mask import ResizeMask
@@ -33,6 +40,8 @@ __all__ = [
     "EachImage",
     "Entity",
     "FillImages",
+    "FoldPrompts",
+    "GridCenters",
     "GridPositions",
     "ImageError",
     "ImageProcessor",
@@ -40,17 +49,24 @@ __all__ = [
     "ImagesBeforeText",
     "ImagesInText",
     "Involution",
+    "MaskEmbedding",
     "ObjectQueries",
     "NaFlexEmbedding",
     "NaFlexProcessor",
+    "OutputTokens",
     "PatchCoordinates",
     "PatchEmbedding",
     "PatchMerging",
     "PlaceImages",
+    "PointEmbedding",
+    "PointMask",
+    "PromptProcessor",
+    "RandomFourierPositions",
     "Resampler",
     "ResizeLike",
     "ResizeMask",
     "SinePositions",
+    "UnfoldPrompts",
     "Unpatchify",
     "box_iou",
     "box_targets",

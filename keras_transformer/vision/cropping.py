@@ -25,13 +25,17 @@ def center_crop(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     return result
 
 
-def padded(images: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns arrays `(H, W, C)` of the largest height and width among them, with zeros at the bottom and on the right.
+def padded(images: Sequence[np.ndarray], size: Sequence[int] | None = None) -> list[np.ndarray]:
+    """Returns arrays `(H, W, C)` of one size, with zeros at the bottom and on the right.
+
+    Args:
+        images: list of arrays.
+        size: `(height, width)`, at least that of every image; None for the largest height and width among them.
 
     Example:
 
     >>> [image.shape for image in padded([np.ones((2, 3, 1)), np.ones((4, 1, 1))])]
     [(4, 3, 1), (4, 3, 1)]
     """
-    height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
+    height, width = (max(image.shape[axis] for image in images) for axis in (0, 1)) if size is None else size
     return [np.pad(image, [(0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)]) for image in images]

@@ -45,11 +45,20 @@ DEFAULTS = {
     "Segformer": {**_IMAGENET, "size": {"height": 512, "width": 512}, "resample": 2},
     "Detr": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
     "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
+    "Sam": {
+        **_IMAGENET,
+        "size": {"longest_edge": 1024},
+        "resample": 2,
+        "do_pad": True,
+        "pad_size": {"height": 1024, "width": 1024},
+    },
 }
 # Kinds that resample real levels.
 _UNROUNDED = ("DINOv3ViT",)
 # Kinds that pad the images of a batch, and the multiples to which they round sizes down.
 _MULTIPLES = {"Detr": 1, "Yolos": 16}
+# Kinds that pad to a fixed size.
+_PADDED = ("Sam",)
 # For files without an image_processor_type.
 _KIND_OF_MODEL = {
     "vit": "ViT",
@@ -65,6 +74,7 @@ _KIND_OF_MODEL = {
     "kosmos-2": "CLIP",
     "paligemma": "Siglip",
     "siglip": "Siglip",
+    "sam": "Sam",
     "segformer": "Segformer",
     "detr": "Detr",
     "yolos": "Yolos",
@@ -125,8 +135,12 @@ def arguments(config: dict[str, Any], kind: str) -> dict[str, Any]:
     """Returns the arguments of `ImageProcessor` from the settings of a processor of a kind in `DEFAULTS`."""
     given = {key: value for key, value in config.items() if value is not None}
     values = {**_COMMON, **DEFAULTS[kind], **given}
-    for name in (*_UNSUPPORTED, *(() if kind in _MULTIPLES else ("do_pad",))):
-        if given.get(name) and name not in _OF_LABELS.get(kind, ()):
+    supported = (
+        *_OF_LABELS.get(kind, ()),
+        *(("do_pad",) if kind in _MULTIPLES else ("do_pad", "pad_size") if kind in _PADDED else ()),
+    )
+    for name in (*_UNSUPPORTED, "do_pad"):
+        if given.get(name) and name not in supported:
             raise ImageProcessorError(f"{name} is not supported.")
     for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize"):
         if not isinstance(values[name], bool):
@@ -151,8 +165,14 @@ def arguments(config: dict[str, Any], kind: str) -> dict[str, Any]:
         "std": values["image_std"] if values["do_normalize"] else None,
         "round_levels": kind not in _UNROUNDED,
         "multiple_of": _MULTIPLES.get(kind, 1),
-        "pad": kind in _MULTIPLES and bool(values.get("pad_and_return_pixel_mask", values["do_pad"])),
+        "pad": _pad(values, kind),
     }
+
+
+def _pad(values, kind):
+    if kind in _PADDED:
+        return values["do_pad"] and _size(values["pad_size"], False)
+    return kind in _MULTIPLES and bool(values.get("pad_and_return_pixel_mask", values["do_pad"]))
 
 
 def _edge(size):
@@ -169,7 +189,13 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     """Writes `preprocessor_config.json`; see `ImageProcessor.to_huggingface`."""
     if processor.channel_order != "rgb":
         raise ImageProcessorError(f"{FILE} does not support the channel order {processor.channel_order!r}.")
-    detects = processor.pad or processor.multiple_of != 1
+    to_size = isinstance(processor.pad, tuple)
+    if to_size and (set(processor.size or {}) != {"longest_edge"} or processor.crop_size or processor.multiple_of != 1):
+        raise ImageProcessorError(
+            f"{FILE} supports padding to a size as of SAM: the longest edge is resized, and nothing cropped. Received: "
+            f"{processor!r}"
+        )
+    detects = processor.pad is True or processor.multiple_of != 1
     if detects and (
         processor.multiple_of not in _MULTIPLES.values()
         or processor.crop_size is not None
@@ -184,7 +210,7 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
     kind = kind if processor.round_levels else _UNROUNDED[0]
     detector = "Yolos" if processor.multiple_of == _MULTIPLES["Yolos"] else "Detr"
-    kind = detector if detects else kind
+    kind = detector if detects else _PADDED[0] if to_size else kind
     content: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,
@@ -198,6 +224,8 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     }
     if detects:
         content["do_pad"] = processor.pad
+    if isinstance(processor.pad, tuple):
+        content |= {"do_pad": True, "pad_size": dict(zip(("height", "width"), processor.pad, strict=True))}
     if processor.crop_size is not None:
         content["crop_size"] = processor.crop_size
     if normalizes:

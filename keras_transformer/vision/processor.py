@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,8 @@ class ImageProcessor:
 
     Args:
         size: the size after resizing: `(height, width)`, or a dict of "shortest_edge", of "shortest_edge" and
-            "longest_edge", or of "max_height" and "max_width" (the largest size within). None: no resizing.
+            "longest_edge", of "longest_edge", or of "max_height" and "max_width" (the largest size within). None: no
+            resizing.
         crop_size: `(height, width)` of a center crop, with black padding for smaller images; or None.
         resample: "nearest", "bilinear", "bicubic", "lanczos", "box" or "hamming". Default "bilinear".
         rescale: factor of every level, 0 to 255; or None. Default 1/255.
@@ -44,8 +45,9 @@ class ImageProcessor:
         round_levels: bool. Whether resizing rounds to integer levels from 0 to 255, as Pillow and most processors do; False
             for real ones, as DINOv3. Default True.
         multiple_of: int >= 1. A size that keeps proportions is rounded down to multiples of this, as for YOLOS. Default 1.
-        pad: bool. Whether images of different sizes are padded to the largest of the batch, with zeros at the bottom and on
-            the right, after all other steps; otherwise they are an error. Default False.
+        pad: bool, or `(height, width)`. Whether images of different sizes are padded to the largest of the batch, or to this
+            size, with zeros at the bottom and on the right, after all other steps; otherwise they are an error. Default
+            False.
 
     Call arguments:
         images: one image or a list: paths, Pillow images, uint8 arrays `(height, width)` or `(height, width, 1, 3 or 4)`;
@@ -55,7 +57,8 @@ class ImageProcessor:
         A float32 array `(B, height, width, channels)`.
 
     Raises:
-        ImageError: an image that cannot be read, of another rank or dtype, or without pixels; named by path or index.
+        ImageError: an image that cannot be read, of another rank or dtype, without pixels, or larger than `pad`; named by
+            path or index.
         ImageProcessorError: an argument out of its range.
         ImportError: Pillow is not installed.
 
@@ -84,7 +87,7 @@ class ImageProcessor:
         channel_order: str = "rgb",
         round_levels: bool = True,
         multiple_of: int = 1,
-        pad: bool = False,
+        pad: bool | Sequence[int] = False,
     ) -> None:
         self.size = size_setting(size)
         self.crop_size = size_setting(crop_size, "crop_size")
@@ -101,7 +104,7 @@ class ImageProcessor:
         if not is_count(multiple_of):
             raise ImageProcessorError(f"multiple_of must be an int of at least 1. Received: {multiple_of!r}")
         self.multiple_of = multiple_of
-        self.pad = bool(pad)
+        self.pad = bool(pad) if isinstance(pad, (bool, int)) else _pair(pad)
         self.resample = resample
         self.rescale = rescale
         self.channel_order = channel_order
@@ -143,6 +146,8 @@ class ImageProcessor:
     @property
     def output_size(self) -> tuple[int, int] | None:
         """`(height, width)` if all images get the same size, else None."""
+        if isinstance(self.pad, tuple):
+            return self.pad
         exact = self.crop_size or (self.size if "height" in (self.size or {}) else None)
         return None if exact is None else (exact["height"], exact["width"])
 
@@ -151,7 +156,8 @@ class ImageProcessor:
         if not images:
             raise ImageError("No image was given.")
         arrays = [self._named(image, number) for number, image in enumerate(images)]
-        arrays = padded(arrays) if self.pad else arrays
+        if self.pad:
+            arrays = padded(arrays, self.pad if isinstance(self.pad, tuple) else None)
         for number, array in enumerate(arrays):
             if array.shape != arrays[0].shape:
                 sizes = " and ".join(f"{each.shape[0]} x {each.shape[1]}" for each in (arrays[0], array))
@@ -177,6 +183,8 @@ class ImageProcessor:
         pixels = np.stack(bands, axis=-1).reshape(height, width, self.num_channels)
         if self.crop_size is not None:
             pixels = center_crop(pixels, self.crop_size["height"], self.crop_size["width"])
+        if isinstance(self.pad, tuple) and (pixels.shape[0] > self.pad[0] or pixels.shape[1] > self.pad[1]):
+            raise ImageError(f"has {pixels.shape[0]} x {pixels.shape[1]} pixels; it is padded to {self.pad}")
         return self._normalize(pixels)
 
     def _resize(self, image, size):
@@ -233,7 +241,7 @@ class ImageProcessor:
         Args:
             folder: str or path of a folder with `preprocessor_config.json`, or with a `processor_config.json` that has an
                 "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2), SigLIP, DINOv3 and
-                YOLOS, without annotations; and SegFormer, without label maps, for which `mask_targets` is.
+                YOLOS, without annotations; SAM; and SegFormer, without label maps, for which `mask_targets` is.
 
         Returns:
             An `ImageProcessor`.
@@ -317,3 +325,12 @@ class ImageProcessor:
 
     def __repr__(self) -> str:
         return f"ImageProcessor({', '.join(f'{name}={value!r}' for name, value in self.get_config().items())})"
+
+
+def _pair(pad: Any) -> tuple[int, int]:
+    """Returns the size of a `pad` that is not a bool."""
+    try:
+        size = size_setting(dict(pad) if isinstance(pad, Mapping) else tuple(pad), "pad") or {}
+        return size["height"], size["width"]
+    except (TypeError, KeyError):
+        raise ImageProcessorError(f"pad must be True, False or (height, width). Received: {pad!r}") from None

@@ -13,17 +13,18 @@ FORMS = (
     {"height", "width"},
     {"shortest_edge"},
     {"shortest_edge", "longest_edge"},
+    {"longest_edge"},
     {"max_height", "max_width"},
 )
 
 
 def size_setting(size: Sequence[int] | Mapping[str, int] | None, name: str = "size") -> dict[str, int] | None:
-    """Returns a size setting as a dict of one of four forms.
+    """Returns a size setting as a dict of one of five forms.
 
     Args:
         size: None, a pair `(height, width)`, or a dict of "height" and "width" (exact), of "shortest_edge" (keeps
-            proportions), of "shortest_edge" and "longest_edge" (upper bound of the longer edge), or of "max_height" and
-            "max_width" (the largest size within this box).
+            proportions), of "shortest_edge" and "longest_edge" (upper bound of the longer edge), of "longest_edge" (keeps
+            proportions), or of "max_height" and "max_width" (the largest size within this box).
         name: str. Its name in error messages. Default "size".
 
     Returns:
@@ -47,7 +48,7 @@ def size_setting(size: Sequence[int] | Mapping[str, int] | None, name: str = "si
     for edge, length in size.items():
         if not is_count(length) or length > MAX_EDGE:
             raise ImageProcessorError(f"{edge!r} of {name} must be an int from 1 to {MAX_EDGE}. Received: {length!r}")
-    if "longest_edge" in size and size["longest_edge"] < size["shortest_edge"]:
+    if {"longest_edge", "shortest_edge"} <= set(size) and size["longest_edge"] < size["shortest_edge"]:
         raise ImageProcessorError(f"The longest edge of {name} is shorter than the shortest. Received: {size!r}")
     return dict(size)
 
@@ -55,7 +56,8 @@ def size_setting(size: Sequence[int] | Mapping[str, int] | None, name: str = "si
 def resized(height: int, width: int, size: Mapping[str, int], multiple_of: int = 1) -> tuple[int, int]:
     """Returns height and width of an image after resizing; multiples of an int, unless the size is exact.
 
-    Fractions are truncated, as in torchvision and transformers: an edge may be a pixel short of the exact proportions.
+    Fractions are truncated, as in torchvision and transformers: an edge may be a pixel short of the exact proportions. With
+    a "longest_edge" alone they are rounded, as for SAM.
 
     Raises:
         ImageError: the result has no pixels, or too many.
@@ -66,12 +68,17 @@ def resized(height: int, width: int, size: Mapping[str, int], multiple_of: int =
     (50, 75)
     >>> resized(100, 200, {"max_height": 50, "max_width": 50})
     (25, 50)
+    >>> resized(31, 40, {"longest_edge": 10})
+    (8, 10)
     """
     if "height" in size:
         return size["height"], size["width"]
     if "max_height" in size:
         scale = min(size["max_height"] / height, size["max_width"] / width)
         new = int(height * scale), int(width * scale)
+    elif "shortest_edge" not in size:
+        scale = size["longest_edge"] / max(height, width)
+        new = int(height * scale + 0.5), int(width * scale + 0.5)
     else:
         new = _by_edge(height, width, size["shortest_edge"], size.get("longest_edge"))
     new = new[0] // multiple_of * multiple_of, new[1] // multiple_of * multiple_of

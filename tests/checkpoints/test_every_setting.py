@@ -509,6 +509,16 @@ SETTINGS = {
     },
     "detr-ObjectDetection": {"backbone_config/downsample_in_bottleneck": False},
     "segformer-SemanticSegmentation": {"hidden_act": "gelu", "strides": [4, 2, 1]},
+    "sam-Model": {
+        "vision_config/hidden_act": "gelu",
+        "vision_config/layer_norm_eps": 1e-6,
+        "vision_config/num_attention_heads": 4,
+        "prompt_encoder_config/hidden_act": "gelu",
+        "prompt_encoder_config/layer_norm_eps": 1e-6,
+        "mask_decoder_config/hidden_act": "relu",
+        "mask_decoder_config/layer_norm_eps": 1e-6,
+        "mask_decoder_config/num_attention_heads": 2,
+    },
     "yolos-Model": {**IMAGES, "qkv_bias": True},
     "yolos-ObjectDetection": {**IMAGES, "use_mid_position_embeddings": False},
 }

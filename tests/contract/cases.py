@@ -210,6 +210,24 @@ class FirstOutput(keras.layers.Layer):
         return {**super().get_config(), "layer": serialize(self.layer)}
 
 
+@keras.saving.register_keras_serializable(package="cases")
+class BothOutputs(keras.layers.Layer):
+    """Tokens and image of a `TwoWayBlock`, one behind the other."""
+
+    def __init__(self, block, **kwargs):
+        super().__init__(**kwargs)
+        self.block = keras.saving.deserialize_keras_object(block) if isinstance(block, dict) else block
+
+    def build(self, inputs_shape, image_shape, positions_shape, image_positions_shape):
+        self.block.build(inputs_shape, image_shape, positions_shape, image_positions_shape)
+
+    def call(self, inputs, image, positions, image_positions, training=None):
+        return keras.ops.concatenate(self.block(inputs, image, positions, image_positions, training=training), axis=1)
+
+    def get_config(self):
+        return {**super().get_config(), "block": serialize(self.block)}
+
+
 def neighbors(width=None):
     """Returns two neighbors of four tokens for each of two chunks, as ids or vectors, and their mask."""
     rng = np.random.default_rng(2)
@@ -1196,6 +1214,53 @@ LAYERS = {
         },
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(length=20), tokens(length=20)),
+    ),
+    "window_attention": Case(
+        attention.WindowAttention,
+        lambda: {"num_heads": 2, "key_dim": 4, "grid_size": (5, 4)},
+        arguments={
+            "window_size": 3,
+            "use_positions": False,
+            "dropout": 0.5,
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(length=20), tokens(length=20)),
+    ),
+    "two_way_block": Case(
+        blocks.TwoWayBlock,
+        lambda: {
+            "self_attention": attend(),
+            "cross_attention": attend(key_dim=2),
+            "feedforward": feed_forward(),
+            "image_attention": attend(key_dim=3),
+        },
+        arguments={"norm": "rms_norm", "is_first": True},
+        wrap=BothOutputs,
+        inputs=lambda: (tokens(), tokens(length=5, seed=1), tokens(seed=2), tokens(length=5, seed=3)),
+    ),
+    "random_fourier_positions": Case(
+        vision.RandomFourierPositions,
+        lambda: {"hidden_dim": 8},
+        arguments={"initializer": "ones"},
+        inputs=lambda: (tokens(width=2),),
+    ),
+    "output_tokens": Case(vision.OutputTokens, lambda: {"num_tokens": 3}),
+    "point_embedding": Case(
+        vision.PointEmbedding,
+        inputs=lambda: (tokens(), np.array([[0, 1, 2, 3, -1, -10, 1], [3, 2, 1, 0, -1, -1, 4]], "int32")),
+    ),
+    "mask_embedding": Case(
+        vision.MaskEmbedding,
+        lambda: {},
+        arguments={"channels": 8, "activation": "relu", "layer_norm_epsilon": 0.5},
+        inputs=lambda: (
+            tokens(length=30, width=4).reshape(2, 3, 5, 8),
+            tokens(length=3, width=240).reshape(2, 3, 12, 20),
+            np.array([[True, False, True], [False, True, True]]),
+        ),
     ),
     "spatial_reduction_attention": Case(
         attention.SpatialReductionAttention,

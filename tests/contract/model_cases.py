@@ -75,6 +75,7 @@ MODELS = {
         8, num_channels=2, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2
     ),
     "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
+    "sam": lambda: models.SAM(models.SAMSize(2, 8, 2, 16, (1,)), 4, (8, 12), output_dim=16, window_size=2),
     "detr": lambda: models.DETR(
         models.DETRSize(16, (1, 2), (2, 4), (24, 20)), backbone=MODELS["resnet"](), num_queries=3
     ),
@@ -173,6 +174,7 @@ GENERATIVE = sorted(
         "swin",
         "convnext",
         "segformer",
+        "sam",
         "detr",
         "yolos",
         "crate",
@@ -213,6 +215,7 @@ TASKS = {
     "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
     "object_detection": lambda: tasks.ObjectDetector(MODELS["yolos"](), 3, auxiliary=True),
     "semantic_segmentation": lambda: tasks.SemanticSegmenter(MODELS["segformer"](), 4, hidden_dim=6, dropout=0.0),
+    "prompted_segmentation": lambda: tasks.PromptedSegmenter(MODELS["sam"](), 2, tasks.MaskDecoderSize(1, 2, 24)),
     "language_model": lambda: tasks.LanguageModel(MODELS["decoder"]()),
     "masked_language_model": lambda: tasks.MaskedLanguageModel(_encoder()),
     "permutation_language_model": lambda: tasks.PermutationLanguageModel(MODELS["xlnet"]()),
@@ -254,6 +257,8 @@ def _array(rng, tensor, batch_size, length):
         shape[1] = length // 4
     if tensor.dtype == "bool":
         first = np.arange(shape[-1]) == 0
+        if tensor.name == "prompt_has_mask":
+            return np.broadcast_to(np.arange(shape[-1]) % 2 == 0, shape)
         if tensor.name == "targets":  # One token per target.
             return np.broadcast_to(np.eye(shape[-1], dtype=bool), shape)
         return np.broadcast_to(first, shape) if tensor.name == "global_mask" else np.ones(shape, bool)
@@ -261,6 +266,8 @@ def _array(rng, tensor, batch_size, length):
         ids = rng.integers(3, VOCABULARY, shape).astype(tensor.dtype)
         if tensor.name == "segment_ids":
             return ids % 2
+        if tensor.name == "prompt_labels":  # Of all kinds, and none.
+            return ids % 5 - 1
         if tensor.name == "boxes":
             return np.sort(ids, axis=-1)
         ids[..., 1], ids[..., -1] = BEGIN_IMAGE_ID, END_ID

@@ -6,7 +6,17 @@ import pytest
 
 from keras_transformer import models
 from keras_transformer.backend.keras_private import flatten_layers
-from keras_transformer.models import ConvNeXtSize, DETRSize, EvolvedSize, SegFormer, SegFormerSize, Size, SwinSize, ViT
+from keras_transformer.models import (
+    ConvNeXtSize,
+    DETRSize,
+    EvolvedSize,
+    SAMSize,
+    SegFormer,
+    SegFormerSize,
+    Size,
+    SwinSize,
+    ViT,
+)
 
 EPSILON = 3e-3
 SIZE = Size(2, 16, 2, 32)
@@ -20,6 +30,7 @@ ARGUMENTS = {
         "backbone": lambda: SegFormer(SEGFORMER, layer_norm_epsilon=EPSILON),
     },
     "segformer": {"size": SEGFORMER, "image_size": 32},
+    "sam": {"size": SAMSize(2, 16, 2, 32, (1,)), "patch_size": 4, "image_size": 16, "window_size": 3},
     "convnext": {"size": ConvNeXtSize((8, 16), (1, 2)), "image_size": 32},
     "crate": {"size": Size(2, 16, 2, 16)},
     "evolved_transformer": {
@@ -32,6 +43,7 @@ ARGUMENTS = {
 # Norms whose epsilon is fixed, as the model's documentation says.
 FIXED = {
     "swin": ("embedding_norm", "patch_merging_1", "patch_merging_1/norm"),
+    "sam": ("neck_projection_norm", "features"),
     **dict.fromkeys(("hubert", "wav2vec2", "wavlm"), ("feature_encoder/norm_0",)),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, segformer, siglip, swin
+from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, sam, segformer, siglip, swin
 from keras_transformer.training import ContrastiveLoss, SigmoidContrastiveLoss
 from keras_transformer.vision import PatchCoordinates
 
@@ -42,6 +42,8 @@ RESNET_PARAMETERS = {
     "101": 44_549_160 + 105_344,
     "152": 60_192_808 + 151_424,
 }
+# As published, and 256 frequencies, which are not counted there.
+SAM_PARAMETERS = {"B": 93_735_472 + 256, "L": 312_342_832 + 256, "H": 641_090_608 + 256}
 DETR_PARAMETERS = {"R50": 41_524_768 + 106_240, "R101": 60_464_672 + 210_688}
 CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
 # Of the published configs for 224, 256 and 384 pixels, counted by hand.
@@ -58,6 +60,7 @@ SIGLIP_PARAMETERS = {"B/16": 203_155_970, "L/16": 652_150_786, "So400m/14": 877_
         (CONVNEXT_PARAMETERS, convnext.SIZES),
         (SEGFORMER_PARAMETERS, segformer.SIZES),
         (RESNET_PARAMETERS, resnet.SIZES),
+        (SAM_PARAMETERS, sam.SIZES),
         (DETR_PARAMETERS, detr.SIZES),
         (CLIP_PARAMETERS, clip.SIZES),
         (SIGLIP_PARAMETERS, siglip.SIZES),
@@ -114,6 +117,12 @@ def test_resnet_parameters(size):
     with unallocated():
         model = tasks.ImageClassifier(models.ResNet(size), 1000, pooling="mean")
     assert model.count_params() == RESNET_PARAMETERS[size]
+
+
+def test_sam_parameters():
+    with unallocated():
+        model = tasks.PromptedSegmenter(models.SAM("B"))
+    assert model.count_params() == SAM_PARAMETERS["B"]
 
 
 def test_detr_parameters():

@@ -186,6 +186,8 @@ def test_written_for_transformers(kind, tmp_path):
     processor = ImageProcessor.from_huggingface(DATA / kind)
     processor.to_huggingface(tmp_path)
     assert ImageProcessor.from_huggingface(tmp_path) == processor
+    with pytest.raises(ImageProcessorError, match="padding to a size as of SAM"):
+        ImageProcessor(pad=(4, 4)).to_huggingface(tmp_path)
     with pytest.raises(ImageProcessorError, match="channel order 'bgr'"):
         ImageProcessor(channel_order="bgr").to_huggingface(tmp_path)
 
@@ -235,6 +237,8 @@ def test_unfit_pictures(tmp_path):
             processor(images)
     with pytest.raises(ImageError, match="Images 0 and 1 have 4 x 5 and 4 x 4 pixels"):
         ImageProcessor({"shortest_edge": 4})([np.ones((4, 5, 3), "uint8"), ones])
+    with pytest.raises(ImageError, match=r"Image 0 has 5 x 5 pixels; it is padded to \(5, 4\)"):
+        ImageProcessor(pad=(5, 4))(ones)
     with pytest.raises(ImageError, match=r"cannot be resized to 0 x 4"):
         ImageProcessor({"max_height": 4, "max_width": 4})(np.ones((1, 9), "uint8"))
     with pytest.raises(ImageError, match=r"1 x 1000 pixels cannot be resized to 16384 x 16384000"):
@@ -245,7 +249,9 @@ def test_unfit_pictures(tmp_path):
     "arguments, match",
     [
         ({"size": 224}, r"size must be \(height, width\) or a dict of"),
-        ({"size": {"longest_edge": 3}}, "size must be"),
+        ({"size": {"longest_edge": 0}}, "'longest_edge' of size must be an int from 1"),
+        ({"pad": (0, 3)}, "'height' of pad must be an int from 1"),
+        ({"pad": "yes"}, "pad must be"),
         ({"size": (0, 3)}, "'height' of size must be an int from 1"),
         ({"size": (3, 10**9)}, "'width' of size must be an int from 1 to 16384"),
         ({"size": {"shortest_edge": 9, "longest_edge": 8}}, "longest edge of size is shorter"),

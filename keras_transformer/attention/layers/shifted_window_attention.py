@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.partition.grid_windows import GridWindows
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.positions.relative_grid_bias import RelativeGridBias
 from keras_transformer.utils.serialization import build_once, serializable
@@ -91,7 +92,7 @@ class ShiftedWindowAttention(TokenMixer):
         self.seed = seed
         self._window = min(window_size, *self.grid_size)
         self._shift = self._window // 2 if shifted and min(self.grid_size) > window_size else 0
-        self._padded = tuple(-(-side // self._window) * self._window for side in self.grid_size)
+        self._windows = GridWindows(self.grid_size, self._window, self._shift)
         self.attention = MultiHeadAttention(
             num_heads,
             key_dim,
@@ -114,40 +115,17 @@ class ShiftedWindowAttention(TokenMixer):
     def mix(self, inputs: MixerInputs) -> Tensor:
         x = inputs.query
         self._check(x.shape)
-        windows, mask = self._partition_windows(x), inputs.visibility.key_mask
-        if mask is not None:
-            mask = ops.expand_dims(ops.cast(mask, "int32"), -1)
-            mask = ops.cast(self._partition_windows(mask, fill_value=1)[:, :, 0], "bool")
+        windows, mask = self._windows.partition(x), self._windows.partition_mask(inputs.visibility.key_mask)
         masks = {"query_mask": mask, "value_mask": mask, "attention_mask": self._regions(ops.shape(x)[0])}
-        return self._merge_windows(self.attention(windows, windows, **masks, training=inputs.training))
-
-    def _partition_windows(self, x, fill_value=0):
-        """Partitions `(B, T, D)` into windows, `(B · windows, window², D)`."""
-        (rows, columns), (height, width), window, depth = self.grid_size, self._padded, self._window, x.shape[-1]
-        x = ops.reshape(x, (-1, rows, columns, depth))
-        if self._padded != self.grid_size:
-            sides = [[0, 0], [0, height - rows], [0, width - columns], [0, 0]]
-            x = ops.pad(x, sides, constant_values=ops.cast(fill_value, x.dtype))
-        x = _roll(x, self._shift)
-        # One row of windows at a time, because partitioning both axes at once needs rank 6.
-        x = ops.reshape(x, (-1, window, width // window, window * depth))
-        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, window * window, depth))
-
-    def _merge_windows(self, x):
-        """Merges windows `(B · windows, window², D)` into `(B, T, D)`."""
-        (rows, columns), (height, width), window, depth = self.grid_size, self._padded, self._window, x.shape[-1]
-        x = ops.reshape(x, (-1, width // window, window, window * depth))
-        x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, height, width, depth))
-        x = _roll(x, -self._shift)
-        return ops.reshape(x[:, :rows, :columns], (-1, rows * columns, depth))
+        return self._windows.merge(self.attention(windows, windows, **masks, training=inputs.training))
 
     def _regions(self, batch_size):
         """Returns the mask of shifted windows, `(B · windows, window², window²)`: True within a region."""
         if not self._shift:
             return None
         window, size = self._window, self._window**2
-        sides = [_side_regions(side, window, self._shift) for side in self._padded]
-        regions = (sides[0][:, None] * 3 + sides[1]).reshape(self._padded[0] // window, window, -1, window)
+        sides = [_side_regions(side, window, self._shift) for side in self._windows.padded]
+        regions = (sides[0][:, None] * 3 + sides[1]).reshape(self._windows.padded[0] // window, window, -1, window)
         regions = ops.convert_to_tensor(regions.transpose(0, 2, 1, 3).reshape(-1, size))  # (windows, window²)
         mask = ops.equal(ops.expand_dims(regions, 2), ops.expand_dims(regions, 1))
         mask = ops.broadcast_to(ops.expand_dims(mask, 0), (batch_size, *mask.shape))
@@ -171,14 +149,6 @@ class ShiftedWindowAttention(TokenMixer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
         }
-
-
-def _roll(x, shift):
-    """Rolls `(B, height, width, D)` by `shift` rows up and columns to the left."""
-    if not shift:
-        return x
-    x = ops.concatenate([x[:, shift:], x[:, :shift]], axis=1)
-    return ops.concatenate([x[:, :, shift:], x[:, :, :shift]], axis=2)
 
 
 def _side_regions(length, window, shift):

@@ -65,6 +65,7 @@ from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
 from keras_transformer.checkpoints.architectures.rwkv7 import Rwkv7
+from keras_transformer.checkpoints.architectures.sam import Sam
 from keras_transformer.checkpoints.architectures.segformer import Segformer
 from keras_transformer.checkpoints.architectures.siglip import Siglip, SiglipText, SiglipVision
 from keras_transformer.checkpoints.architectures.siglip2 import Siglip2, Siglip2Vision
@@ -149,8 +150,9 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
-    "segformer": Segformer,
     "rwkv7": Rwkv7,
+    "sam": Sam,
+    "segformer": Segformer,
     "siglip": Siglip,
     "siglip2": Siglip2,
     "siglip2_text_model": SiglipText,

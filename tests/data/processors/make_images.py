@@ -14,6 +14,7 @@ from transformers.image_utils import load_image
 from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
+from transformers.models.sam.image_processing_pil_sam import SamImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
@@ -35,6 +36,8 @@ PROCESSORS = {
     "dinov3_crop": DINOv3ViTImageProcessor(
         size={"height": 40, "width": 48}, resample=3, do_center_crop=True, crop_size={"height": 32, "width": 30}
     ),
+    # The longest edge, and padding to a fixed size.
+    "sam": SamImageProcessorPil(size={"longest_edge": 20}, pad_size={"height": 21, "width": 23}),
     "siglip": SiglipImageProcessorPil(size={"height": 15, "width": 15}),
     "longest": BitImageProcessorPil(
         size={"shortest_edge": 15, "longest_edge": 18}, crop_size={"height": 17, "width": 17}
