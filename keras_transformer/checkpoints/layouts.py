@@ -197,23 +197,32 @@ class Fused(Layout):
 
 
 class Joined(Layout):
-    """Several tensors that are the rows of one weight.
+    """Several tensors that are joined along an axis of one weight, such as the convolutions of Kimi Linear.
 
     Args:
-        sizes: tuple of ints. The number of rows of each tensor.
+        shares: tuple of ints. How long the tensors are along the axis, as multiples of one length.
+        layout: `Layout` of each tensor. Default: the same.
+        axis: int. The axis of the weight. Default 0.
     """
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
-        self.sizes = sizes
+    def __init__(self, shares: tuple[int, ...], layout: Layout | None = None, axis: int = 0) -> None:
+        self.shares = shares
+        self.layout = layout or Layout()
+        self.axis = axis
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
-        return [(size, *shapes[0][1:]) for size in self.sizes]
+        return self.layout.shapes(self._parts(shapes[0]))
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
-        return [np.concatenate(tensors)]
+        return [np.concatenate(self.layout.read(tensors, self._parts(shapes[0])), axis=self.axis)]
 
     def write(self, weights: _Arrays) -> _Arrays:
-        return np.split(weights[0], np.cumsum(self.sizes)[:-1])
+        ends = np.cumsum([part[self.axis] for part in self._parts(weights[0].shape)])
+        return self.layout.write(np.split(weights[0], ends[:-1], axis=self.axis))
+
+    def _parts(self, shape: tuple[int, ...]) -> _Shapes:
+        length, (before, after) = shape[self.axis] // sum(self.shares), (shape[: self.axis], shape[self.axis + 1 :])
+        return [(*before, length * share, *after) for share in self.shares]
 
 
 class GridTable(Layout):
@@ -312,35 +321,6 @@ class Stacked(Layout):
 
     def write(self, weights: _Arrays) -> _Arrays:
         return self.layout.write(list(weights[0]))
-
-
-class Joined(Layout):
-    """Several tensors of one size that are joined along an axis of one weight, such as the convolutions of Kimi Linear.
-
-    Args:
-        count: int. The number of tensors.
-        layout: `Layout` of each tensor.
-        axis: int. The axis of the weight.
-    """
-
-    def __init__(self, count: int, layout: Layout, axis: int) -> None:
-        self.count = count
-        self.layout = layout
-        self.axis = axis
-
-    def shapes(self, shapes: _Shapes) -> _Shapes:
-        return self.layout.shapes(self._parts(shapes))
-
-    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
-        return [np.concatenate(self.layout.read(tensors, self._parts(shapes)), axis=self.axis)]
-
-    def write(self, weights: _Arrays) -> _Arrays:
-        return self.layout.write(np.split(weights[0], self.count, axis=self.axis))
-
-    def _parts(self, shapes: _Shapes) -> _Shapes:
-        part = list(shapes[0])
-        part[self.axis] //= self.count
-        return [tuple(part)] * self.count
 
 
 class WeightNormalized(Layout):

@@ -113,7 +113,7 @@ def _recurrence_entries(theirs: str, ours: str) -> list[Entry]:
     convolutions = tuple(f"{theirs}.{letter}_conv1d.weight" for letter in "qkv")
     return [
         *entries,
-        Entry(convolutions, (f"{ours}/convolution/kernel",), Joined(3, Transposed((1, 2, 0)), axis=1)),
+        Entry(convolutions, (f"{ours}/convolution/kernel",), Joined((1, 1, 1), Transposed((1, 2, 0)), axis=1)),
         Entry((f"{theirs}.A_log",), (f"{ours}/decay/log_speed",), Expanded(2, after=1)),
         same(f"{theirs}.dt_bias", f"{ours}/decay/step_bias"),
         same(f"{theirs}.o_norm.weight", f"{ours}/norm_scale"),
