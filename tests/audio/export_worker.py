@@ -1,4 +1,4 @@
-"""Exports spectrograms in a process of its own, for converters leak: `export_worker.py OUT_DIRECTORY`."""
+"""Exports spectrograms and a step of speech in a process of its own, as converters leak: `export_worker.py OUT`."""
 
 import os
 import pathlib
@@ -9,7 +9,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from keras_transformer.audio import LogMel, SoundNormalization
+from keras_transformer import models, tasks
+from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, LogMel, SoundNormalization
 from keras_transformer.export import export
 
 DATA = np.load(pathlib.Path(__file__).parents[1] / "data" / "processors" / "audio.npz")
@@ -22,7 +23,28 @@ LAYERS = {
 }
 
 
+def export_step(out):
+    """With two recordings, what the whole model gives for them, and the state at their first chunk."""
+    keras.utils.set_random_seed(0)
+    backbone = models.StreamingWav2Vec2(
+        models.Size(1, 16, 2, 24),
+        chunk_length=3,
+        chunks_before=2,
+        feature_encoder=FeatureEncoder((6, 8), kernel_sizes=(6, 3), strides=(4, 3), norm="layer"),
+        position=ConvolutionalPosition(5, 2, padding="causal"),
+    )
+    model = tasks.SpeechRecognizer(backbone, 5, blank_id=1)
+    steps = models.Chunkwise(model)
+    export(steps.to_model(), out / "step")
+    mask = np.arange(8 * steps.chunk_samples + steps.num_lead_samples) < np.array([[283], [170]])
+    samples = np.random.default_rng(0).normal(size=mask.shape).astype("float32")
+    logits = model.predict({"samples": samples, "padding_mask": mask}, verbose=0)
+    state = {f"state/{name}": np.asarray(x) for name, x in steps.begin(samples[:, : steps.num_lead_samples]).items()}
+    np.savez(out / "step.npz", samples=samples, padding_mask=mask, logits=logits, size=steps.chunk_samples, **state)
+
+
 def main(out):
+    export_step(out)
     recordings = {name: DATA[name].astype("float32")[None] / 32768 for name in ("mixed", "loud", "clicks")}
     for name, (samples, make) in LAYERS.items():
         layer = make()

@@ -1,4 +1,4 @@
-"""LogMel in the three runtimes, on recordings."""
+"""LogMel and a step of speech in the three runtimes, on recordings."""
 
 import pathlib
 import subprocess
@@ -57,3 +57,16 @@ def test_too_few_samples_are_filled(bundles, format):
     for one, two in zip(model(samples=samples).values(), model(samples=filled).values(), strict=True):
         assert one.shape == (1, 1, 40)
         np.testing.assert_allclose(one, two, atol=1e-5)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_steps_of_speech_are_the_whole(bundles, format):
+    step, arrays = load(bundles / "step", format), np.load(bundles / "step.npz")
+    state = {name.removeprefix("state/"): arrays[name] for name in arrays.files if name.startswith("state/")}
+    inputs, size, logits = {name: arrays[name] for name in ("samples", "padding_mask")}, int(arrays["size"]), []
+    shapes = {name: each.shape for name, each in state.items()}
+    for start in range(inputs["samples"].shape[1] - 8 * size, inputs["samples"].shape[1], size):
+        state = dict(step({**{name: each[:, start : start + size] for name, each in inputs.items()}, **state}))
+        logits.append(state.pop("logits"))
+        assert {name: each.shape for name, each in state.items()} == shapes
+    np.testing.assert_allclose(np.concatenate(logits, axis=1), arrays["logits"], atol=1e-5)

@@ -174,3 +174,11 @@ def test_an_export_compares_the_weights(dense, monkeypatch, tmp_path, format):
     with pytest.raises(WeightError, match="dense"):
         export(dense, tmp_path / "bundle", formats=[format])
     assert not (tmp_path / "bundle").exists()
+
+
+def test_the_memory_of_recordings_is_as_long_as_they_are():
+    """A frame has hundreds of samples: two lengths of a few samples would give one frame each."""
+    moonshine = models.Moonshine(models.Size(1, 8, 2, 8), VOCABULARY)
+    make = LanguageSignatures(tasks.LanguageModel(moonshine, start_id=1, end_id=2))
+    specs = [spec for spec in make.decode().inputs if "cross" in spec.name]
+    assert [spec.axes for spec in specs] == 2 * [("batch", None, "source_length", None)]

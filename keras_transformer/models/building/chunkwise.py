@@ -37,6 +37,7 @@ class Chunkwise:
         chunk_samples: int. Samples of a chunk.
         num_lead_samples: int. Samples at the start of a recording that go into its cache, with `begin`: the first frame of a
             chunk begins this many samples before the chunk's own samples.
+        output_name: str. Name of the output of `to_model`, that of the last layer.
 
     Call arguments:
         samples: float `(B, chunk_samples)`.
@@ -72,6 +73,7 @@ class Chunkwise:
             )
         self._nodes = keras_private.nodes_in_order(model)
         self._output = keras.tree.flatten(model.output)[0]
+        self.output_name = keras_private.producer(self._output).name
         encoder = self._feature_encoder()
         hop = math.prod(encoder.strides)
         self.chunk_length, self._memory = self._check_blocks()
@@ -185,8 +187,9 @@ class Chunkwise:
         }
         step = ChunkStep(self.model, name="step")
         output, following = step(*inputs.values(), cache)
-        key = keras_private.producer(self._output).name
-        return keras.Model({**inputs, **cache}, {key: output, **following}, name=name or f"{self.model.name}_step")
+        return keras.Model(
+            {**inputs, **cache}, {self.output_name: output, **following}, name=name or f"{self.model.name}_step"
+        )
 
 
 @serializable

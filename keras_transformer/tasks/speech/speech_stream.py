@@ -20,7 +20,8 @@ class SpeechStream:
     """Transcribes recordings while they are spoken, chunk by chunk, several at the same time.
 
     The text is the one that `transcribe` gives for the whole recording: the most likely token of each frame, without
-    repetitions and blanks. A chunk takes the same time and memory, however much was said before it.
+    repetitions and blanks. The model takes the same time and memory for every chunk, however much was said before it. A
+    Hugging Face tokenizer decodes the whole text again for each new token: `finish` a recording now and then, at a pause.
 
     Args:
         model: `SpeechRecognizer` of a backbone that reads chunks, such as `models.StreamingWav2Vec2`, with a `tokenizer`.
@@ -54,7 +55,7 @@ class SpeechStream:
         self._tokenizer: Any = getattr(model, "tokenizer")  # noqa: B009
         self._ctc = CTCStream(num_streams, blank_id)
         self._run: Step = step or self._steps.to_model().predict_on_batch
-        self._output = model.output_names[0]
+        self._output = self._steps.output_name
         self.chunk_samples = self._steps.chunk_samples
         empty = self._steps.init_cache(1)
         self._empty = {name: keras.ops.convert_to_numpy(tensor)[0] for name, tensor in empty.items()}
