@@ -40,6 +40,11 @@ class Gemma3nStreams(NamedTuple):
         layer_width: int >= 1. Width of the input of each layer.
         layer_vocabulary_size: int >= 1. Rows of the table of these inputs; None for that of the published models, 262144,
             or for the vocabulary if that is smaller.
+
+    Example:
+
+    >>> Gemma3nStreams(num_streams=2).laurel_rank
+    64
     """
 
     num_streams: int = 4
