@@ -166,9 +166,10 @@ def Gemma3n(
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     table = streams.layer_vocabulary_size or min(vocabulary_size, _LAYER_VOCABULARY)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(embedding(inputs["token_ids"]))
+    x = embedding(inputs["token_ids"])
     of_layers = PerLayerEmbedding(size.num_layers, table, streams.layer_width, norm, name="layer_embedding")
     layer_inputs = of_layers(inputs["token_ids"], x)
+    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
     x = StreamExpansion(streams.num_streams, name="stream_expansion")(x)
     made = []
     for index in range(size.num_layers):
