@@ -40,6 +40,11 @@ class Gemma3nStreams(NamedTuple):
         layer_width: int >= 1. Width of the input of each layer.
         layer_vocabulary_size: int >= 1. Rows of the table of these inputs; None for that of the published models, 262144,
             or for the vocabulary if that is smaller.
+
+    Example:
+
+    >>> Gemma3nStreams(num_streams=2).laurel_rank
+    64
     """
 
     num_streams: int = 4
@@ -161,9 +166,10 @@ def Gemma3n(
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     table = streams.layer_vocabulary_size or min(vocabulary_size, _LAYER_VOCABULARY)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(embedding(inputs["token_ids"]))
+    x = embedding(inputs["token_ids"])
     of_layers = PerLayerEmbedding(size.num_layers, table, streams.layer_width, norm, name="layer_embedding")
     layer_inputs = of_layers(inputs["token_ids"], x)
+    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
     x = StreamExpansion(streams.num_streams, name="stream_expansion")(x)
     made = []
     for index in range(size.num_layers):

@@ -41,8 +41,8 @@ class NativeSparseAttention(TokenMixer):
     - window: the last `window` tokens.
 
     Each set has keys and values of its own; queries are shared. The gates are `g = sigmoid(x W_g)`, one for each token, head
-    and set. A token attends to `T / compression_stride + num_blocks · block_size + window` keys and no others: the selected
-    blocks are gathered. Memory grows with T: attention is computed for 64 queries at a time, and recomputed for gradients.
+    and set. The selected blocks are gathered. Time grows with `T · (T / compression_stride + num_blocks · block_size +
+    window)`, memory with T: attention is computed for 64 queries at a time, and recomputed for gradients.
 
     Args:
         num_heads: int >= 1. N.

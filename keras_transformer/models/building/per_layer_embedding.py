@@ -17,7 +17,7 @@ from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
 @serializable
 class PerLayerEmbedding(keras.layers.Layer):
-    """An input of each of L blocks: `(√P E[id] + norm(x W / √D)) / √2`, of the width P, for the embedding x of a token.
+    """An input of each of L blocks: `(√P E[id] + norm(x W)) / √2`, of the width P, for the embedding x of a token.
 
     Args:
         num_layers: int >= 1. L.
@@ -27,7 +27,7 @@ class PerLayerEmbedding(keras.layers.Layer):
 
     Call arguments:
         token_ids: int32 `(B, T)`.
-        inputs: float `(B, T, D)`: the embeddings of the tokens.
+        inputs: float `(B, T, D)`: the embeddings of the tokens, before they are multiplied by `√D`.
 
     Returns:
         A tuple of L tensors `(B, T, P)`.
@@ -41,7 +41,7 @@ class PerLayerEmbedding(keras.layers.Layer):
     >>> [tuple(x.shape) for x in layer(np.array([[5, 6]]), np.ones((1, 2, 8), "float32"))]
     [(1, 2, 3), (1, 2, 3)]
 
-    Reference: Google, Gemma 3n, 2025, and its code.
+    Reference: Google, Gemma 3n, 2025, and its code, which multiplies embeddings by `√D` and divides the product by it.
     """
 
     def __init__(
@@ -68,9 +68,7 @@ class PerLayerEmbedding(keras.layers.Layer):
         shape = (-1, ops.shape(inputs)[1], self.num_layers, self.width)
         ids = ops.where(token_ids < self.vocabulary_size, token_ids, ops.zeros_like(token_ids))
         embedded = ops.cast(ops.take(self.embeddings, ids, axis=0), inputs.dtype) * math.sqrt(self.width)
-        # Not after the projection: TensorFlow Lite's converter would multiply the kernel.
-        projected = self.projection(inputs * (1.0 / math.sqrt(inputs.shape[-1])))
-        both = ops.reshape(embedded, shape) + self.norm(ops.reshape(projected, shape))
+        both = ops.reshape(embedded, shape) + self.norm(ops.reshape(self.projection(inputs), shape))
         both = both * math.sqrt(0.5)
         return tuple(both[:, :, index] for index in range(self.num_layers))
 
