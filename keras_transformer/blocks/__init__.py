@@ -4,6 +4,7 @@ from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
 from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
+from keras_transformer.blocks.deformable_decoder_block import DeformableDecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
 from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
@@ -14,6 +15,7 @@ from keras_transformer.blocks.query_decoder_block import QueryDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
+from keras_transformer.blocks.residual.gated import GatedResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
@@ -47,7 +49,9 @@ __all__ = [
     "CrossDecoderBlock",
     "DecoderBlock",
     "DeepNormResidual",
+    "DeformableDecoderBlock",
     "EncoderBlock",
+    "GatedResidual",
     "JoinStreams",
     "JointBlock",
     "LayerScaleResidual",

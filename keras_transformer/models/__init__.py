@@ -9,6 +9,7 @@ from keras_transformer.models.bloom import BLOOM
 from keras_transformer.models.building.encode_in_windows import encode_in_windows
 from keras_transformer.models.building.encoder_decoder import read_twice
 from keras_transformer.models.building.front_end import with_front_end
+from keras_transformer.models.building.hybrid_encoder import HybridEncoderSize
 from keras_transformer.models.building.layout_map import layout_map
 from keras_transformer.models.building.packed import packed
 from keras_transformer.models.building.prefill_exit import PrefillExit
@@ -19,6 +20,7 @@ from keras_transformer.models.building.with_streaming import with_streaming
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.crate import CRATE
+from keras_transformer.models.d_fine import DFINE, DFINESize
 from keras_transformer.models.deberta import DeBERTa
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
@@ -34,6 +36,7 @@ from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gpt2 import GPT2
+from keras_transformer.models.hgnet_v2 import HGNetV2, HGNetV2Size, HGNetV2Stage
 from keras_transformer.models.hubert import HuBERT
 from keras_transformer.models.image_autoencoder import ImageAutoencoder
 from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
@@ -59,6 +62,7 @@ from keras_transformer.models.retnet import RetNet
 from keras_transformer.models.retro import RETRO, RetroSize
 from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
+from keras_transformer.models.rt_detr import RTDETR, RTDETRSize
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.rwkv7 import RWKV7, RWKV7Ranks
 from keras_transformer.models.s4 import S4Model
@@ -87,6 +91,7 @@ MODELS = {
     "segformer": SegFormer,
     "convnext": ConvNeXt,
     "yolos": YOLOS,
+    "d_fine": DFINE,
     "detr": DETR,
     "crate": CRATE,
     "dit": DiT,
@@ -134,6 +139,8 @@ MODELS = {
     "bloom": BLOOM,
     "reformer": Reformer,
     "retnet": RetNet,
+    "hgnet_v2": HGNetV2,
+    "rt_detr": RTDETR,
     "rwkv": RWKV,
     "rwkv7": RWKV7,
     "s4": S4Model,
@@ -165,10 +172,12 @@ __all__ = [
     "CLIP",
     "CRATE",
     "DETR",
+    "DFINE",
     "ELECTRA",
     "GPT2",
     "MODELS",
     "RETRO",
+    "RTDETR",
     "RWKV",
     "RWKV7",
     "RWKV7Ranks",
@@ -182,6 +191,7 @@ __all__ = [
     "CLIPText",
     "CLIPVision",
     "DETRSize",
+    "DFINESize",
     "DINOv2",
     "DINOv3",
     "ConvNeXt",
@@ -197,7 +207,11 @@ __all__ = [
     "Gemma",
     "Gemma2",
     "Gemma3",
+    "HGNetV2",
+    "HGNetV2Size",
+    "HGNetV2Stage",
     "HuBERT",
+    "HybridEncoderSize",
     "ImageAutoencoder",
     "Kosmos",
     "Kosmos2",
@@ -223,6 +237,7 @@ __all__ = [
     "RedNet",
     "ResNet",
     "ResNetSize",
+    "RTDETRSize",
     "RetNet",
     "RetroSize",
     "RoBERTa",

@@ -44,6 +44,7 @@ DEFAULTS = {
     "DINOv3ViT": {**_IMAGENET, **_SQUARE},
     "Segformer": {**_IMAGENET, "size": {"height": 512, "width": 512}, "resample": 2},
     "Detr": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
+    "RTDetr": {**_IMAGENET, "size": {"height": 640, "width": 640}, "resample": 2, "do_normalize": False},
     "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
 }
 # Kinds that resample real levels.
@@ -67,6 +68,9 @@ _KIND_OF_MODEL = {
     "siglip": "Siglip",
     "segformer": "Segformer",
     "detr": "Detr",
+    "rt_detr": "RTDetr",
+    "rt_detr_v2": "RTDetr",
+    "d_fine": "RTDetr",
     "yolos": "Yolos",
 }
 _COMMON = {

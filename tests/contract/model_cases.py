@@ -59,6 +59,31 @@ MODELS = {
         8, num_channels=2, widths=(4, 8), blocks_per_level=1, latent_channels=3, num_groups=2
     ),
     "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
+    "rt_detr": lambda: models.RTDETR(
+        models.RTDETRSize(12, 2, 3, 14, models.HybridEncoderSize(8, 1, 2, 10, depth=1)),
+        backbone=models.ResNet(models.ResNetSize((8, 8, 12, 8), (1, 1, 1, 1), stem_dim=4), 32, variant="d"),
+        num_classes=3,
+        num_queries=5,
+    ),
+    "d_fine": lambda: models.DFINE(
+        models.DFINESize(12, 2, 3, 14, models.HybridEncoderSize(8, 1, 2, 10, depth=1)),
+        backbone=MODELS["hgnet_v2"](),
+        num_classes=3,
+        num_queries=5,
+    ),
+    "hgnet_v2": lambda: models.HGNetV2(
+        models.HGNetV2Size(
+            (4, 6),
+            (
+                models.HGNetV2Stage(3, 6, 1, 2, strides=None),
+                models.HGNetV2Stage(3, 6, 1, 2),
+                models.HGNetV2Stage(4, 8, 2, 1, 5, True),
+                models.HGNetV2Stage(4, 8, 1, 1),
+            ),
+        ),
+        (32, 48),
+        learnable_affine=True,
+    ),
     "detr": lambda: models.DETR(
         models.DETRSize(16, (1, 2), (2, 4), (24, 20)), backbone=MODELS["resnet"](), num_queries=3
     ),
@@ -151,6 +176,9 @@ GENERATIVE = sorted(
         "convnext",
         "segformer",
         "detr",
+        "rt_detr",
+        "d_fine",
+        "hgnet_v2",
         "yolos",
         "crate",
         "dit",
