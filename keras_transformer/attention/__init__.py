@@ -5,6 +5,7 @@ from keras_transformer.attention.layers import MIXERS
 from keras_transformer.attention.layers.branched_convolution import BranchedConvolution
 from keras_transformer.attention.layers.chunked_cross_attention import ChunkedCrossAttention
 from keras_transformer.attention.layers.cross_decoder_attention import CrossDecoderAttention
+from keras_transformer.attention.layers.deformable import MultiScaleDeformableAttention
 from keras_transformer.attention.layers.disentangled import DisentangledAttention
 from keras_transformer.attention.layers.dynamic_convolution import DynamicConvolution
 from keras_transformer.attention.layers.gated_attention_unit import GatedAttentionUnit
@@ -108,6 +109,7 @@ __all__ = [
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
     "NativeSparseAttention",
+    "MultiScaleDeformableAttention",
     "PerformerAttention",
     "PositionedAttention",
     "RandomFeatures",

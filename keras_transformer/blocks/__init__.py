@@ -7,6 +7,7 @@ from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
 from keras_transformer.blocks.conformer_block import ConformerBlock
 from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
 from keras_transformer.blocks.decoder_block import DecoderBlock
+from keras_transformer.blocks.deformable_decoder_block import DeformableDecoderBlock
 from keras_transformer.blocks.encoder_block import EncoderBlock
 from keras_transformer.blocks.joint_block import JointBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
@@ -17,6 +18,7 @@ from keras_transformer.blocks.query_decoder_block import QueryDecoderBlock
 from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
+from keras_transformer.blocks.residual.gated import GatedResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
@@ -57,7 +59,9 @@ __all__ = [
     "CrossDecoderBlock",
     "DecoderBlock",
     "DeepNormResidual",
+    "DeformableDecoderBlock",
     "EncoderBlock",
+    "GatedResidual",
     "JoinStreams",
     "JointBlock",
     "LayerScaleResidual",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.layouts import Expanded, PointConvolution, Transposed
-from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
+from keras_transformer.checkpoints.mapping import Entry, attention, batch_norm, linear, norm, same
 
 
 def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
@@ -23,6 +23,13 @@ def depthwise_entries(theirs: str, ours: str) -> list[Entry]:
     """Returns the mapping of a depthwise convolution."""
     entry = Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Transposed((2, 3, 0, 1)))
     return [entry, same(f"{theirs}.bias", f"{ours}/bias")]
+
+
+def convolution_entries(kernel: str, norm: str, ours: str, depthwise: bool = False) -> list[Entry]:
+    """Returns the mapping of a `models.building.convolution`; `kernel` and `norm` are the names of its two layers."""
+    axes = (2, 3, 0, 1) if depthwise else (3, 2, 0, 1)
+    entry = Entry((f"{kernel}.weight",), (f"{ours}_convolution/kernel",), Transposed(axes))
+    return [entry, *batch_norm(norm, f"{ours}_norm")]
 
 
 def image_embedding_entries() -> list[Entry]:

@@ -10,6 +10,7 @@ from keras_transformer.models.building.chunkwise import Chunkwise
 from keras_transformer.models.building.encode_in_windows import encode_in_windows
 from keras_transformer.models.building.encoder_decoder import read_twice
 from keras_transformer.models.building.front_end import with_front_end
+from keras_transformer.models.building.hybrid_encoder import HybridEncoderSize
 from keras_transformer.models.building.layout_map import layout_map
 from keras_transformer.models.building.packed import packed
 from keras_transformer.models.building.prefill_exit import PrefillExit
@@ -20,6 +21,7 @@ from keras_transformer.models.building.with_streaming import with_streaming
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
 from keras_transformer.models.crate import CRATE
+from keras_transformer.models.d_fine import DFINE, DFINESize
 from keras_transformer.models.deberta import DeBERTa
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
@@ -37,6 +39,7 @@ from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gemma3n import Gemma3n, Gemma3nStreams
 from keras_transformer.models.gpt2 import GPT2
+from keras_transformer.models.hgnet_v2 import HGNetV2, HGNetV2Size, HGNetV2Stage
 from keras_transformer.models.hubert import HuBERT
 from keras_transformer.models.image_autoencoder import ImageAutoencoder
 from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
@@ -63,6 +66,7 @@ from keras_transformer.models.retnet import RetNet
 from keras_transformer.models.retro import RETRO, RetroSize
 from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
+from keras_transformer.models.rt_detr import RTDETR, RTDETRSize
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.rwkv7 import RWKV7, RWKV7Ranks
 from keras_transformer.models.s4 import S4Model
@@ -93,6 +97,7 @@ MODELS = {
     "sam": SAM,
     "convnext": ConvNeXt,
     "yolos": YOLOS,
+    "d_fine": DFINE,
     "detr": DETR,
     "crate": CRATE,
     "dit": DiT,
@@ -142,6 +147,8 @@ MODELS = {
     "bloom": BLOOM,
     "reformer": Reformer,
     "retnet": RetNet,
+    "hgnet_v2": HGNetV2,
+    "rt_detr": RTDETR,
     "rwkv": RWKV,
     "rwkv7": RWKV7,
     "s4": S4Model,
@@ -175,11 +182,13 @@ __all__ = [
     "CLIP",
     "CRATE",
     "DETR",
+    "DFINE",
     "ELECTRA",
     "Flux",
     "GPT2",
     "MODELS",
     "RETRO",
+    "RTDETR",
     "RWKV",
     "RWKV7",
     "RWKV7Ranks",
@@ -196,6 +205,7 @@ __all__ = [
     "CLIPVision",
     "Chunkwise",
     "DETRSize",
+    "DFINESize",
     "DINOv2",
     "DINOv3",
     "ConvNeXt",
@@ -213,7 +223,11 @@ __all__ = [
     "Gemma3",
     "Gemma3n",
     "Gemma3nStreams",
+    "HGNetV2",
+    "HGNetV2Size",
+    "HGNetV2Stage",
     "HuBERT",
+    "HybridEncoderSize",
     "ImageAutoencoder",
     "Kosmos",
     "Kosmos2",
@@ -240,6 +254,7 @@ __all__ = [
     "RedNet",
     "ResNet",
     "ResNetSize",
+    "RTDETRSize",
     "RetNet",
     "RetroSize",
     "RoBERTa",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.models.building.convolution import activated, convolution
 from keras_transformer.models.building.feature_maps import PREFIX
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.utils.serialization import choice
@@ -56,6 +56,7 @@ def ResNet(
     downsample_in_first_stage: bool = False,
     downsample_in_bottleneck: bool = False,
     frozen_norm: bool = False,
+    variant: str = "original",
     name: str = "resnet",
 ) -> keras.Model:
     """ResNet up to its last feature map, whose pixels are its tokens: a backbone for `models.DETR`, or of tasks.
@@ -69,6 +70,9 @@ def ResNet(
         downsample_in_bottleneck: bool. Whether the stride of a bottleneck is in its first convolution, not in its second.
         frozen_norm: bool. Whether batch norms keep their weights and statistics in training, as for detectors with published
             weights.
+        variant: "original", or "d" for ResNet-D: three convolutions of 3 x 3 instead of one of 7 x 7 at first, shortcuts
+            that average 2 x 2 pixels instead of leaving out three of them, and a convolution in the shortcut of the first
+            block of every stage of two-convolution blocks.
         name: str.
 
     Returns:
@@ -76,7 +80,7 @@ def ResNet(
         `(B, T, D)`. The feature maps of all stages are the outputs of its layers "feature_map_0" to "feature_map_3".
 
     Raises:
-        ValueError: unknown size; other numbers of channels than of blocks.
+        ValueError: unknown size or variant; other numbers of channels than of blocks.
 
     Example:
 
@@ -84,33 +88,37 @@ def ResNet(
     (None, 16, 32)
 
     Reference: He et al., Deep Residual Learning for Image Recognition, arXiv 1512.03385; the stride in the second
-    convolution of a bottleneck as in torchvision.
+    convolution of a bottleneck as in torchvision. ResNet-D: He et al., Bag of Tricks, arXiv 1812.01187, section 4.2; its
+    blocks of two convolutions as in the published code of RT-DETR.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else ResNetSize(*size)
     if not len(size.hidden_dims) == len(size.num_layers) >= 1:
         raise ValueError(f"hidden_dims and num_layers must be of one length. Received: {size}")
     images = image_input(image_size, num_channels)
 
-    def convolution(x, filters, kernel_size, strides, name, activation: Activation = "relu"):
-        if kernel_size > 1:  # As many zeros on every side, whatever the stride.
-            x = keras.layers.ZeroPadding2D(kernel_size // 2, name=f"{name}_padding")(x)
-        x = keras.layers.Conv2D(filters, kernel_size, strides, use_bias=False, name=f"{name}_convolution")(x)
-        norm = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, name=f"{name}_norm")
-        norm.trainable = not frozen_norm
-        return _activated(norm(x), activation, f"{name}_activation")
+    is_d = choice(variant, {"original": False, "d": True}, argument="variant")
 
-    def block(x, width, strides, name):
+    def block(x, width, strides, is_first, name):
         y = x
         for number, (filters, kernel_size) in enumerate(_convolutions(width, size.is_bottleneck)):
             is_strided = number == (1 if size.is_bottleneck and not downsample_in_bottleneck else 0)
             is_last = number == (2 if size.is_bottleneck else 1)
             stride, inside = strides if is_strided else 1, None if is_last else "relu"
-            y = convolution(y, filters, kernel_size, stride, f"{name}_{number}", inside)
-        if strides > 1 or x.shape[-1] != width:
-            x = convolution(x, width, 1, strides, f"{name}_shortcut", None)
+            y = convolution(y, filters, kernel_size, stride, inside, frozen_norm=frozen_norm, name=f"{name}_{number}")
+        changes = strides > 1 or x.shape[-1] != width
+        if is_d and strides > 1 and (size.is_bottleneck or x.shape[-1] != width):
+            x, strides = keras.layers.AveragePooling2D(2, 2, "same", name=f"{name}_shortcut_pooling")(x), 1
+        if changes or (is_d and is_first and not size.is_bottleneck):
+            x = convolution(x, width, 1, strides, frozen_norm=frozen_norm, name=f"{name}_shortcut")
         return keras.layers.Add(name=f"{name}_sum")([x, y])
 
-    x = convolution(images, size.stem_dim, 7, 2, "stem", activation)
+    if is_d:
+        x = images
+        for index, filters in enumerate((size.stem_dim // 2, size.stem_dim // 2, size.stem_dim)):
+            strides, name_of_layer = 1 if index else 2, f"stem_{index}"
+            x = convolution(x, filters, 3, strides, activation, frozen_norm=frozen_norm, name=name_of_layer)
+    else:
+        x = convolution(images, size.stem_dim, 7, 2, activation, frozen_norm=frozen_norm, name="stem")
     for axis in (1, 2):  # A maximum does not change if pixels at the edges are there twice.
         edges = (x[:, :1], x, x[:, -1:]) if axis == 1 else (x[:, :, :1], x, x[:, :, -1:])
         x = ops.concatenate(edges, axis=axis)
@@ -119,16 +127,12 @@ def ResNet(
         for index in range(count):
             strides = 2 if not index and (stage or downsample_in_first_stage) else 1
             name_of_block = f"stage_{stage}_block_{index}"
-            x = block(x, width, strides, name_of_block)
+            x = block(x, width, strides, not index, name_of_block)
             last = f"{PREFIX}{stage}" if index == count - 1 else f"{name_of_block}_activation"
-            x = _activated(x, activation, last)
+            x = activated(x, activation, last)
     return keras.Model(images, keras.layers.Reshape((-1, x.shape[-1]), name="tokens")(x), name=name)
 
 
 def _convolutions(width, is_bottleneck):
     """Channels and sides of the kernels of a block."""
     return [(width // 4, 1), (width // 4, 3), (width, 1)] if is_bottleneck else [(width, 3), (width, 3)]
-
-
-def _activated(x, activation, name):
-    return x if activation is None else keras.layers.Activation(get_activation(activation), name=name)(x)

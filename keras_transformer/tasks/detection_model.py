@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_transformer.models.building.refinement import query_selection
 from keras_transformer.tasks.image_model import ImageModel
 from keras_transformer.tasks.with_detections import DetectionOutputs
 from keras_transformer.utils.serialization import serializable
@@ -41,8 +42,9 @@ class DetectionModel(ImageModel):
 
     Args:
         inputs: symbolic inputs, as of `keras.Model`: "images".
-        outputs: dict of symbolic outputs: "logits" `(B, Q, classes + 1)`, of which the last is that of no object, and
-            "boxes" `(B, Q, 4)`, "cxcywh", as shares of the image. In training there may be "auxiliary_logits" and
+        outputs: dict of symbolic outputs: "logits" `(B, Q, classes + 1)`, of which the last is that of no object, or
+            `(B, Q, classes)` of independent classes, if a `vision.QuerySelection` chooses the queries; and "boxes"
+            `(B, Q, 4)`, "cxcywh", as shares of the image. In training there may be "auxiliary_logits" and
             "auxiliary_boxes", `(B, blocks, Q, ...)`.
         name: str.
 
@@ -75,13 +77,20 @@ class DetectionModel(ImageModel):
         loss = getattr(self, "loss", None)
         if loss is None or not getattr(loss, "is_joint", False):
             return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+        independent, expected = has_independent_classes(self), getattr(loss, "has_independent_classes", False)
+        if independent != expected:
+            raise ValueError(
+                f"{self.name!r} has {'independent classes' if independent else 'a class of no object'}: use "
+                f"DetectionLoss(classification={'varifocal' if independent else 'softmax'!r})."
+            )
         return sum(self.losses, loss(y, y_pred, sample_weight))
 
     def detect(self, images: ArrayLike, threshold: float = 0.5, *, batch_size: int = 8) -> list[Detections]:
         """Finds objects in images. A batch gives for each image what the image gives alone.
 
         A model for images of any size sees each image in the size that the processor makes of it, without padding; one for
-        images of a fixed size sees all in that size.
+        images of a fixed size sees all in that size. Of independent classes, an object may have several, as an object for
+        each; of all pairs of queries and classes, there are at most as many as queries.
 
         Args:
             images: one image or a list, as of `vision.ImageProcessor`.
@@ -95,17 +104,33 @@ class DetectionModel(ImageModel):
             ValueError: the model has no processor.
             ImageError: an image that cannot be read.
         """
-        found, decode = [], DetectionOutputs(dtype="float32")
+        found, independent = [], has_independent_classes(self)
+        decode = DetectionOutputs(independent, dtype="float32")
         for outputs, (width, height) in self._outputs_of(images, batch_size):
-            every = decode(outputs["logits"][None], outputs["boxes"][None])
+            logits, boxes = outputs["logits"], outputs["boxes"]
+            if independent:
+                logits, boxes = _pairs(logits, boxes)
+            every = decode(logits[None], boxes[None])
             parts = [keras.ops.convert_to_numpy(every[name])[0] for name in ("boxes", "labels", "scores")]
-            found.append(_surest(Detections(*parts), threshold, width, height))
+            found.append(_surest(Detections(*parts), threshold, width, height, len(outputs["boxes"])))
         return found
 
 
-def _surest(found, threshold, width, height):
-    """Those above a threshold, of an image of `width` x `height` pixels, with boxes in pixels instead of shares."""
-    order = np.argsort(-found.scores, kind="stable")
+def has_independent_classes(model: keras.Model) -> bool:
+    """Whether the classes of a detector are independent of one another, without a class of no object."""
+    return query_selection(model) is not None
+
+
+def _pairs(logits, boxes):
+    """One row for each query and class, `(Q C, C)` and `(Q C, 4)`: all but the logit of this class are minus infinity."""
+    queries, classes = logits.shape
+    alone = np.where(np.eye(classes, dtype=bool), logits[:, None], -np.inf)
+    return alone.reshape(queries * classes, classes), np.repeat(boxes, classes, axis=0)
+
+
+def _surest(found, threshold, width, height, count):
+    """At most `count` above a threshold, of an image of `width` x `height` pixels, with boxes in pixels, not shares."""
+    order = np.argsort(-found.scores, kind="stable")[:count]
     order = order[found.scores[order] > threshold]
     corners = found.boxes[order] * np.array([width, height, width, height], "float32")
     return Detections(corners, found.labels[order], found.scores[order])

@@ -7,8 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.models.building.refinement import query_selection
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import Config, Shape, Tensor
 from keras_transformer.vision.boxes import convert_boxes
 
 
@@ -16,8 +17,12 @@ from keras_transformer.vision.boxes import convert_boxes
 class DetectionOutputs(keras.layers.Layer):
     """What the logits and boxes of a detector mean: for each query the class, its probability, and the corners of the box.
 
+    Args:
+        independent_classes: bool. Whether the classes are independent, with a sigmoid each, instead of a softmax over them
+            and the class of no object. Default False.
+
     Call arguments:
-        logits: `(B, Q, C + 1)`, of which the last is that of no object.
+        logits: `(B, Q, C + 1)`, of which the last is that of no object; `(B, Q, C)` of independent classes.
         boxes: `(B, Q, 4)`: center, width and height, as shares of the image.
 
     Returns:
@@ -32,9 +37,14 @@ class DetectionOutputs(keras.layers.Layer):
     (1, 0.7)
     """
 
+    def __init__(self, independent_classes: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.independent_classes = independent_classes
+
     def call(self, logits: Tensor, boxes: Tensor) -> dict[str, Tensor]:
+        likely = ops.sigmoid(logits) if self.independent_classes else ops.softmax(logits)[..., :-1]
         # Keras's argmax has operators that TFLite lacks.
-        scores, labels = ops.top_k(ops.softmax(logits)[..., :-1], 1)
+        scores, labels = ops.top_k(likely, 1)
         return {
             "boxes": convert_boxes(boxes, "cxcywh", "xyxy"),
             "labels": ops.cast(labels[..., 0], "int32"),
@@ -50,6 +60,9 @@ class DetectionOutputs(keras.layers.Layer):
 
     def compute_output_shape(self, logits_shape: Shape, boxes_shape: Shape) -> dict[str, Any]:
         return {"boxes": boxes_shape, "labels": boxes_shape[:2], "scores": boxes_shape[:2]}
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "independent_classes": self.independent_classes}
 
 
 def with_detections(model: keras.Model, name: str | None = None) -> keras.Model:
@@ -77,5 +90,7 @@ def with_detections(model: keras.Model, name: str | None = None) -> keras.Model:
     outputs = model.output
     if not isinstance(outputs, dict) or not {"logits", "boxes"} <= set(outputs):
         raise ValueError(f"{model.name!r} has no outputs 'logits' and 'boxes', as tasks.ObjectDetector has.")
-    found = DetectionOutputs(dtype="float32", name="detections")(outputs["logits"], outputs["boxes"])
+    independent = query_selection(model) is not None
+    decode = DetectionOutputs(independent, dtype="float32", name="detections")
+    found = decode(outputs["logits"], outputs["boxes"])
     return keras.Model(model.input, found, name=name or model.name)

@@ -1,9 +1,12 @@
 """Image processing, and layers that turn images into tokens."""
 
+from keras_transformer.vision.box_refinement import BoxRefinement
 from keras_transformer.vision.box_targets import box_targets
 from keras_transformer.vision.boxes import BOX_FORMATS, box_iou, convert_boxes, generalized_box_iou
 from keras_transformer.vision.convnext_block import ConvNeXtBlock
 from keras_transformer.vision.detection_tokens import DetectionTokens
+from keras_transformer.vision.distribution_bins import DistributionBins
+from keras_transformer.vision.distribution_refinement import DistributionRefinement
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.grid_positions import GridPositions
@@ -27,16 +30,23 @@ from keras_transformer.vision.prompts.output_tokens import OutputTokens
 from keras_transformer.vision.prompts.point_embedding import PointEmbedding, PointMask
 from keras_transformer.vision.prompts.prompt_processor import PromptProcessor
 from keras_transformer.vision.prompts.random_fourier_positions import RandomFourierPositions
+from keras_transformer.vision.query_selection import QuerySelection
 from keras_transformer.vision.resampler import Resampler
 from keras_transformer.vision.resize_like import ResizeLike
 from keras_transformer.vision.resize_mask import ResizeMask
 from keras_transformer.vision.sine_positions import SinePositions
+from keras_transformer.vision.sinusoidal_grid import SinusoidalGrid
+from keras_transformer.vision.to_grid import ToGrid
 from keras_transformer.vision.unpatchify import Unpatchify
+from keras_transformer.vision.upsample_like import UpsampleLike
 
 __all__ = [
     "BOX_FORMATS",
+    "BoxRefinement",
     "ConvNeXtBlock",
     "DetectionTokens",
+    "DistributionBins",
+    "DistributionRefinement",
     "EachImage",
     "Entity",
     "FillImages",
@@ -62,12 +72,16 @@ __all__ = [
     "PointMask",
     "PromptProcessor",
     "RandomFourierPositions",
+    "QuerySelection",
     "Resampler",
     "ResizeLike",
     "ResizeMask",
     "SinePositions",
     "UnfoldPrompts",
+    "SinusoidalGrid",
+    "ToGrid",
     "Unpatchify",
+    "UpsampleLike",
     "box_iou",
     "box_targets",
     "convert_boxes",

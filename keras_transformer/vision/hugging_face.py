@@ -44,6 +44,7 @@ DEFAULTS = {
     "DINOv3ViT": {**_IMAGENET, **_SQUARE},
     "Segformer": {**_IMAGENET, "size": {"height": 512, "width": 512}, "resample": 2},
     "Detr": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
+    "RTDetr": {**_IMAGENET, "size": {"height": 640, "width": 640}, "resample": 2, "do_normalize": False},
     "Yolos": {**_IMAGENET, "size": {"shortest_edge": 800, "longest_edge": 1333}, "resample": 2, "do_pad": True},
     "Sam": {
         **_IMAGENET,
@@ -77,6 +78,9 @@ _KIND_OF_MODEL = {
     "sam": "Sam",
     "segformer": "Segformer",
     "detr": "Detr",
+    "rt_detr": "RTDetr",
+    "rt_detr_v2": "RTDetr",
+    "d_fine": "RTDetr",
     "yolos": "Yolos",
 }
 _COMMON = {

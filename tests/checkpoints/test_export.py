@@ -16,6 +16,7 @@ pytestmark = pytest.mark.exhaustive
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = (
     "bert-MultipleChoice",
+    "d_fine-ObjectDetection",  # Selected queries, and gathers of pixels.
     "gemma-CausalLM",  # A single key and value head.
     "marian-MTModel",
     "paligemma-ConditionalGeneration",  # A prefix language model with images.

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer import attention, audio, blocks, feedforward, positions, recurrence, vision
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.layers.learnable_affine import LearnableAffine
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
 from keras_transformer.utils.serialization import serialize
 
@@ -618,6 +619,7 @@ RESIDUALS = {
     "residual": _residual(blocks.ResiDualResidual),
     "scaled": _residual(blocks.ScaledResidual, {"scale": 0.5}),
     "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),
+    "gated": _residual(blocks.GatedResidual),
     "ada_ln_zero": dataclasses.replace(
         _residual(blocks.AdaLNZeroResidual, {"condition_dim": 5}),
         wrap=lambda residual: Conditioned(blocks.EncoderBlock(attend(), feed_forward(), residual=residual)),
@@ -1295,6 +1297,13 @@ LAYERS = {
     "sine_positions": Case(
         vision.SinePositions, lambda: {"hidden_dim": 8}, arguments={"max_wavelength": 50.0}, inputs=images
     ),
+    "sinusoidal_grid": Case(
+        vision.SinusoidalGrid, lambda: {"hidden_dim": 8}, arguments={"max_wavelength": 50.0}, inputs=images
+    ),
+    "upsample_like": Case(vision.UpsampleLike, inputs=lambda: (images()[0], np.zeros((2, 15, 23, 5), "float32"))),
+    "to_grid": Case(vision.ToGrid, inputs=lambda: (tokens(length=6), np.zeros((2, 2, 3, 5), "float32"))),
+    "box_refinement": Case(vision.BoxRefinement, inputs=lambda: (tokens(), np.full((2, LENGTH, 4), 0.3, "float32"))),
+    "learnable_affine": Case(LearnableAffine),
     "mix_feed_forward": Case(
         feedforward.MixFeedForward,
         lambda: {"intermediate_dim": 6},

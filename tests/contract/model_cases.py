@@ -76,6 +76,31 @@ MODELS = {
     ),
     "segformer": lambda: models.SegFormer(SEGFORMER_SIZE, (9, 14)),
     "sam": lambda: models.SAM(models.SAMSize(2, 8, 2, 16, (1,)), 4, (8, 12), output_dim=16, window_size=2),
+    "rt_detr": lambda: models.RTDETR(
+        models.RTDETRSize(12, 2, 3, 14, models.HybridEncoderSize(8, 1, 2, 10, depth=1)),
+        backbone=models.ResNet(models.ResNetSize((8, 8, 12, 8), (1, 1, 1, 1), stem_dim=4), 32, variant="d"),
+        num_classes=3,
+        num_queries=5,
+    ),
+    "d_fine": lambda: models.DFINE(
+        models.DFINESize(12, 2, 3, 14, models.HybridEncoderSize(8, 1, 2, 10, depth=1)),
+        backbone=MODELS["hgnet_v2"](),
+        num_classes=3,
+        num_queries=5,
+    ),
+    "hgnet_v2": lambda: models.HGNetV2(
+        models.HGNetV2Size(
+            (4, 6),
+            (
+                models.HGNetV2Stage(3, 6, 1, 2, strides=None),
+                models.HGNetV2Stage(3, 6, 1, 2),
+                models.HGNetV2Stage(4, 8, 2, 1, 5, True),
+                models.HGNetV2Stage(4, 8, 1, 1),
+            ),
+        ),
+        (32, 48),
+        learnable_affine=True,
+    ),
     "detr": lambda: models.DETR(
         models.DETRSize(16, (1, 2), (2, 4), (24, 20)), backbone=MODELS["resnet"](), num_queries=3
     ),
@@ -176,6 +201,9 @@ GENERATIVE = sorted(
         "segformer",
         "sam",
         "detr",
+        "rt_detr",
+        "d_fine",
+        "hgnet_v2",
         "yolos",
         "crate",
         "dit",

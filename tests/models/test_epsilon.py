@@ -11,6 +11,10 @@ from keras_transformer.models import (
     DETRSize,
     EvolvedSize,
     SAMSize,
+    DFINESize,
+    EvolvedSize,
+    HybridEncoderSize,
+    RTDETRSize,
     SegFormer,
     SegFormerSize,
     Size,
@@ -21,9 +25,16 @@ from keras_transformer.models import (
 EPSILON = 3e-3
 SIZE = Size(2, 16, 2, 32)
 SEGFORMER = SegFormerSize((8, 16), (1, 2), (2, 2), (3, 3), (2, 2), (2, 1), (2, 2))
+MAPS = SegFormerSize((8, 16, 8), (1, 1, 1), (2, 2, 2), (3, 3, 3), (2, 2, 2), (2, 1, 1), (2, 2, 2))
 VISION = {"vision": lambda: ViT(SIZE, patch_size=4, image_size=8, layer_norm_epsilon=EPSILON)}
 # The arguments that a small model needs beside its size, vocabulary and epsilon.
+DETECTOR = {
+    "backbone": lambda: SegFormer(MAPS, layer_norm_epsilon=EPSILON),
+    "batch_norm_epsilon": EPSILON,
+}
 ARGUMENTS = {
+    "rt_detr": {"size": RTDETRSize(16, 1, 2, 24, HybridEncoderSize(8, 1, 2, 16, depth=1)), **DETECTOR},
+    "d_fine": {"size": DFINESize(16, 1, 2, 24, HybridEncoderSize(8, 1, 2, 16, depth=1)), **DETECTOR},
     "swin": {"size": SwinSize(8, (2, 1), (2, 4)), "patch_size": 2, "image_size": 12, "window_size": 3},
     "detr": {
         "size": DETRSize(16, (1, 2), (2, 2), (24, 24)),
@@ -41,7 +52,10 @@ ARGUMENTS = {
     "paligemma": VISION,
 }
 # Norms whose epsilon is fixed, as the model's documentation says.
+PROJECTIONS = tuple(f"feature_projection_{level}_norm" for level in range(3))
 FIXED = {
+    "rt_detr": PROJECTIONS,
+    "d_fine": (*PROJECTIONS, "decoder_block_0/cross_attention_residual/norm"),
     "swin": ("embedding_norm", "patch_merging_1", "patch_merging_1/norm"),
     "sam": ("neck_projection_norm", "features"),
     **dict.fromkeys(("hubert", "wav2vec2", "wavlm"), ("feature_encoder/norm_0",)),

@@ -8,6 +8,20 @@ from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
 from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, sam, segformer, siglip, swin
+from keras_transformer.models import (
+    clip,
+    convnext,
+    d_fine,
+    deit,
+    detr,
+    dinov2,
+    dinov3,
+    resnet,
+    rt_detr,
+    segformer,
+    siglip,
+    swin,
+)
 from keras_transformer.training import ContrastiveLoss, SigmoidContrastiveLoss
 from keras_transformer.vision import PatchCoordinates
 
@@ -45,6 +59,9 @@ RESNET_PARAMETERS = {
 # As published, and 256 frequencies, which are not counted there.
 SAM_PARAMETERS = {"B": 93_735_472 + 256, "L": 312_342_832 + 256, "H": 641_090_608 + 256}
 DETR_PARAMETERS = {"R50": 41_524_768 + 106_240, "R101": 60_464_672 + 210_688}
+# Of transformers' models of the published configs, without what only training uses, with the statistics of batch norms.
+RT_DETR_PARAMETERS = {"R18": 20_147_824, "R34": 31_391_892, "R50": 42_895_836, "R101": 76_675_164}
+D_FINE_PARAMETERS = {"S": 10_288_165, "M": 19_559_432, "L": 31_241_192, "X": 62_731_176}
 CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
 # Of the published configs for 224, 256 and 384 pixels, counted by hand.
 SIGLIP_PARAMETERS = {"B/16": 203_155_970, "L/16": 652_150_786, "So400m/14": 877_960_498}
@@ -62,6 +79,8 @@ SIGLIP_PARAMETERS = {"B/16": 203_155_970, "L/16": 652_150_786, "So400m/14": 877_
         (RESNET_PARAMETERS, resnet.SIZES),
         (SAM_PARAMETERS, sam.SIZES),
         (DETR_PARAMETERS, detr.SIZES),
+        (RT_DETR_PARAMETERS, rt_detr.SIZES),
+        (D_FINE_PARAMETERS, d_fine.SIZES),
         (CLIP_PARAMETERS, clip.SIZES),
         (SIGLIP_PARAMETERS, siglip.SIZES),
     ],
@@ -129,6 +148,15 @@ def test_detr_parameters():
     with unallocated():
         model = tasks.ObjectDetector(models.DETR("R50"), 91, num_class_layers=1)
     assert model.count_params() == DETR_PARAMETERS["R50"]
+
+
+@pytest.mark.parametrize(
+    "build, size, count", [(models.RTDETR, "R18", RT_DETR_PARAMETERS), (models.DFINE, "X", D_FINE_PARAMETERS)]
+)
+def test_parameters_of_detectors_that_refine_boxes(build, size, count):
+    with unallocated():
+        model = tasks.ObjectDetector(build(size), 80, num_class_layers=1)
+    assert model.count_params() == count[size]
 
 
 @pytest.mark.parametrize("size", ["B/32", "L/14"])

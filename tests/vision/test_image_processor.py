@@ -323,3 +323,13 @@ def test_without_pillow(monkeypatch):
     processor = ImageProcessor((4, 4))
     with pytest.raises(ImportError, match=r"needs Pillow: pip install 'keras-transformer-export\[vision\]'"):
         processor(np.ones((5, 5, 3), "uint8"))
+
+
+@pytest.mark.parametrize("config", [{"image_processor_type": "RTDetrImageProcessor"}, {}], ids=["named", "by_model"])
+def test_rt_detr_neither_pads_nor_normalizes(config, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config | {"size": {"height": 6, "width": 4}}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "d_fine"}))
+    processor = ImageProcessor.from_huggingface(tmp_path)
+    assert processor == ImageProcessor(size=(6, 4))
+    processor.to_huggingface(tmp_path / "again")
+    assert ImageProcessor.from_huggingface(tmp_path / "again") == processor

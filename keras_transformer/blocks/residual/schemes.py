@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
+from keras_transformer.blocks.residual.gated import GatedResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
@@ -35,6 +36,7 @@ RESIDUALS: dict[str, type[Residual]] = {
     "layer_scale": LayerScaleResidual,
     "none": NoResidual,
     "ada_ln_zero": AdaLNZeroResidual,
+    "gated": GatedResidual,
 }
 
 

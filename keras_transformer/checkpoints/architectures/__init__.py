@@ -11,6 +11,7 @@ from keras_transformer.checkpoints.architectures.bert import Bert
 from keras_transformer.checkpoints.architectures.bigbird import Bigbird
 from keras_transformer.checkpoints.architectures.bloom import Bloom
 from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
+from keras_transformer.checkpoints.architectures.d_fine import DFine
 from keras_transformer.checkpoints.architectures.deberta_v2 import DebertaV2
 from keras_transformer.checkpoints.architectures.deepseek_v2 import DeepseekV2
 from keras_transformer.checkpoints.architectures.deepseek_v3 import DeepseekV3
@@ -63,6 +64,7 @@ from keras_transformer.checkpoints.architectures.qwen3_next import Qwen3Next
 from keras_transformer.checkpoints.architectures.reformer import ReformerArchitecture
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
+from keras_transformer.checkpoints.architectures.rt_detr import RtDetr, RtDetrV2
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
 from keras_transformer.checkpoints.architectures.rwkv7 import Rwkv7
 from keras_transformer.checkpoints.architectures.sam import Sam
@@ -91,6 +93,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "clip": Clip,
     "clip_text_model": ClipText,
     "clip_vision_model": ClipVision,
+    "d_fine": DFine,
     "deberta-v2": DebertaV2,
     "deepseek_v2": DeepseekV2,
     "deepseek_v3": DeepseekV3,
@@ -149,6 +152,8 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "reformer": ReformerArchitecture,
     "roberta": Roberta,
     "roformer": Roformer,
+    "rt_detr": RtDetr,
+    "rt_detr_v2": RtDetrV2,
     "rwkv": Rwkv,
     "rwkv7": Rwkv7,
     "sam": Sam,

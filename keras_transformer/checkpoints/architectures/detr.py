@@ -8,9 +8,9 @@ from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
-from keras_transformer.checkpoints.image_mapping import patch_entries, point_entries
+from keras_transformer.checkpoints.image_mapping import convolution_entries, point_entries
 from keras_transformer.checkpoints.image_settings import integers
-from keras_transformer.checkpoints.mapping import Entry, attention, batch_norm, embedding, linear, norm
+from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm
 from keras_transformer.models import DETR, DETRSize, ResNet, ResNetSize
 from keras_transformer.models.resnet import SIZES
 
@@ -168,8 +168,7 @@ def _resnet_entries(config: Config) -> list[Entry]:
                 names.append(projection if is_timm else _named(f"{theirs}.shortcut", f"{ours}_shortcut"))
     entries = []
     for kernel, normalization, ours in names:
-        entries += patch_entries(f"{_RESNET}.{kernel}", f"{ours}_convolution", bias=False)
-        entries += batch_norm(f"{_RESNET}.{normalization}", f"{ours}_norm")
+        entries += convolution_entries(f"{_RESNET}.{kernel}", f"{_RESNET}.{normalization}", ours)
     return entries
 
 
