@@ -9,12 +9,11 @@ from keras_transformer.backend.keras_private import flatten_layers
 from keras_transformer.models import (
     ConvNeXtSize,
     DETRSize,
-    EvolvedSize,
-    SAMSize,
     DFINESize,
     EvolvedSize,
     HybridEncoderSize,
     RTDETRSize,
+    SAMSize,
     SegFormer,
     SegFormerSize,
     Size,

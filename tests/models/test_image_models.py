@@ -7,7 +7,6 @@ import pytest
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import clip, convnext, deit, detr, dinov2, dinov3, resnet, sam, segformer, siglip, swin
 from keras_transformer.models import (
     clip,
     convnext,
@@ -18,6 +17,7 @@ from keras_transformer.models import (
     dinov3,
     resnet,
     rt_detr,
+    sam,
     segformer,
     siglip,
     swin,
