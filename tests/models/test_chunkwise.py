@@ -72,7 +72,9 @@ def test_chunks_are_the_whole(before, residual):
     finally:
         keras.config.set_dtype_policy("float32")
     assert found.shape[1] - expected.shape[1] in range(CHUNK + 1)
-    np.testing.assert_allclose(found[:, : expected.shape[1]], expected, atol=1e-7)
+    # JAX has no float64 unless it is asked to.
+    tolerance = 1e-7 if expected.dtype == "float64" else 1e-5
+    np.testing.assert_allclose(found[:, : expected.shape[1]], expected, atol=tolerance)
     assert {len(cache) for cache in caches} == {2 + 5 * (before > 0)}
 
 
