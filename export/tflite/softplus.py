@@ -41,7 +41,7 @@ class _Softplus:
         x, two = self._node.input[0], self._number("two", 2.0)
         e = self._of("Exp", "e", self._of("Neg", "minus_size", self._of("Abs", "size", x)))
         z = self._of("RealDiv", "ratio", e, self._of("AddV2", "divisor", e, two))
-        factor = self._polynomial(self._of("Mul", "square", z, z), 2 * _ARTANH.coef)
+        factor = self._polynomial(self._of("Mul", "square", z, z), 2 * np.asarray(_ARTANH.coef, "float64"))
         self._node.op = "AddV2"
         self._node.input[:] = [
             self._of("Maximum", "positive", x, self._number("zero", 0.0)),

@@ -207,7 +207,9 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         super().__init__(attention, feedforward, alt_up, laurel_rank, activation, scales_output, norm, **kwargs)
         self.key_value = resolve(key_value, {}, SharedKeyValue, argument="key_value")
 
-    def build(self, inputs_shape: Shape, layer_input_shape: Shape) -> None:
+    def build(  # type: ignore[override]
+        self, inputs_shape: Shape, layer_input_shape: Shape
+    ) -> None:
         self.key_value.build((*inputs_shape[:2], inputs_shape[-1]))
         super().build(inputs_shape, layer_input_shape, *self._key_value_shapes(inputs_shape))
 
@@ -215,7 +217,7 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         layer = self.key_value
         return [(inputs_shape[0], layer.num_heads, inputs_shape[1], n) for n in (layer.key_dim, layer.value_dim)]
 
-    def call(
+    def call(  # type: ignore[override]
         self,
         inputs: Tensor,
         layer_input: Tensor,

@@ -70,7 +70,7 @@ class StreamingEncoderBlock(CachedLayer, EncoderBlock):
         """Returns the empty cache of the chunks before: "recent_keys" and "recent_values", `(B, memory, K, H)`."""
         return self.mixer.init_cache(batch_size, self.memory_length, dtype) if self.memory_length else {}
 
-    def call(
+    def call(  # type: ignore[override]
         self,
         inputs: Tensor,
         padding_mask: Tensor | None = None,

@@ -79,11 +79,7 @@ def Flux(
     (height, width), patch = pair_of(image_size), pair_of(patch_size)
     grid = height // patch[0], width // patch[1]
     norm, condition = norm_of_tokens(layer_norm_epsilon), text_condition(inputs, size.hidden_dim)
-    heads = {
-        "num_heads": size.num_heads,
-        "key_dim": size.hidden_dim // size.num_heads,
-        "query_key_norm": "rms_norm",
-    }
+    heads = (size.num_heads, size.hidden_dim // size.num_heads)
 
     def feed_forward(name="feedforward"):
         return DenseFeedForward(size.intermediate_dim, activation, name=name)
@@ -95,7 +91,7 @@ def Flux(
     x = embedding(inputs["images"])
     context = keras.layers.Dense(size.hidden_dim, name="text_embedding")(inputs["text"])
     for index in range(size.num_layers):
-        attention = JointAttention(**heads, position=position(), name="attention")
+        attention = JointAttention(*heads, "rms_norm", position=position(), name="attention")
         block = JointBlock(
             attention, feed_forward(), feed_forward("context_feedforward"), norm=norm, name=f"joint_block_{index}"
         )
@@ -105,7 +101,9 @@ def Flux(
     numbers = ops.cumsum(ops.ones_like(x[:1, :, 0], dtype="int32"), axis=1) - 1
     numbers = ops.where(numbers < patches, numbers, -1)
     for index in range(num_single_layers):
-        attention = MultiHeadAttention(**heads, position=position(), use_output_bias=False, name="attention")
+        attention = MultiHeadAttention(
+            *heads, position=position(), query_key_norm="rms_norm", use_output_bias=False, name="attention"
+        )
         block = SingleStreamBlock(attention, feed_forward(), norm=norm, name=f"single_stream_block_{index}")
         x = block(x, condition, positions=numbers)
     return keras.Model(inputs, predict_image(x[:, :patches], condition, norm, patch, grid, num_channels), name=name)

@@ -89,6 +89,8 @@ def _refined(backbone, stages, num_classes, num_class_layers, num_box_layers, au
     if num_box_layers != 3:
         raise ValueError(f"{backbone.name!r} has box heads of 3 layers. Received: num_box_layers={num_box_layers}")
     selection = query_selection(backbone)
+    if selection is None:
+        raise ValueError(f"{backbone.name!r} refines boxes, but selects no queries: it has no `QuerySelection`.")
     if auxiliary and selection.num_classes != num_classes:
         raise ValueError(
             f"{backbone.name!r} selects queries for {selection.num_classes} classes. Received: num_classes={num_classes}"

@@ -33,7 +33,8 @@ class UpsampleLike(keras.layers.Layer):
         """Does nothing: there are no weights."""
 
     def call(self, inputs: Tensor, like: Tensor) -> Tensor:
-        height, width, depth = *ops.shape(inputs)[1:3], inputs.shape[-1]
+        _, height, width, _ = ops.shape(inputs)
+        depth = inputs.shape[-1]
         # Concatenation and reshape alone: every runtime has them.
         x = ops.reshape(ops.concatenate([inputs, inputs], axis=-1), (-1, height, 2 * width * depth))
         x = ops.reshape(ops.concatenate([x, x], axis=-1), (-1, 2 * height, 2 * width, depth))

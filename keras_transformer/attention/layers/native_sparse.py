@@ -345,8 +345,8 @@ class NativeSparseAttention(TokenMixer):
         return {f"{name}_{kind}": slab for name in (*_BRANCHES, "source") for kind, slab in slabs.items()}
 
     def get_config(self) -> Config:
-        names = ("num_heads", "key_dim", "value_dim", "num_key_value_heads", "compression_length", "compression_stride")
-        names += ("block_size", "num_blocks", "num_local_blocks", "window")
+        names = ["num_heads", "key_dim", "value_dim", "num_key_value_heads", "compression_length", "compression_stride"]
+        names += ["block_size", "num_blocks", "num_local_blocks", "window"]
         return {
             **super().get_config(),
             **{name: getattr(self, name) for name in names},

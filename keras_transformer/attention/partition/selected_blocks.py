@@ -23,7 +23,8 @@ _ALWAYS = 1e6
 
 def take_slots(x: Tensor, slots: Tensor) -> Tensor:
     """Gathers rows of each head: `(B, K, L, W)` at the slots `(1 | B, 1 | K, M)` to `(B · K, M, W)`; slots are in [0, L)."""
-    batch, heads, length, width = (*ops.shape(x)[:3], x.shape[3])
+    batch, heads, length, _ = ops.shape(x)
+    width = x.shape[3]
     first = ops.reshape(ops.arange(batch * heads, dtype="int32") * length, (batch, heads, 1))
     rows = ops.take(ops.reshape(x, (-1, width)), ops.reshape(first + slots, (-1,)), axis=0)
     return ops.reshape(rows, (-1, ops.shape(slots)[2], width))

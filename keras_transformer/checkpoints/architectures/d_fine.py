@@ -163,8 +163,8 @@ def _hgnet_size(config: Config) -> HGNetV2Size:
     strides = integers(backbone, "stage_downsample_strides", (2, 2, 2, 2))
     if len({len(each) for each in (*columns, light, downsamples, strides)}) != 1:
         raise ConfigError(f"{backbone.source}: 'stage_out_channels' and other settings of stages differ in length.")
-    strides = [stride if each else None for stride, each in zip(strides, downsamples, strict=True)]
-    stages = tuple(HGNetV2Stage(*stage) for stage in zip(*columns, light, strides, strict=True))
+    used = [stride if each else None for stride, each in zip(strides, downsamples, strict=True)]
+    stages = tuple(HGNetV2Stage(*stage) for stage in zip(*columns, light, used, strict=True))
     config.check_depth("backbone_config", sum(stage.num_blocks * stage.num_layers for stage in stages))
     last_stages(backbone, len(stages))
     if integers(backbone, "stem_strides", (2, 1, 1, 2, 1)) != (2, 1, 1, 2, 1):
@@ -192,7 +192,8 @@ def _backbone_flag(config: Config) -> bool:
 
 
 def _hgnet(config: Config) -> keras.Model:
-    size, options = _hgnet_size(config), {}
+    size = _hgnet_size(config)
+    options: dict[str, Any] = {}
     if config.get("backbone_config") is not None:
         backbone = config.section("backbone_config")
         channels = integers(backbone, "stem_channels", (3, *size.stem_dims))[0]

@@ -37,8 +37,8 @@ def predict_image(
     tokens: keras.KerasTensor,
     condition: keras.KerasTensor,
     norm: keras.layers.Layer,
-    patch_size: tuple[int, int],
-    grid: tuple[int, int],
+    patch_size: tuple[int, ...],
+    grid: tuple[int, ...],
     num_channels: int,
 ) -> keras.KerasTensor:
     """The prediction, float32 `(B, height, width, channels)`, from tokens `(B, T, D)`; initially zero."""
