@@ -119,14 +119,21 @@ def checkpoint_in(path: Path) -> Checkpoint:
     return Checkpoint.of(folder, architecture, entries, _unused(folder, architecture, head))
 
 
-def _backbone(architecture: Architecture, config: Config) -> keras.Model:
-    """Returns the model without its head; settings that are in range but incompatible raise `ConfigError`, too."""
+@contextlib.contextmanager
+def _naming_the_config(config: Config) -> Iterator[None]:
+    """Context manager: settings that are in range but incompatible raise `ConfigError`, too."""
     try:
-        return architecture.backbone(config)
+        yield
     except CheckpointError:
         raise
     except ValueError as error:
         raise ConfigError(f"{config.source}: {str(error).splitlines()[0]}") from error
+
+
+def _backbone(architecture: Architecture, config: Config) -> keras.Model:
+    """Returns the model without its head."""
+    with _naming_the_config(config):
+        return architecture.backbone(config)
 
 
 def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, list[Entry]]:
@@ -134,7 +141,8 @@ def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, 
     known = architecture.base_prefix
     known = (known,) if isinstance(known, str) else known
     prefix = next((each for each in known if any(name.startswith(each) for name in folder.tensors)), "")
-    return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
+    with _naming_the_config(folder.config):
+        return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
 
 
 def _find_head(architecture: Architecture, folder: Folder, task: Any) -> Head:
