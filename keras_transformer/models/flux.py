@@ -52,7 +52,7 @@ def Flux(
         guidance_embedding: bool. Whether the scale of guidance is an input, as in FLUX.1 [dev], a model
             that was distilled with guidance.
         activation: activation of the feed-forwards.
-        layer_norm_epsilon: float > 0. Of every norm of tokens.
+        layer_norm_epsilon: float > 0. Of every norm, of tokens, queries and keys.
         name: str.
 
     Returns:
@@ -80,6 +80,7 @@ def Flux(
     grid = height // patch[0], width // patch[1]
     norm, condition = norm_of_tokens(layer_norm_epsilon), text_condition(inputs, size.hidden_dim)
     heads = (size.num_heads, size.hidden_dim // size.num_heads)
+    head_norm = keras.layers.RMSNormalization(epsilon=layer_norm_epsilon)
 
     def feed_forward(name="feedforward"):
         return DenseFeedForward(size.intermediate_dim, activation, name=name)
@@ -91,7 +92,7 @@ def Flux(
     x = embedding(inputs["images"])
     context = keras.layers.Dense(size.hidden_dim, name="text_embedding")(inputs["text"])
     for index in range(size.num_layers):
-        attention = JointAttention(*heads, "rms_norm", position=position(), name="attention")
+        attention = JointAttention(*heads, head_norm, position=position(), name="attention")
         block = JointBlock(
             attention, feed_forward(), feed_forward("context_feedforward"), norm=norm, name=f"joint_block_{index}"
         )
@@ -102,7 +103,7 @@ def Flux(
     numbers = ops.where(numbers < patches, numbers, -1)
     for index in range(num_single_layers):
         attention = MultiHeadAttention(
-            *heads, position=position(), query_key_norm="rms_norm", use_output_bias=False, name="attention"
+            *heads, position=position(), query_key_norm=head_norm, use_output_bias=False, name="attention"
         )
         block = SingleStreamBlock(attention, feed_forward(), norm=norm, name=f"single_stream_block_{index}")
         x = block(x, condition, positions=numbers)

@@ -65,6 +65,10 @@ class GridRotary(AttentionPosition):
         self.features = None if features is None else tuple(features)
         self.max_wavelength = float(max_wavelength)
 
+    def build(self, *shapes: Any) -> None:
+        for shape in shapes[:1]:
+            self._rates(shape[-1])  # Raises for heads that are too small.
+
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -44,6 +44,7 @@ class DistributionRefinement(keras.layers.Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_transformer.vision import DistributionBins
     >>> values, curvature = DistributionBins(4)(np.zeros(1))
     >>> boxes = np.array([[[0.5, 0.25, 0.5, 0.125]]], "float32")
     >>> layer = DistributionRefinement(num_bins=4)

@@ -34,6 +34,7 @@ DETECTOR = {
 ARGUMENTS = {
     "rt_detr": {"size": RTDETRSize(16, 1, 2, 24, HybridEncoderSize(8, 1, 2, 16, depth=1)), **DETECTOR},
     "d_fine": {"size": DFINESize(16, 1, 2, 24, HybridEncoderSize(8, 1, 2, 16, depth=1)), **DETECTOR},
+    "flux": {"num_single_layers": 1, "rotary_features": (4, 4), "image_size": 8},
     "swin": {"size": SwinSize(8, (2, 1), (2, 4)), "patch_size": 2, "image_size": 12, "window_size": 3},
     "detr": {
         "size": DETRSize(16, (1, 2), (2, 2), (24, 24)),

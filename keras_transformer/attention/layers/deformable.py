@@ -185,8 +185,9 @@ class RadialOffsets(keras.initializers.Initializer):
 
     Example:
 
-    >>> [round(float(step), 2) for step in RadialOffsets(4, [1])((8,))]
-    [1.0, 0.0, -0.0, 1.0, -1.0, 0.0, 0.0, -1.0]
+    >>> import numpy as np
+    >>> np.asarray(RadialOffsets(4, [1])((8,))).round().astype(int).tolist()
+    [1, 0, 0, 1, -1, 0, 0, -1]
 
     Reference: Zhu et al., Deformable DETR, arXiv 2010.04159, section 5.
     """

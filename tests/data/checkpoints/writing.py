@@ -100,6 +100,7 @@ def gradients(model, names, inputs, mask=None, output="logits"):
     """
     logits = model(**{name: torch.tensor(value) for name, value in inputs.items()})[output]
     direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32")
+    direction = direction.astype(logits.detach().numpy().dtype)
     direction = direction if mask is None else direction * mask
     (logits * torch.tensor(direction)).sum().backward()
     parameters = dict(model.named_parameters())
