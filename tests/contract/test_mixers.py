@@ -87,8 +87,9 @@ def test_padding_changes_nothing(layer):
     x = cases.tokens()
     padded = np.concatenate([x, np.full((2, 3, cases.WIDTH), 7.0, "float32")], axis=1)
     mask = length_mask([cases.LENGTH] * 2, cases.LENGTH + 3)
-    output = attend(layer, padded, query_mask=mask, value_mask=mask)[:, : cases.LENGTH]
-    np.testing.assert_allclose(output, attend(layer, x), atol=2e-6)
+    output, expected = attend(layer, padded, query_mask=mask, value_mask=mask)[:, : cases.LENGTH], attend(layer, x)
+    # Sums of another length are rounded in another order.
+    np.testing.assert_allclose(output, expected, atol=2e-6 * max(1.0, np.abs(expected).max()))
 
 
 def test_causality(layer):
