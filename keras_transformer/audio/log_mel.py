@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.audio.errors import AudioError
 from keras_transformer.audio.fourier import WINDOWS, fourier_kernel, power_spectrum
 from keras_transformer.audio.mel import MEL_SCALES, mel_filters
+from keras_transformer.audio.spectrogram import MelSpectrogram
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Path, Shape, Tensor
@@ -23,7 +22,7 @@ LOGARITHMS = {"natural": 1.0, "log10": 1 / np.log(10), "decibel": 10 / np.log(10
 
 
 @serializable
-class LogMel(keras.layers.Layer):
+class LogMel(MelSpectrogram):
     """Log-mel spectrograms of recordings: `log(max(|DFT(window · frame)|² · filters, 1e-10))`.
 
     The layer is exported with the model. The Fourier transform of all frames is one convolution with the windowed cosines
@@ -87,13 +86,8 @@ class LogMel(keras.layers.Layer):
         normalization: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # No autocast: samples keep their precision.
-        super().__init__(autocast=False, **kwargs)
-        self.num_mel_bins = num_mel_bins
-        self.sample_rate = sample_rate
-        self.frame_length = frame_length
-        self.hop_length = hop_length
-        self.fft_length = frame_length if fft_length is None else fft_length
+        fft_length = frame_length if fft_length is None else fft_length
+        super().__init__(num_mel_bins, sample_rate, frame_length, hop_length, fft_length, **kwargs)
         self.window = window
         self.frequency_range = tuple(frequency_range)
         self.mel_scale = mel_scale
@@ -104,13 +98,10 @@ class LogMel(keras.layers.Layer):
         self._check()
         low, high = self.frequency_range
         corners = (low or 0.0, sample_rate / 2 if high is None else high)
-        self._filters = mel_filters(num_mel_bins, self.fft_length, sample_rate, corners, mel_scale).astype("float32")
-        self._kernel = fourier_kernel(frame_length, hop_length, self.fft_length, WINDOWS[window])
+        self._filters = mel_filters(num_mel_bins, fft_length, sample_rate, corners, mel_scale).astype("float32")
+        self._kernel = fourier_kernel(frame_length, hop_length, fft_length, WINDOWS[window])
 
     def _check(self):
-        for name in ("num_mel_bins", "sample_rate", "frame_length", "hop_length", "fft_length"):
-            if not is_count(getattr(self, name)):
-                raise ValueError(f"{name} must be an int of at least 1. Received: {getattr(self, name)!r}")
         if self.num_samples is not None and not is_count(self.num_samples):
             raise ValueError(f"num_samples must be an int of at least 1, or None. Received: {self.num_samples!r}")
         for name, choices in (
@@ -190,10 +181,6 @@ class LogMel(keras.layers.Layer):
     def build(self, samples_shape: Shape) -> None:
         self._check_shape(samples_shape)
 
-    def _check_shape(self, shape):
-        if len(shape) != 2:
-            raise AudioError(f"{self.name} takes samples of shape (B, samples). Received shape: {tuple(shape)}")
-
     def call(self, samples: Tensor) -> Tensor:
         self._check_shape(samples.shape)
         samples = self._padded(ops.cast(samples, "float32"))
@@ -239,11 +226,6 @@ class LogMel(keras.layers.Layer):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "num_mel_bins": self.num_mel_bins,
-            "sample_rate": self.sample_rate,
-            "frame_length": self.frame_length,
-            "hop_length": self.hop_length,
-            "fft_length": self.fft_length,
             "window": self.window,
             "frequency_range": self.frequency_range,
             "mel_scale": self.mel_scale,

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.audio.errors import AudioError
 from keras_transformer.audio.fourier import WINDOWS, fourier_kernel, power_spectrum
 from keras_transformer.audio.mel import mel_filters
-from keras_transformer.utils.processor_config import is_count, is_number
+from keras_transformer.audio.spectrogram import MelSpectrogram
+from keras_transformer.utils.processor_config import is_number
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Path, Shape, Tensor
 
@@ -19,7 +19,7 @@ _FLOOR, _EPSILON = 2.0**-24, 1e-5
 
 
 @serializable
-class NormalizedLogMel(keras.layers.Layer):
+class NormalizedLogMel(MelSpectrogram):
     """Log-mel spectrograms of recordings, normalized over time: `(x - μ) / (σ + 1e-5)` in every bin.
 
     `x = log(|DFT(window · frame)|² · filters + 2⁻²⁴)`, of samples with pre-emphasis, `s_t - p s_{t-1}`. Frames are centered
@@ -69,13 +69,7 @@ class NormalizedLogMel(keras.layers.Layer):
         preemphasis: float = 0.97,
         **kwargs: Any,
     ) -> None:
-        # No autocast: samples keep their precision.
-        super().__init__(autocast=False, **kwargs)
-        self.num_mel_bins = num_mel_bins
-        self.sample_rate = sample_rate
-        self.frame_length = frame_length
-        self.hop_length = hop_length
-        self.fft_length = fft_length
+        super().__init__(num_mel_bins, sample_rate, frame_length, hop_length, fft_length, **kwargs)
         self.preemphasis = preemphasis
         self._check()
         corners = (0.0, sample_rate / 2)
@@ -83,9 +77,6 @@ class NormalizedLogMel(keras.layers.Layer):
         self._kernel = fourier_kernel(frame_length, hop_length, fft_length, WINDOWS["hann"], frame_length - 1)
 
     def _check(self):
-        for name in ("num_mel_bins", "sample_rate", "frame_length", "hop_length", "fft_length"):
-            if not is_count(getattr(self, name)):
-                raise ValueError(f"{name} must be an int of at least 1. Received: {getattr(self, name)!r}")
         if self.fft_length % 2 or not 2 <= self.frame_length <= self.fft_length:
             raise ValueError(
                 "fft_length must be even, and frame_length from 2 to it. Received: "
@@ -124,10 +115,6 @@ class NormalizedLogMel(keras.layers.Layer):
         mask = ops.less(ops.expand_dims(ops.arange(frames, dtype="int32"), 0), lengths)
         return ops.cast(_normalized(x, mask, lengths), self.compute_dtype), mask
 
-    def _check_shape(self, shape):
-        if len(shape) != 2:
-            raise AudioError(f"{self.name} takes samples of shape (B, samples). Received shape: {tuple(shape)}")
-
     def _emphasized(self, samples, real):
         """Returns the samples with pre-emphasis and silence around them."""
         before = ops.pad(samples, ((0, 0), (1, 0)))[:, :-1]
@@ -148,8 +135,7 @@ class NormalizedLogMel(keras.layers.Layer):
         return keras.KerasTensor(shape, self.compute_dtype), keras.KerasTensor(shape[:2], "bool")
 
     def get_config(self) -> Config:
-        names = ("num_mel_bins", "sample_rate", "frame_length", "hop_length", "fft_length", "preemphasis")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        return {**super().get_config(), "preemphasis": self.preemphasis}
 
 
 def _normalized(x, mask, lengths):

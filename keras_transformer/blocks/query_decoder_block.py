@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.blocks.block import Block
+from keras_transformer.blocks.block import Block, serialize_template, template
 from keras_transformer.blocks.residual.residual import Residual
+from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
@@ -29,6 +31,7 @@ class QueryDecoderBlock(Block):
         norm: a name in `NORMS`, or a norm layer to copy. Used if `residual` is a name.
         dropout: float in [0, 1). Dropout rate of the output of each sublayer. Default 0.
         seed: int or None. Seed of the dropout.
+        cross_residual: residual scheme of the cross-attention, if it differs from `residual`. Default None.
         recompute: bool. Whether training keeps only the inputs of the block: see `EncoderBlock`. Default False.
 
     Call arguments:
@@ -65,21 +68,27 @@ class QueryDecoderBlock(Block):
         norm: LayerLike = "layer_norm",
         dropout: float = 0.0,
         seed: int | None = None,
+        cross_residual: str | Residual | None = None,
         recompute: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
+        self._cross_template = None if cross_residual is None else template(cross_residual, RESIDUALS, Residual)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
         self.mixer_residual = self._make_residual("mixer_residual")
-        self.cross_attention_residual = self._make_residual("cross_attention_residual")
+        self.cross_attention_residual = self._make_residual("cross_attention_residual", self._cross_template)
         self.feedforward_residual = self._make_residual("feedforward_residual")
 
     def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:
+        self._build_sublayers(inputs_shape, memory_shape)
+
+    def _build_sublayers(self, inputs_shape: Shape, *cross_shapes: Any) -> None:
+        """Builds all sublayers; `cross_shapes` are those of the further arguments of the cross-attention."""
         shape = self._build_streams(self.mixer_residual, inputs_shape)
         self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)
-        self._build_sublayer(self.cross_attention_residual, self.cross_attention, shape, memory_shape)
+        self._build_sublayer(self.cross_attention_residual, self.cross_attention, shape, *cross_shapes)
         self._build_sublayer(self.feedforward_residual, self.feedforward, shape)
 
     def call(
@@ -94,20 +103,27 @@ class QueryDecoderBlock(Block):
         def mix(x):
             return self.mixer(x, x, positions=positions, training=training)
 
-        def feed_forward(x):
-            return self._feed_forward(x, None, training)
-
         def run(x, memory):
             def attend(x):
                 query, key = _placed(x, positions), _placed(memory, memory_positions)
                 return self.cross_attention(query, memory, key, value_mask=memory_mask, training=training)
 
-            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), None, training)
-            x = self._apply_residual(self.cross_attention_residual, attend, x, None, training)
-            x = self._apply_residual(self.feedforward_residual, feed_forward, x, None, training)
-            return self._merge_streams(x, None, training)
+            return self._apply_sublayers(x, mix, attend, training)
 
         return self._run(run, inputs, memory, training=training)
+
+    def _apply_sublayers(
+        self, x: Tensor, mix: Callable[[Tensor], Tensor], attend: Callable[[Tensor], Tensor], training: bool | None
+    ) -> Tensor:
+        """The three sublayers, of which `mix` and `attend` are self-attention and cross-attention."""
+
+        def feed_forward(x):
+            return self._feed_forward(x, None, training)
+
+        x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), None, training)
+        x = self._apply_residual(self.cross_attention_residual, attend, x, None, training)
+        x = self._apply_residual(self.feedforward_residual, feed_forward, x, None, training)
+        return self._merge_streams(x, None, training)
 
     def get_config(self) -> Config:
         return {
@@ -115,6 +131,7 @@ class QueryDecoderBlock(Block):
             "mixer": serialize(self.mixer),
             "cross_attention": serialize(self.cross_attention),
             "feedforward": serialize(self.feedforward),
+            "cross_residual": serialize_template(self._cross_template),
         }
 
 

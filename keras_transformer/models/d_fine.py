@@ -7,9 +7,8 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.attention import MultiScaleDeformableAttention, PositionedAttention
-from keras_transformer.blocks import DeformableDecoderBlock, GatedResidual
-from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.attention import MultiScaleDeformableAttention
+from keras_transformer.blocks import GatedResidual
 from keras_transformer.models.building.convolution import convolution
 from keras_transformer.models.building.hybrid_encoder import (
     Convolutions,
@@ -18,7 +17,14 @@ from keras_transformer.models.building.hybrid_encoder import (
     csp_stage,
     fuse,
 )
-from keras_transformer.models.building.refinement import BLOCK, FIRST, REFINED, last_maps, query_positions
+from keras_transformer.models.building.refinement import (
+    FIRST,
+    REFINED,
+    decoder_block,
+    last_maps,
+    projected,
+    query_positions,
+)
 from keras_transformer.models.hgnet_v2 import HGNetV2
 from keras_transformer.utils.serialization import choice, clone
 from keras_transformer.utils.types import Activation, Tensor
@@ -136,16 +142,10 @@ def DFINE(
     if base is None:
         base = HGNetV2(size.backbone, image_size, learnable_affine=size.learnable_affine, frozen_norm=True)
     rates = {"dropout": dropout, "hidden_dropout": hidden_dropout, "layer_norm_epsilon": layer_norm_epsilon}
-    maps = [
-        convolution(each, size.encoder.hidden_dim, name=f"feature_projection_{level}")
-        for level, each in enumerate(last_maps(base))
-    ]
+    maps = projected(last_maps(base), size.encoder.hidden_dim, "feature_projection")
     maps = fuse(attend_within(maps, size.encoder, **rates), _convolutions(size.encoder, batch_norm_epsilon))
     if size.hidden_dim != size.encoder.hidden_dim:
-        maps = [
-            convolution(each, size.hidden_dim, epsilon=batch_norm_epsilon, name=f"memory_projection_{level}")
-            for level, each in enumerate(maps)
-        ]
+        maps = projected(maps, size.hidden_dim, "memory_projection", batch_norm_epsilon)
     selection = QuerySelection(num_classes, num_queries, layer_norm_epsilon, dtype="float32", name="query_selection")
     x, boxes, _ = selection(maps)
     boxes = ops.stop_gradient(boxes)
@@ -158,16 +158,16 @@ def DFINE(
     gated = GatedResidual(keras.layers.LayerNormalization(epsilon=1e-5))
     before = first = logits = None
     for index in range(size.num_layers):
-        block = DeformableDecoderBlock(
-            PositionedAttention(
-                size.num_heads, size.hidden_dim // size.num_heads, dropout=attention_dropout, name="self_attention"
-            ),
-            clone(cross_attention, name="cross_attention"),
-            DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, name="feedforward"),
+        block = decoder_block(
+            index,
+            size,
+            cross_attention,
+            activation,
+            attention_dropout=attention_dropout,
+            hidden_dropout=hidden_dropout,
             norm=norm,
             dropout=dropout,
             cross_residual=gated,
-            name=f"{BLOCK}{index}",
         )
         positions = ops.clip(place(boxes), -_LARGEST_POSITION, _LARGEST_POSITION)
         x = block(x, maps, boxes, positions=positions)

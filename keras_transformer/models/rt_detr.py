@@ -7,9 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.attention import MultiScaleDeformableAttention, PositionedAttention
-from keras_transformer.blocks import DeformableDecoderBlock
-from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.attention import MultiScaleDeformableAttention
 from keras_transformer.models.building.convolution import convolution
 from keras_transformer.models.building.hybrid_encoder import (
     Convolutions,
@@ -18,9 +16,15 @@ from keras_transformer.models.building.hybrid_encoder import (
     csp_stage,
     fuse,
 )
-from keras_transformer.models.building.refinement import BLOCK, REFINED, last_maps, query_positions
+from keras_transformer.models.building.refinement import (
+    REFINED,
+    decoder_block,
+    last_maps,
+    projected,
+    query_positions,
+)
 from keras_transformer.models.resnet import ResNet
-from keras_transformer.utils.serialization import choice, clone
+from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import BoxRefinement, QuerySelection
 
@@ -135,16 +139,10 @@ def RTDETR(
     def fusion(x, name):
         return csp_stage(x, encoder.hidden_dim, hidden, encoder.depth, act, batch_norm_epsilon, name)
 
-    maps = [
-        convolution(each, encoder.hidden_dim, name=f"feature_projection_{level}")
-        for level, each in enumerate(last_maps(base))
-    ]
+    maps = projected(last_maps(base), encoder.hidden_dim, "feature_projection")
     rates = {"dropout": dropout, "hidden_dropout": hidden_dropout, "layer_norm_epsilon": layer_norm_epsilon}
     maps = fuse(attend_within(maps, encoder, **rates), Convolutions(lateral, downsampling, fusion))
-    maps = [
-        convolution(each, size.hidden_dim, epsilon=batch_norm_epsilon, name=f"memory_projection_{level}")
-        for level, each in enumerate(maps)
-    ]
+    maps = projected(maps, size.hidden_dim, "memory_projection", batch_norm_epsilon)
     selection = QuerySelection(num_classes, num_queries, layer_norm_epsilon, dtype="float32", name="query_selection")
     x, boxes, _ = selection(maps)
     boxes = ops.stop_gradient(boxes)
@@ -153,15 +151,15 @@ def RTDETR(
     place = query_positions(size.hidden_dim)
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     for index in range(size.num_layers):
-        block = DeformableDecoderBlock(
-            PositionedAttention(
-                size.num_heads, size.hidden_dim // size.num_heads, dropout=attention_dropout, name="self_attention"
-            ),
-            clone(cross_attention, name="cross_attention"),
-            DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, name="feedforward"),
+        block = decoder_block(
+            index,
+            size,
+            cross_attention,
+            activation,
+            attention_dropout=attention_dropout,
+            hidden_dropout=hidden_dropout,
             norm=norm,
             dropout=dropout,
-            name=f"{BLOCK}{index}",
         )
         x = block(x, maps, boxes, positions=place(boxes))
         refined = BoxRefinement(dtype="float32", name=f"{REFINED}{index}")(x, boxes)

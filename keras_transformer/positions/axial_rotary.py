@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
+from keras_transformer.positions.grid_sides import grid_sides
 from keras_transformer.positions.rotary import rotate_pairs
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
@@ -59,9 +60,7 @@ class AxialRotary(AttentionPosition):
 
     def __init__(self, grid_size: int | tuple[int, int] = 14, max_wavelength: float = 100.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.grid_size = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
-        if len(self.grid_size) != 2 or min(self.grid_size) < 1:
-            raise ValueError(f"grid_size must be one or two integers of at least 1. Received: {grid_size!r}")
+        self.grid_size = grid_sides(grid_size)
         self.max_wavelength = float(max_wavelength)
 
     def rotate(

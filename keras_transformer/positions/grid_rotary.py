@@ -66,8 +66,7 @@ class GridRotary(AttentionPosition):
         self.max_wavelength = float(max_wavelength)
 
     def build(self, *shapes: Any) -> None:
-        for shape in shapes[:1]:
-            self._rates(shape[-1])  # Raises for heads that are too small.
+        self._rates(shapes[0][-1])  # Raises for heads that are too small.
 
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor

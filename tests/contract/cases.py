@@ -1288,7 +1288,7 @@ LAYERS = {
     "query_decoder_block": Case(
         blocks.QueryDecoderBlock,
         lambda: {"mixer": attend(), "cross_attention": attend(), "feedforward": feed_forward()},
-        arguments={**_BLOCK, "recompute": True, "residual": "pre"},
+        arguments={**_BLOCK, "recompute": True, "residual": "pre", "cross_residual": "sandwich"},
         with_arguments=_DROPOUT,
         neutral=frozenset({"recompute"}),
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from diffusers_names import BLOCK, KINDS, NAMES, of_joint_block, swapped
 
 from keras_transformer import diffusion, models
 from keras_transformer.attention import JointAttention, MultiHeadAttention
@@ -14,48 +15,19 @@ from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.positions import ALiBi, GridRotary
 
 REFERENCE = np.load(Path(__file__).parents[1] / "data" / "flux.npz")
-EMBEDDER = "time_text_embed."
-NAMES = {
-    "timestep_embedding/hidden": f"{EMBEDDER}timestep_embedder.linear_1",
-    "timestep_embedding/output": f"{EMBEDDER}timestep_embedder.linear_2",
-    "guidance_embedding/hidden": f"{EMBEDDER}guidance_embedder.linear_1",
-    "guidance_embedding/output": f"{EMBEDDER}guidance_embedder.linear_2",
-    "pooled_text_hidden": f"{EMBEDDER}text_embedder.linear_1",
-    "pooled_text_embedding": f"{EMBEDDER}text_embedder.linear_2",
-    "text_embedding": "context_embedder",
-    "attention/query": "attn.to_q",
-    "attention/key": "attn.to_k",
-    "attention/value": "attn.to_v",
-    "attention/attention_output": "attn.to_out.0",
-    "attention/context_query": "attn.add_q_proj",
-    "attention/context_key": "attn.add_k_proj",
-    "attention/context_value": "attn.add_v_proj",
-    "attention/context_attention_output": "attn.to_add_out",
-    "attention/query_norm": "attn.norm_q",
-    "attention/key_norm": "attn.norm_k",
-    "attention/context_query_norm": "attn.norm_added_q",
-    "attention/context_key_norm": "attn.norm_added_k",
-    "feedforward/hidden": "ff.net.0.proj",
-    "feedforward/output": "ff.net.2",
-    "context_feedforward/hidden": "ff_context.net.0.proj",
-    "context_feedforward/output": "ff_context.net.2",
-}
 WIDTH = 20
-# Rows of one projection: shift, scale and gate of attention, then of the feed-forward.
-ROWS = {
-    "attention_residual/modulation/projection": slice(0, 2 * WIDTH),
-    "attention_residual/gate": slice(2 * WIDTH, 3 * WIDTH),
-    "feedforward_residual/modulation/projection": slice(3 * WIDTH, 5 * WIDTH),
-    "feedforward_residual/gate": slice(5 * WIDTH, 6 * WIDTH),
-    "residual/modulation/projection": slice(0, 2 * WIDTH),
-    "residual/gate": slice(2 * WIDTH, 3 * WIDTH),
+GUIDANCE = {
+    "guidance_embedding/hidden": "time_text_embed.guidance_embedder.linear_1",
+    "guidance_embedding/output": "time_text_embed.guidance_embedder.linear_2",
 }
+# Rows of the one projection of a block of a single stream: shift, scale and gate.
+ROWS = {"residual/modulation/projection": slice(0, 2 * WIDTH), "residual/gate": slice(2 * WIDTH, 3 * WIDTH)}
 
 
 def of_torch(path):
     """The weight of diffusers for a path of ours."""
     name, kind = path.rsplit("/", 1)
-    kind = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
+    kind = KINDS[kind]
     if name == "patch_embedding/projection":
         value = REFERENCE[f"weights/x_embedder.{kind}"]
         # A patch is ordered by channel, row and column there.
@@ -64,22 +36,12 @@ def of_torch(path):
         value = REFERENCE[f"weights/proj_out.{kind}"]
         return np.moveaxis(value.reshape(3, 2, 2, -1), 0, 2).reshape(12, -1).T
     if name == "final_modulation/projection":
-        rows = REFERENCE[f"weights/norm_out.linear.{kind}"]  # Scale and shift.
-        return np.concatenate([rows[WIDTH:], rows[:WIDTH]]).T
+        return swapped(REFERENCE[f"weights/norm_out.linear.{kind}"]).T
     if name.startswith("joint_block_"):
-        return of_joint_block(*name.split("/", 1), kind)
+        return of_joint_block(REFERENCE, *name.split("/", 1), kind, WIDTH)
     if name.startswith("single_stream_block_"):
         return of_single_stream_block(*name.split("/", 1), kind)
-    return REFERENCE[f"weights/{NAMES[name]}.{kind}"].T
-
-
-def of_joint_block(block, part, kind):
-    prefix = f"weights/transformer_blocks.{block[-1]}."
-    own = part.removeprefix("context_")
-    if own in ROWS:
-        norm = "norm1" if own == part else "norm1_context"
-        return REFERENCE[f"{prefix}{norm}.linear.{kind}"][ROWS[own]].T
-    return REFERENCE[f"{prefix}{NAMES[part]}.{kind}"].T
+    return REFERENCE[f"weights/{(NAMES | GUIDANCE)[name]}.{kind}"].T
 
 
 def of_single_stream_block(block, part, kind):
@@ -93,7 +55,7 @@ def of_single_stream_block(block, part, kind):
     if part == "feedforward/output":
         value = REFERENCE[f"{prefix}proj_out.{kind}"]
         return value[:, WIDTH:].T if kind == "weight" else value
-    return REFERENCE[f"{prefix}{NAMES[part]}.{kind}"].T
+    return REFERENCE[f"{prefix}{BLOCK[part]}.{kind}"].T
 
 
 def small(guidance_embedding=True):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from diffusers_names import KINDS, NAMES, of_joint_block, swapped
 
 from keras_transformer import diffusion, models
 from keras_transformer.attention import JointAttention
@@ -12,69 +13,31 @@ from keras_transformer.blocks import JointBlock
 from keras_transformer.feedforward import DenseFeedForward
 
 REFERENCE = np.load(Path(__file__).parents[1] / "data" / "mm_dit.npz")
-NAMES = {
-    "timestep_embedding/hidden": "time_text_embed.timestep_embedder.linear_1",
-    "timestep_embedding/output": "time_text_embed.timestep_embedder.linear_2",
-    "pooled_text_hidden": "time_text_embed.text_embedder.linear_1",
-    "pooled_text_embedding": "time_text_embed.text_embedder.linear_2",
-    "text_embedding": "context_embedder",
-    "patches": "proj_out",
-    "attention/query": "attn.to_q",
-    "attention/key": "attn.to_k",
-    "attention/value": "attn.to_v",
-    "attention/attention_output": "attn.to_out.0",
-    "attention/context_query": "attn.add_q_proj",
-    "attention/context_key": "attn.add_k_proj",
-    "attention/context_value": "attn.add_v_proj",
-    "attention/context_attention_output": "attn.to_add_out",
-    "attention/query_norm": "attn.norm_q",
-    "attention/key_norm": "attn.norm_k",
-    "attention/context_query_norm": "attn.norm_added_q",
-    "attention/context_key_norm": "attn.norm_added_k",
-    "feedforward/hidden": "ff.net.0.proj",
-    "feedforward/output": "ff.net.2",
-    "context_feedforward/hidden": "ff_context.net.0.proj",
-    "context_feedforward/output": "ff_context.net.2",
-}
-# Rows of one projection: shift, scale and gate of attention, then of the feed-forward.
-ROWS = {
-    "attention_residual/modulation/projection": slice(0, 32),
-    "attention_residual/gate": slice(32, 48),
-    "feedforward_residual/modulation/projection": slice(48, 80),
-    "feedforward_residual/gate": slice(80, 96),
-}
-
-
-def swapped(rows):
-    """Scale and shift, as in the norm at the end of SD3, to shift and scale."""
-    return np.concatenate([rows[16:], rows[:16]])
+WIDTH = 16
 
 
 def of_torch(path):
     """The weight of diffusers for a path of ours."""
     name, kind = path.rsplit("/", 1)
-    kind = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
+    kind = KINDS[kind]
     if name == "patch_embedding/projection":
         value = REFERENCE[f"weights/pos_embed.proj.{kind}"]
         return value.transpose(2, 3, 1, 0) if kind == "weight" else value
     if name == "final_modulation/projection":
         return swapped(REFERENCE[f"weights/norm_out.linear.{kind}"]).T
+    if name == "patches":
+        return REFERENCE[f"weights/proj_out.{kind}"].T
     if not name.startswith("joint_block_"):
         return REFERENCE[f"weights/{NAMES[name]}.{kind}"].T
     block, part = name.split("/", 1)
-    prefix = f"weights/transformer_blocks.{block[-1]}."
     if part == "context_modulation/projection":
-        return swapped(REFERENCE[f"{prefix}norm1_context.linear.{kind}"]).T
-    own = part.removeprefix("context_")
-    if own in ROWS:
-        norm = "norm1" if own == part else "norm1_context"
-        return REFERENCE[f"{prefix}{norm}.linear.{kind}"][ROWS[own]].T
-    return REFERENCE[f"{prefix}{NAMES[part]}.{kind}"].T
+        return swapped(REFERENCE[f"weights/transformer_blocks.{block[-1]}.norm1_context.linear.{kind}"]).T
+    return of_joint_block(REFERENCE, block, part, kind, WIDTH)
 
 
 def test_outputs_are_those_of_diffusers():
     assert json.loads(str(REFERENCE["config"]))["class"] == "SD3Transformer2DModel"
-    size = models.Size(2, 16, 2, 64)
+    size = models.Size(2, WIDTH, 2, 64)
     model = models.MMDiT(size, 2, 6, num_channels=3, text_dim=5, pooled_text_dim=7, query_key_norm="rms_norm")
     for weight in model.trainable_weights:
         weight.assign(of_torch(weight.path).reshape(weight.shape))

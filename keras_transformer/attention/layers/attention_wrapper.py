@@ -19,6 +19,8 @@ class AttentionWrapper(TokenMixer):
     """
 
     supports = frozenset({"bidirectional"})
+    # Whether `attention` has these settings alone. A subclass for which it has others makes it by `_make_attention`.
+    _is_plain = True
 
     def __init__(
         self,
@@ -37,15 +39,20 @@ class AttentionWrapper(TokenMixer):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        self.attention = MultiHeadAttention(
-            num_heads,
-            key_dim,
-            dropout=dropout,
-            use_bias=use_bias,
+        if self._is_plain:
+            self.attention = self._make_attention()
+
+    def _make_attention(self, **options: Any) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            self.num_heads,
+            self.key_dim,
+            dropout=self.dropout,
+            use_bias=self.use_bias,
             kernel_initializer=self.kernel_initializer.clone(),
-            seed=seed,
+            seed=self.seed,
             name="attention",
             dtype=self.dtype_policy,
+            **options,
         )
 
     output_dense = property(lambda self: self.attention.output_dense)

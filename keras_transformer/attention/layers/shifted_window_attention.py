@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.layers.grid_attention import GridAttention
 from keras_transformer.attention.mixer import MixerInputs
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.partition.grid_windows import GridWindows
-from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.positions.relative_grid_bias import RelativeGridBias
-from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Tensor
 
 
 @serializable
-class ShiftedWindowAttention(TokenMixer):
+class ShiftedWindowAttention(GridAttention):
     """Shifted-window attention of Swin: multi-head attention within square windows of a grid, with relative position bias.
 
         y = unshift(join_w(attention(window_w(shift(pad(x))))))
@@ -65,8 +63,6 @@ class ShiftedWindowAttention(TokenMixer):
     Reference: Liu et al., Swin Transformer, arXiv 2103.14030, sections 3.1 and 3.2.
     """
 
-    supports = frozenset({"bidirectional"})
-
     def __init__(
         self,
         num_heads: int,
@@ -80,37 +76,15 @@ class ShiftedWindowAttention(TokenMixer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
+        options = {"dropout": dropout, "use_bias": use_bias, "kernel_initializer": kernel_initializer, "seed": seed}
+        super().__init__(num_heads, key_dim, grid_size, **options, **kwargs)
         self.window_size = positive("window_size", window_size)
         self.shifted = shifted
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.seed = seed
-        self._window = min(window_size, *self.grid_size)
-        self._shift = self._window // 2 if shifted and min(self.grid_size) > window_size else 0
-        self._windows = GridWindows(self.grid_size, self._window, self._shift)
-        self.attention = MultiHeadAttention(
-            num_heads,
-            key_dim,
-            dropout=dropout,
-            use_bias=use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
-            position=RelativeGridBias(self._window, name="position_bias"),
-            seed=seed,
-            name="attention",
-            dtype=self.dtype_policy,
-        )
-
-    output_dense = property(lambda self: self.attention.output_dense)
-
-    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
-        self._check(query_shape)
-        windows = (None, self._window**2, query_shape[-1])
-        build_once(self.attention, windows, windows)
+        window = min(window_size, *self.grid_size)
+        self._shift = window // 2 if shifted and min(self.grid_size) > window_size else 0
+        self._windows = GridWindows(self.grid_size, window, self._shift)
+        self._window_length = window**2
+        self.attention = self._make_attention(position=RelativeGridBias(window, name="position_bias"))
 
     def mix(self, inputs: MixerInputs) -> Tensor:
         x = inputs.query
@@ -123,7 +97,7 @@ class ShiftedWindowAttention(TokenMixer):
         """Returns the mask of shifted windows, `(B · windows, window², window²)`: True within a region."""
         if not self._shift:
             return None
-        window, size = self._window, self._window**2
+        window, size = self._windows.window, self._window_length
         sides = [_side_regions(side, window, self._shift) for side in self._windows.padded]
         regions = (sides[0][:, None] * 3 + sides[1]).reshape(self._windows.padded[0] // window, window, -1, window)
         regions = ops.convert_to_tensor(regions.transpose(0, 2, 1, 3).reshape(-1, size))  # (windows, window²)
@@ -131,24 +105,8 @@ class ShiftedWindowAttention(TokenMixer):
         mask = ops.broadcast_to(ops.expand_dims(mask, 0), (batch_size, *mask.shape))
         return ops.reshape(mask, (-1, size, size))
 
-    def _check(self, shape):
-        rows, columns = self.grid_size
-        if shape[1] not in (None, rows * columns):
-            raise ValueError(f"A grid of {rows} x {columns} has {rows * columns} tokens. Received: {shape[1]}")
-
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "grid_size": self.grid_size,
-            "window_size": self.window_size,
-            "shifted": self.shifted,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "seed": self.seed,
-        }
+        return {**super().get_config(), "window_size": self.window_size, "shifted": self.shifted}
 
 
 def _side_regions(length, window, shift):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.layers.grid_attention import GridAttention
 from keras_transformer.attention.mixer import MixerInputs
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.partition.grid_windows import GridWindows
-from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.positions.decomposed_grid_bias import DecomposedGridBias
-from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Tensor
 
 
 @serializable
-class WindowAttention(TokenMixer):
+class WindowAttention(GridAttention):
     """Window attention of ViTDet and SAM: multi-head attention within square windows of a grid, or over the whole grid, with
     decomposed relative positions.
 
@@ -60,8 +57,6 @@ class WindowAttention(TokenMixer):
     Kirillov et al., Segment Anything, arXiv 2304.02643, appendix A.
     """
 
-    supports = frozenset({"bidirectional"})
-
     def __init__(
         self,
         num_heads: int,
@@ -75,38 +70,15 @@ class WindowAttention(TokenMixer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
+        options = {"dropout": dropout, "use_bias": use_bias, "kernel_initializer": kernel_initializer, "seed": seed}
+        super().__init__(num_heads, key_dim, grid_size, **options, **kwargs)
         self.window_size = None if window_size is None else positive("window_size", window_size)
         self.use_positions = use_positions
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.seed = seed
         self._windows = None if window_size is None else GridWindows(self.grid_size, window_size)
         sides = self.grid_size if window_size is None else (window_size, window_size)
-        self._length = sides[0] * sides[1]
-        self.attention = MultiHeadAttention(
-            num_heads,
-            key_dim,
-            dropout=dropout,
-            use_bias=use_bias,
-            use_output_bias=True,
-            kernel_initializer=self.kernel_initializer.clone(),
-            position=DecomposedGridBias(sides, name="position_bias") if use_positions else None,
-            seed=seed,
-            name="attention",
-            dtype=self.dtype_policy,
-        )
-
-    output_dense = property(lambda self: self.attention.output_dense)
-
-    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
-        self._check(query_shape)
-        shape = (None, self._length, query_shape[-1])
-        build_once(self.attention, shape, shape)
+        self._window_length = sides[0] * sides[1]
+        position = DecomposedGridBias(sides, name="position_bias") if use_positions else None
+        self.attention = self._make_attention(position=position, use_output_bias=True)
 
     def mix(self, inputs: MixerInputs) -> Tensor:
         x, mask, windows = inputs.query, inputs.visibility.key_mask, self._windows
@@ -116,21 +88,5 @@ class WindowAttention(TokenMixer):
         x = self.attention(x, x, query_mask=mask, value_mask=mask, training=inputs.training)
         return x if windows is None else windows.merge(x)
 
-    def _check(self, shape):
-        rows, columns = self.grid_size
-        if shape[1] not in (None, rows * columns):
-            raise ValueError(f"A grid of {rows} x {columns} has {rows * columns} tokens. Received: {shape[1]}")
-
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "grid_size": self.grid_size,
-            "window_size": self.window_size,
-            "use_positions": self.use_positions,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "seed": self.seed,
-        }
+        return {**super().get_config(), "window_size": self.window_size, "use_positions": self.use_positions}

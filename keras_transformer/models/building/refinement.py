@@ -7,8 +7,13 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_transformer.attention import PositionedAttention
+from keras_transformer.blocks import DeformableDecoderBlock
+from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.building.convolution import convolution
 from keras_transformer.models.building.feature_maps import feature_maps
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.serialization import clone
+from keras_transformer.utils.types import Activation, Tensor
 from keras_transformer.vision import QuerySelection
 
 # Layers with these names, and the number of the block.
@@ -76,3 +81,39 @@ def query_positions(width: int) -> Callable[[Tensor], Tensor]:
     hidden = keras.layers.Dense(2 * width, "relu", name="query_position_hidden")
     output = keras.layers.Dense(width, name="query_position_output")
     return lambda boxes: output(hidden(boxes))
+
+
+def projected(maps: list[Tensor], width: int, name: str, epsilon: float = 1e-5) -> list[Tensor]:
+    """Feature maps with `width` channels each; `epsilon` is that of the batch norms behind the projections."""
+    return [convolution(each, width, epsilon=epsilon, name=f"{name}_{level}") for level, each in enumerate(maps)]
+
+
+def decoder_block(
+    index: int,
+    size: Any,
+    cross_attention: keras.layers.Layer,
+    activation: Activation,
+    *,
+    attention_dropout: float,
+    hidden_dropout: float,
+    **options: Any,
+) -> DeformableDecoderBlock:
+    """One block of the decoder.
+
+    Args:
+        index: int: its number.
+        size: with `hidden_dim`, `num_heads` and `intermediate_dim`.
+        cross_attention: `MultiScaleDeformableAttention` to copy.
+        activation: of the feed-forward.
+        attention_dropout: float in [0, 1). Of the weights of self-attention.
+        hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
+        **options: those of the block.
+    """
+    width = size.hidden_dim // size.num_heads
+    return DeformableDecoderBlock(
+        PositionedAttention(size.num_heads, width, dropout=attention_dropout, name="self_attention"),
+        clone(cross_attention, name="cross_attention"),
+        DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, name="feedforward"),
+        name=f"{BLOCK}{index}",
+        **options,
+    )
