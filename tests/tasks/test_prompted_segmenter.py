@@ -35,10 +35,10 @@ def picture(size=(60, 33)):
     return np.random.default_rng(0).integers(0, 256, (*size, 3)).astype("uint8")
 
 
-def close(found, wanted):
+def close(found, wanted, share=3e-6):
     wanted = np.asarray(wanted)
     # 1.2e-6 on TensorFlow; JAX sums in another order.
-    np.testing.assert_allclose(np.asarray(found), wanted, atol=3e-6 * np.abs(wanted).max())
+    np.testing.assert_allclose(np.asarray(found), wanted, atol=share * np.abs(wanted).max())
 
 
 def test_features_are_those_of_transformers(checkpoint):
@@ -67,8 +67,9 @@ def test_several_prompts_give_what_each_gives_alone(model):
         for index in range(2):
             one = {name: np.asarray(value)[index] for name, value in more.items()}
             alone = model.segment(encoded, points[index], labels[index], **one)
-            close(together.logits[index], alone.logits[0])
-            close(together.scores[index], alone.scores[0])
+            # Both round, and products of another number of rows may add in another order.
+            close(together.logits[index], alone.logits[0], share=2 * 3e-6)
+            close(together.scores[index], alone.scores[0], share=2 * 3e-6)
     alone = [model.segment(encoded, points[0], [1, label]).logits for label in (0, 1)]
     assert np.abs(alone[0] - alone[1]).max() > 1e-2 * np.abs(alone[0]).max()
 
