@@ -40,8 +40,10 @@ class Expected:
 
 def predicted(model, inputs):
     """What a model gives: a dict of arrays; a single output is "output" there."""
-    result = model.predict(inputs if len(inputs) > 1 else next(iter(inputs.values())), verbose=0)
-    return result if isinstance(result, dict) else {"output": result}
+    result = model(inputs if len(inputs) > 1 else next(iter(inputs.values())), training=False)
+    return {
+        name: np.asarray(array) for name, array in (result if isinstance(result, dict) else {"output": result}).items()
+    }
 
 
 def difference(found, expected, inputs):

@@ -10,8 +10,32 @@ from keras_transformer import checkpoints
 from keras_transformer.backend.keras_private import flatten_layers
 from keras_transformer.checkpoints import ARCHITECTURES, Config
 
+# Heads are the same for every encoder and decoder: those of two architectures, and one head of each other.
+SHARED_HEADS = (
+    "MultipleChoice",
+    "NextSentencePrediction",
+    "QuestionAnswering",
+    "SequenceClassification",
+    "TokenClassification",
+)
 
-@pytest.fixture(scope="module", params=FOLDERS, ids=lambda folder: folder.name)
+
+def _repeats(folder):
+    architecture, _, head = folder.name.rpartition("-")
+    others = {each.name for each in FOLDERS} - {f"{architecture}-{each}" for each in SHARED_HEADS}
+    return (
+        head in SHARED_HEADS
+        and architecture not in ("bert", "llama")
+        and any(name.startswith(f"{architecture}-") for name in others)
+    )
+
+
+CASES = [
+    pytest.param(folder, marks=pytest.mark.exhaustive if _repeats(folder) else (), id=folder.name) for folder in FOLDERS
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def case(request):
     folder = request.param
     return folder, checkpoints.from_huggingface(folder, verbose=0), Expected(folder)

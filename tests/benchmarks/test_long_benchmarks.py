@@ -1,0 +1,121 @@
+"""The other benchmarks at toy size, which export, convert or train for longer. Nothing here asserts speed."""
+
+import pytest
+
+from benchmark_reports import Command, check_table, run_benchmarks
+
+pytestmark = pytest.mark.exhaustive
+
+TURNS = ["--rounds", "2"]
+COMMANDS = {
+    "train_step": Command(
+        ["train_step", *TURNS, "--networks", "encoder", "--modes", "plain", "--batch-size", "2"],
+        {"ours_ms", "peer_ms", "ratio"},
+    ),
+    "gpu_training": Command(
+        ["gpu_training", *TURNS, "--steps", "1", "--device", "cpu", "--networks", "decoder", "--no-torch"],
+        {"samples_per_s", "tflops"},
+    ),
+    "peers": Command(
+        ["export_vs_peers", *TURNS, "--repeat", "1", "--networks", "encoder", "--only", "eager"]
+        + ["--groups", "fp32", "tflite", "decoder", "--sizes", "1x4"],
+        {"ours_ms", "peer_ms", "ratio", "of_scale", "tokens_per_s", "peer_tokens_per_s", "same_text"},
+    ),
+    "quantization_methods": Command(
+        [
+            "quantization_methods",
+            "--schemes",
+            "4/32+min",
+            "--methods",
+            "awq, gptq",
+            "rotate+clipping+scales",
+            "keras_gptq",
+        ]
+        + ["onnxruntime"],
+        {"scheme", "method", "MB", "perplexity", "minutes", "peak GB"},
+    ),
+    "quantized_training": Command(
+        ["quantized_training", "--formats", "onnx", "--ways", "teacher"],
+        {"scheme", "way", "seed", "keras", "onnx", "lost", "kB", "minutes"},
+    ),
+    "export_cost": Command(
+        ["export_cost", "--formats", "tflite", "onnx"],
+        {"network", "seconds", "peak GB"},
+    ),
+    "large_model": Command(
+        ["large_model", "--formats", "onnx", "--precisions", "int8"],
+        {"format", "precision", "seconds", "peak GB", "file GB", "perplexity"},
+    ),
+    "real_llm": Command(
+        ["real_llm", *TURNS],
+        {"task", "engine", "ms", "tokens/s", "same_tokens", "ratio", "GB"},
+    ),
+    "gate_power": Command(
+        ["gate_power", "--formats", "onnx"],
+        {"faults", "caught", "by weights", "by outputs", "sound", "refused"},
+    ),
+    "gate_clean": Command(
+        ["gate_clean", "--formats", "onnx"],
+        {"model", "fresh onnx", "trained onnx", "extreme onnx"},
+    ),
+    "backbones": Command(
+        ["backbones", "--only", "bert", "--formats", "onnx", "--ours-only"],
+        {"backbone", "ours onnx"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    for needed in ("keras_hub", "torch", "transformers"):
+        pytest.importorskip(needed)
+    return run_benchmarks(COMMANDS, tmp_path_factory.mktemp("benchmarks"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_is_the_json(name, reports):
+    check_table(reports[name], COMMANDS[name].columns)
+
+
+def test_every_ratio_is_of_a_peer_in_the_same_run(reports):
+    rows = [row for row in reports["train_step"][1]["rows"] if "ratio" in row]
+    assert {row["peer"] for row in rows} >= {"keras_hub"}
+    for row in rows:
+        assert row["low"] <= row["ratio"] <= row["high"]
+
+
+def test_a_peer_takes_part_when_its_file_computes_what_ours_does(reports):
+    rows = reports["peers"][1]["rows"]
+    peers = {(row["network"], row.get("kind"), row["peer"].removesuffix(" (best)")) for row in rows}
+    assert peers >= {
+        ("encoder", None, "torch eager"),
+        ("encoder", None, "KerasHub, ONNX Runtime"),
+        ("encoder", "fp32", "KerasHub, fp32"),
+        ("encoder", "int8", "KerasHub, int8"),
+    }
+    of_scale = {row["kind"]: row["of_scale"] for row in rows if "of_scale" in row}
+    assert of_scale["fp32"] <= 1e-5 < of_scale["int8"] <= 0.1
+
+
+def test_generation_is_of_the_same_text(reports):
+    rows = [row for row in reports["peers"][1]["rows"] if row["network"] == "decoder"]
+    assert {row["kind"] for row in rows} == {"ONNX, fp32", "ONNX, int8", "TFLite, fp32", "TFLite, int8"}
+    assert {row["peer"] for row in rows} >= {"KerasHub, XLA", "Hugging Face, torch"}
+    assert all(row["same_text"] for row in rows if row["kind"].endswith("fp32"))
+
+
+def test_a_backbone_says_how_far_it_is(reports):
+    (row,) = reports["backbones"][1]["rows"]
+    assert float(row["ours onnx"]) <= 1e-5
+
+
+def test_the_gate_refuses_planted_faults_and_no_sound_file(reports):
+    (row,) = reports["gate_power"][1]["rows"]
+    assert row["caught"] == row["faults"] == 6
+    assert (row["sound"], row["refused"]) == (3, 0)
+    (row,) = reports["gate_clean"][1]["rows"]
+    assert all(0 < row[f"{weights} onnx"] < 1 for weights in ("fresh", "trained", "extreme"))
+
+
+def test_without_a_gpu_it_says_so(reports):
+    assert any("say nothing about a GPU" in note for note in reports["gpu_training"][1]["notes"])
