@@ -138,7 +138,9 @@ def test_scores_sum_to_one(layer):
     np.testing.assert_array_equal(np.triu(np.asarray(scores)[0, 0], 1), 0)
 
 
-@pytest.mark.parametrize("chunks", [[1] * 7, [4, 1, 2], [7], [2, 5]])
+@pytest.mark.parametrize(
+    "chunks", [[4, 1, 2], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ([1] * 7, [7], [2, 5]))]
+)
 def test_full_pass_equals_chunks_and_steps(layer, chunks):
     needs(layer, "cache")
     check_pieces(layer, cases.tokens(), chunks, MAX_LENGTH)

@@ -137,7 +137,9 @@ def test_mixed_precision(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [[1] * 8, [5, 1, 2], [8]], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [[5, 1, 2], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ([1] * 8, [8]))], ids=str
+)
 @pytest.mark.parametrize("name", cases.GENERATIVE)
 def test_full_pass_equals_chunks_and_steps(name, sizes):
     backbone = make(name)
