@@ -26,7 +26,6 @@ from measure import Table, versions
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "tests"
 FORMATS = ("saved_model", "tflite", "onnx")
 # T5 does not scale its scores, and the random weights are large: rounding changes its logits by 1e-4 of their scale.
-# The states of Kimi Linear's random weights are 0.02 large, and sums of larger numbers: rounding is 7e-6 of their scale.
 TOLERANCES = {"t5-ConditionalGeneration": 2e-4}
 sys.path.insert(0, str(ROOT / "checkpoints"))
 
