@@ -54,54 +54,54 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory):
+def exported(request, tmp_path_factory):
     """Results of the worker, computed once also with several pytest-xdist sessions."""
-    return _run_once(tmp_path_factory, "exported")
+    return _run_once(request, tmp_path_factory, "exported")
 
 
 @pytest.fixture(scope="session")
-def language(tmp_path_factory):
+def language(request, tmp_path_factory):
     """Results of the worker that exports language models."""
-    return _run_once(tmp_path_factory, "language")
+    return _run_once(request, tmp_path_factory, "language")
 
 
 @pytest.fixture(scope="session")
-def tflite(tmp_path_factory):
+def tflite(request, tmp_path_factory):
     """Results of the worker that writes TFLite files with several signatures, and quantized ones."""
-    return _run_once(tmp_path_factory, "tflite")
+    return _run_once(request, tmp_path_factory, "tflite")
 
 
 @pytest.fixture(scope="session")
-def optimized(tmp_path_factory):
+def optimized(request, tmp_path_factory):
     """Results of the worker that exports the models of the ONNX graph tests."""
-    return _run_once(tmp_path_factory, "optimized")
+    return _run_once(request, tmp_path_factory, "optimized")
 
 
 @pytest.fixture(scope="session")
-def behaviors(tmp_path_factory):
+def behaviors(request, tmp_path_factory):
     """Results of the worker that trains a language model and exports it quantized."""
-    return _run_once(tmp_path_factory, "behaviors")
+    return _run_once(request, tmp_path_factory, "behaviors")
 
 
 @pytest.fixture(scope="session")
-def blocks(tmp_path_factory):
+def blocks(request, tmp_path_factory):
     """Results of the worker that exports models of GGUF files with their blocks."""
-    return _run_once(tmp_path_factory, "blocks")
+    return _run_once(request, tmp_path_factory, "blocks")
 
 
 @pytest.fixture(scope="session")
-def learned(tmp_path_factory):
+def learned(request, tmp_path_factory):
     """Results of the worker that exports models with the integers that were chosen for their weights."""
-    return _run_once(tmp_path_factory, "learned")
+    return _run_once(request, tmp_path_factory, "learned")
 
 
 @pytest.fixture(scope="session")
-def targets(tmp_path_factory):
+def targets(request, tmp_path_factory):
     """Results of the worker that exports models for accelerators."""
-    return _run_once(tmp_path_factory, "targets")
+    return _run_once(request, tmp_path_factory, "targets")
 
 
-def _run_once(tmp_path_factory, name):
+def _run_once(request, tmp_path_factory, name):
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     directory, done = base / name, base / f"{name}.done"
@@ -114,9 +114,17 @@ def _run_once(tmp_path_factory, name):
     (directory / "results.json").write_text("{}")
     try:
         with open(directory / "log", "w") as log:
-            environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+            environment = os.environ | {
+                "KERAS_BACKEND": "tensorflow",
+                "EXHAUSTIVE": "1" if _exhaustive(request, name) else "",
+            }
             words = [sys.executable, str(HERE / WORKERS[name]), str(directory)]
             subprocess.run(words, stderr=log, stdout=log, env=environment)
     finally:
         done.touch()
     return Exported(directory)
+
+
+def _exhaustive(request, name):
+    """Whether an exhaustive test that waits for the worker is selected."""
+    return any(name in item.fixturenames and item.get_closest_marker("exhaustive") for item in request.session.items)

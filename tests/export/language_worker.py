@@ -177,6 +177,9 @@ CASES = {
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }
 
+# Other forms of a cache: exhaustive tests ask for them.
+EXHAUSTIVE = ("rounded", "latent", "yoco", "transformer_xl", "recurrent_memory")
+
 
 def _export(make, target, **options):
     model = randomize(make())
@@ -186,7 +189,7 @@ def _export(make, target, **options):
 
 def main(out):
     cases = {name: functools.partial(case, out) for name, case in CASES.items()}
-    run_cases(out, cases, after=keras.backend.clear_session)
+    run_cases(out, cases, after=keras.backend.clear_session, exhaustive=EXHAUSTIVE)
 
 
 if __name__ == "__main__":

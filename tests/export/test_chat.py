@@ -13,7 +13,8 @@ from keras_transformer.generation.chat.conversation_steps import ConversationSte
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 QUESTIONS = ["the cat sat", "and the dog?", "on the mat"]
-CACHES = ("llama", "mistral", "yoco", "transformer_xl", "recurrent_memory", "rwkv")
+OTHER_CACHES = ("yoco", "transformer_xl", "recurrent_memory")
+CACHES = ("llama", "mistral", "rwkv", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in OTHER_CACHES))
 
 
 @pytest.fixture(autouse=True)

@@ -36,7 +36,11 @@ from keras_transformer.text import Bytes, Characters
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 NAMES = ("gpt", "translator", "llama")
-OF_FIXED_SIZE = ("mistral", "transformer_xl", "recurrent_memory", "rwkv")
+OF_FIXED_SIZE = (
+    "mistral",
+    "rwkv",
+    *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("transformer_xl", "recurrent_memory")),
+)
 MAX_LENGTH = 24
 NEW = 12
 RNG = np.random.default_rng(1)
@@ -117,6 +121,7 @@ def test_a_cache_of_fixed_size_gives_what_keras_gives(models, name, backend, sea
     assert runtime.generate(PROMPTS, **options(search)) == models.expected(name, search)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_a_cache_in_int8_gives_what_keras_gives(models, backend, search):
@@ -132,6 +137,7 @@ def test_a_cache_in_int8_gives_what_keras_gives(models, backend, search):
     assert runtime.generate(PROMPTS, **options(search)) == models.expected("rounded", search)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_a_cache_of_latents_gives_what_keras_gives(models, backend, search):
@@ -143,6 +149,7 @@ def test_a_cache_of_latents_gives_what_keras_gives(models, backend, search):
     assert runtime.generate(PROMPTS, **options(search)) == models.expected("latent", search)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("search", [name for name in SEARCHES if name != "contrastive"])
 def test_a_prompt_that_is_read_half_way_gives_what_keras_gives(models, backend, search):
@@ -152,12 +159,14 @@ def test_a_prompt_that_is_read_half_way_gives_what_keras_gives(models, backend, 
     assert [runtime.generate(prompt, **options(search)) for prompt in PROMPTS] == together
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_prompt_that_is_read_half_way_has_no_states_to_contrast(models, backend):
     with pytest.raises(GenerationError, match="half-way"):
         models.runtime("yoco", backend).generate(PROMPTS, **options("contrastive"))
 
 
+@pytest.mark.exhaustive
 def test_the_file_reads_a_prompt_half_way(models):
     """In ONNX Runtime only the last token of a prompt is multiplied with the weights of the cross-decoder."""
     found, halves = _multiplied(models.runtime("yoco", "onnx").steps, length=13), collections.Counter()

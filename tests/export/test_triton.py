@@ -75,7 +75,15 @@ def test_each_signature_is_a_model(exported, tmp_path):
     np.testing.assert_array_equal(found[renamed], expected["cache"])
 
 
-@pytest.mark.parametrize("name", ["gpt", "mistral", "yoco", "transformer_xl", "rwkv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt",
+        "mistral",
+        "rwkv",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("yoco", "transformer_xl")),
+    ],
+)
 def test_the_cache_of_a_text_stays_in_the_server(language, tmp_path, name):
     """Greedy decoding of two texts in one batch, from zero states as configured, equals `generate` of the bundle."""
     (path,) = write_triton(language.bundle(name), tmp_path, name=name, max_length=20)
