@@ -17,6 +17,7 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
     Axis 0 is `batch`. Both middle axes of a rank 4 input are `height` and `width`. `length` is axis 1, or the last of an
     input `(B, C, T)` of several texts each, and every axis of a mask that is not one of padding; any other is `axis_k`, as
     is axis 1 of several images each, `(B, I, height, width, channels)`.
+    Axis 1 of `patches` and of inputs named `patch_...` is `patches`.
     Axis 1 of an input named `prompt_...`, for several prompts of each image, is `prompts`, and its axis 2 `length`.
     The length of an input named `source_...`, `target_...`, `encoder_...` or `decoder_...` is `source_length` and so on.
 
@@ -44,6 +45,8 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
 def _default(name: str, shape: Shape, index: int) -> str:
     if index == 0:
         return "batch"
+    if name.startswith(("patches", "patch_")) and index == 1:
+        return "patches"
     if name.startswith("prompt_") and index in (1, 2):
         return ("prompts", "length")[index - 1]
     if len(shape) == 4 and shape[1] is None and shape[2] is None and not name.endswith("mask"):

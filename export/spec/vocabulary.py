@@ -7,7 +7,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 
-_SIZES = ("vocabulary_size", "input_dim")
+_SIZES = ("vocabulary_size", "input_dim", "integer_limit")
 _LENGTHS = ("max_sequence_length", "sequence_length", "max_length")
 
 

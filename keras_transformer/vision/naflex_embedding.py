@@ -27,7 +27,7 @@ class NaFlexEmbedding(keras.layers.Layer):
     Call arguments:
         patches: float `(B, P, F)`: the pixels of each patch, row by row, padded to the largest image. See
             `vision.NaFlexProcessor`.
-        patch_grid: int `(B, 2)`: rows and columns of patches of each image.
+        patch_grid: int `(B, 2)`: rows and columns of patches of each image. Numbers below 1 count as 1.
 
     Returns:
         `(B, P, D)`. Padding has the position of the first patch.
@@ -53,6 +53,11 @@ class NaFlexEmbedding(keras.layers.Layer):
         self.grid_size = pair_of(grid_size)
         self._projection = keras.layers.Dense(hidden_dim, dtype=self.dtype_policy, name="projection")
 
+    @property
+    def integer_limit(self) -> int:
+        """Above the numbers of `patch_grid` that an export is tried with: any number is allowed."""
+        return 2 * max(self.grid_size)
+
     def build(self, patches_shape: Shape, patch_grid_shape: Shape) -> None:
         self._projection.build(patches_shape)
         self.position_embeddings = self.add_weight(
@@ -63,7 +68,8 @@ class NaFlexEmbedding(keras.layers.Layer):
 
     def call(self, patches: Tensor, patch_grid: Tensor) -> Tensor:
         tokens = self._projection(patches)
-        rows, columns = (ops.cast(patch_grid[:, axis : axis + 1], "int32") for axis in (0, 1))
+        grid = ops.maximum(ops.cast(patch_grid, "int32"), 1)
+        rows, columns = grid[:, :1], grid[:, 1:]
         index = ops.expand_dims(ops.arange(ops.shape(patches)[1], dtype="int32"), 0)
         index = ops.where(index < rows * columns, index, 0)
         row = index // columns

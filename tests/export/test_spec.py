@@ -12,6 +12,7 @@ from keras_transformer.export.spec.names import input_names, output_names
 from keras_transformer.export.spec.operation_origin import layer_of
 from keras_transformer.export.spec.probes import make_probes, user_probes
 from keras_transformer.export.spec.vocabulary import integer_limits, longest_sequence
+from keras_transformer.vision import NaFlexEmbedding
 
 
 def spec(name, dtype, shape):
@@ -32,6 +33,8 @@ def spec(name, dtype, shape):
         ("token_ids", (None, None, None), ("batch", "axis_1", "length")),
         ("padding_mask", (None, None, None), ("batch", "axis_1", "length")),
         ("cache", (None, None, 2, 8), ("batch", "length", None, None)),
+        ("patches", (None, None, 48), ("batch", "patches", None)),
+        ("patch_mask", (None, None), ("batch", "patches")),
         ("x", (None, 4, None), ("batch", None, "axis_2")),
         ("x", (4, 4), (None, None)),
         ("step", (), ()),
@@ -134,6 +137,12 @@ def test_integer_limits_come_from_the_embedding_that_is_reached():
     x = x + ops.expand_dims(ops.cast(other, "float32") + floats, -1)
     model = keras.Model([ids, segments, other, floats], x)
     assert integer_limits(model.inputs) == [77, 2, None, None]
+
+
+def test_grids_of_patches_are_tried_up_to_twice_the_table():
+    patches, grid = keras.Input((None, 12)), keras.Input((2,), dtype="int32")
+    model = keras.Model([patches, grid], NaFlexEmbedding(8, grid_size=(3, 5))(patches, grid))
+    assert integer_limits(model.inputs) == [None, 10]
 
 
 def test_longest_sequence_is_the_smallest_of_the_layers():

@@ -46,6 +46,10 @@ def test_images_of_a_batch_have_grids_of_their_own():
     np.testing.assert_allclose(both[1, 3:], both[1, 0], atol=1e-6)
 
 
+def test_a_grid_without_patches_has_the_position_of_one():
+    np.testing.assert_array_equal(embedded([(0, 0), (1, 1), (2, 3)])[0], embedded([(1, 1), (2, 3)])[0])
+
+
 @pytest.mark.skipif(
     int(PIL.__version__.split(".")[0]) < 13, reason="Pillow resamples in another order since version 13"
 )
