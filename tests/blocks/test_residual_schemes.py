@@ -246,7 +246,7 @@ def first_gradient(residual, num_layers):
     return np.linalg.norm(np.asarray(kernel) - start)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_with_deepnorm_the_first_block_learns_alike_at_any_depth():
     post, deep = ([first_gradient(residual, depth) for depth in (16, 40)] for residual in ("post", "deepnorm"))
     assert post[1] < 0.2 * post[0]

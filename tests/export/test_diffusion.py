@@ -11,7 +11,7 @@ import pytest
 from keras_transformer import load_model
 from keras_transformer.export import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 WORKER = pathlib.Path(__file__).with_name("diffusion_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")

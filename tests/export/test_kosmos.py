@@ -11,7 +11,7 @@ import pytest
 from keras_transformer import load_model
 from keras_transformer.export import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 BEGIN = 9
 PROMPTS = [[1, BEGIN, 0, 0, 0, 5, BEGIN, 0, 0, 0, 6, 7], [2, 3, 4, BEGIN, 0, 0, 0, 8], [5, BEGIN, 0]]
