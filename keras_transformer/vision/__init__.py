@@ -9,8 +9,10 @@ from keras_transformer.vision.distribution_bins import DistributionBins
 from keras_transformer.vision.distribution_refinement import DistributionRefinement
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
+from keras_transformer.vision.fold_windows import FoldWindows, UnfoldWindows
 from keras_transformer.vision.grid_positions import GridPositions
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
+from keras_transformer.vision.image_positions import ImagePositions
 from keras_transformer.vision.images_before_text import ImagesBeforeText
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
@@ -38,9 +40,16 @@ from keras_transformer.vision.sine_positions import SinePositions
 from keras_transformer.vision.sinusoidal_grid import SinusoidalGrid
 from keras_transformer.vision.to_grid import ToGrid
 from keras_transformer.vision.unpatchify import Unpatchify
+from keras_transformer.vision.unroll_windows import UnrollWindows
 from keras_transformer.vision.upsample_like import UpsampleLike
+from keras_transformer.vision.window_coordinates import WindowCoordinates
 
 __all__ = [
+    "WindowCoordinates",
+    "UnrollWindows",
+    "ImagePositions",
+    "UnfoldWindows",
+    "FoldWindows",
     "BOX_FORMATS",
     "BoxRefinement",
     "ConvNeXtBlock",

@@ -20,7 +20,7 @@ SOURCE_MASK = "source_padding_mask"
 # Cache entries of `memory_cache` of a decoder block; other layers list theirs in `memory_names`.
 CROSS = ("cross_key", "cross_value")
 # Sources of models that have the inputs of a decoder.
-_BESIDE_TEXT = ("images",)
+_BESIDE_TEXT = ("images", "patches", "patch_grid")
 
 
 class Stepwise:
