@@ -365,7 +365,8 @@ class Generator:
             return None
         chosen = [prompts.source[row] for row in rows]
         if self.spec.source_shape is not None:
-            return (_stack(chosen),)
+            grids = [] if prompts.grids is None else [_stack([prompts.grids[row] for row in rows])]
+            return (_stack(chosen), *grids)
         token_ids = pad(chosen)
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]

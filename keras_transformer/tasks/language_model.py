@@ -146,7 +146,8 @@ class LanguageModel(keras.Model):
         Args:
             prompts: str or list of str, if the model has a tokenizer; token ids as a list of ints or a list of such lists;
                 an array of features, batched or not, for a model with "features", such as Whisper; `{"images": ...,
-                "token_ids": ...}` for a model with "images" and text, such as Kosmos, with prompts in any form above.
+                "token_ids": ...}` for a model with "images" and text, such as Kosmos, with prompts in any form above, or
+                with "patches" and "patch_grid" in place of "images".
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `grammar`,
                 `return_scores`.
 

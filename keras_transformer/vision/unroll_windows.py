@@ -54,7 +54,8 @@ class UnrollWindows(keras.layers.Layer):
         down, across = row // side, column // side
         window = down * ((columns + side - 1) // side) + across
         slot = window * side * side + (row - down * side) * side + column - across * side
-        image, is_token = ops.sum(before, axis=2), ops.sum(here, axis=2)
+        # A grid of more tokens than there are has zeros in their place.
+        image, is_token = ops.sum(before, axis=2), ops.sum(here, axis=2) * ops.cast(slot < length, "int32")
         # Behind the last token anything is read, and not used.
         flat = ops.where(ops.cast(is_token, "bool"), image * length + slot, 0)
         ordered = take_of_row(ops.reshape(tokens, (batch, -1, width)), flat)

@@ -50,6 +50,11 @@ class WindowCoordinates(keras.layers.Layer):
         self.window_size = positive("window_size", window_size)
         self.merge_size = positive("merge_size", merge_size)
 
+    @property
+    def probe_limit(self) -> int:
+        """int: the sides of the grids that an export is proven with are less; these have up to four windows."""
+        return 2 * self.window_size * self.merge_size
+
     def call(self, patches: Tensor, patch_grid: Tensor) -> tuple[Tensor, Tensor]:
         side = self.window_size * self.merge_size
         sides = ops.reshape(ops.cast(patch_grid, "int32"), (-1, 1, 1, 2))
