@@ -158,8 +158,8 @@ def _grids(grids: Any, source: list[np.ndarray]) -> list[np.ndarray]:
     for number, (row, images) in enumerate(zip(rows, source, strict=True)):
         if row.dtype.kind not in "iu" or row.shape != (len(images), 2) or row.min() < 0:
             raise GenerationError(
-                f"The grid of prompt {number} must be rows and columns of {len(images)} images in patches, integers of shape "
-                f"({len(images)}, 2). Received: {row.dtype} {row.shape}"
+                f"The grid of prompt {number} must be rows and columns of {len(images)} images in patches, integers of "
+                f"shape ({len(images)}, 2). Received: {row.dtype} {row.shape}"
             )
     return [row.astype("int32") for row in rows]
 
