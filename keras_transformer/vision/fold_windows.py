@@ -31,8 +31,6 @@ class FoldWindows(keras.layers.Layer):
     >>> rows = FoldWindows(2)(np.arange(4.0).reshape(1, 4, 1))
     >>> rows.numpy()[:, :, 0].tolist()
     [[0.0, 1.0], [2.0, 3.0]]
-    >>> tuple(UnfoldWindows()(rows, like=np.zeros((1, 7))).shape)
-    (1, 4, 1)
     """
 
     def __init__(self, length: int, **kwargs: Any) -> None:
@@ -63,7 +61,11 @@ class UnfoldWindows(keras.layers.Layer):
     Returns:
         `(B, W · S, D)`.
 
-    Example: see `FoldWindows`.
+    Example:
+
+    >>> import numpy as np
+    >>> tuple(UnfoldWindows()(np.zeros((6, 4, 8)), like=np.zeros((2, 1))).shape)
+    (2, 12, 8)
     """
 
     def call(self, inputs: Tensor, like: Tensor) -> Tensor:
