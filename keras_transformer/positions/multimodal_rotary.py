@@ -97,8 +97,9 @@ class MultimodalRotary(AttentionPosition):
     def _sections(self, width):
         sections = self.sections
         if sections is None:
-            first = width // 8
-            sections = (first, (width // 2 - first) // 2, width // 2 - first - (width // 2 - first) // 2)
+            first = max(1, width // 8)
+            others = width // 2 - first
+            sections = (first, others // 2, others - others // 2)
         if 2 * sum(sections) != width:
             raise ValueError(f"sections must add up to half of the {width} features of a head. Received: {sections}")
         return sections
