@@ -59,6 +59,20 @@ def test_padding_of_windows_changes_no_token():
     np.testing.assert_allclose(found[1, :, 0], before[1, :, 0], atol=1e-6)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="The graph of TensorFlow is counted.")
+def test_operations_grow_with_the_number_of_windows():
+    from graph_cost import traced_cost
+
+    def cost(count):
+        shapes = (1, count, 16, 3), (1, 2)
+        return traced_cost(lambda *arrays: model(dict(zip(("patches", "patch_grid"), arrays, strict=True))), *shapes)
+
+    for blocks, within in (((), (1.99, 2.0)), ((0,), (2.5, 4.0))):
+        model = tower(blocks)
+        growth = cost(64).flops / cost(32).flops
+        assert within[0] <= growth <= within[1]
+
+
 def prompts():
     """Rows of two images, one and none, and the arrays of a batch of them."""
     parts = images((4, 6), (2, 2), (2, 8), (0, 0), (0, 0), (0, 0), rows=3)
