@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -76,7 +77,7 @@ def Qwen2_5VL(
     Videos, which have further positions of time, are not supported.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads)
-    tower = Qwen2_5VLVision(size) if vision is None and isinstance(size, str) else vision
+    tower: Any = Qwen2_5VLVision(size) if vision is None and isinstance(size, str) else vision
     coordinates = _coordinates(tower, grouped.size.hidden_dim)
     size, norm = grouped.size, keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
     # Layers
