@@ -73,7 +73,8 @@ class RuntimeSteps:
         if self.spec.source_shape is not None:
             length = 1 if self.spec.takes_prompts else token_ids.shape[1]
             shape = [length if size is None else size for size in self.spec.source_shape]
-            return (np.zeros((len(token_ids), *shape), "float32"),)
+            grids = (np.zeros((len(token_ids), length, 2), "int32") for _ in self.spec.source_names[1:])
+            return (np.zeros((len(token_ids), *shape), "float32"), *grids)
         return token_ids, np.ones(token_ids.shape, bool)
 
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:

@@ -8,6 +8,8 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import Shape
 
+# Ranks of what comes for several images of each row.
+_OF_IMAGES = {"patches": 5, "patch_grid": 3}
 _SIDES = ("source", "target", "encoder", "decoder")
 
 
@@ -17,7 +19,8 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
     Axis 0 is `batch`. Both middle axes of a rank 4 input are `height` and `width`. `length` is axis 1, or the last of an
     input `(B, C, T)` of several texts each, and every axis of a mask that is not one of padding; any other is `axis_k`, as
     is axis 1 of several images each, `(B, I, height, width, channels)`.
-    Axis 1 of `patches` and of inputs named `patch_...` is `patches`.
+    Axis 1 of `patches` `(B, P, F)` and of `patch_mask` is `patches`; of `patches` and `patch_grid` of several images each it
+    is `images`, and axis 2 of such patches is `windows`.
     Axis 1 of an input named `prompt_...`, for several prompts of each image, is `prompts`, and its axis 2 `length`.
     The length of an input named `source_...`, `target_...`, `encoder_...` or `decoder_...` is `source_length` and so on.
 
@@ -45,10 +48,12 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
 def _default(name: str, shape: Shape, index: int) -> str:
     if index == 0:
         return "batch"
-    if name.startswith(("patches", "patch_")) and index == 1:
-        return "patches"
     if name.startswith("prompt_") and index in (1, 2):
         return ("prompts", "length")[index - 1]
+    if len(shape) == _OF_IMAGES.get(name) and index in (1, 2):
+        return ("images", "windows")[index - 1]
+    if index == 1 and name in ("patches", "patch_mask"):
+        return "patches"
     if len(shape) == 4 and shape[1] is None and shape[2] is None and not name.endswith("mask"):
         return ("height", "width", "axis_3")[index - 1]
     square = name.endswith("mask") and not name.endswith("padding_mask")

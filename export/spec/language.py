@@ -87,6 +87,8 @@ def _signatures(make: LanguageSignatures, options: GenerationOptions) -> dict[st
         signatures["generate"] = make.generate()
     length = static_length(model, options)
     if model.is_encoder_decoder and model.takes_prompts:
+        if len(model.source_names) > 1:  # Images of any size have no fixed shapes.
+            return signatures
         signatures["decode_1_1"] = make.static_decode(length, source_length=1)
     elif model.source_shape is not None:
         signatures["decode_1"] = make.static_decode(length)

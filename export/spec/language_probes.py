@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.spec.vocabulary import integer_limits
 from keras_transformer.utils.types import Tensor
 
 Arrays = dict[str, np.ndarray]
@@ -38,22 +39,32 @@ class LanguageProbes:
             token_ids[:, 0] = self._begin_ids[0]
         return token_ids
 
-    def source(self, batch: int, length: int) -> Arrays:
+    def source(self, batch: int, length: int, size: int = 4) -> Arrays:
         """The source of an encoder-decoder by the names of its inputs; rows of a text have different lengths.
 
-        Of three rows one is padded on the left.
+        Of three rows one is padded on the left. `size` is that of further dynamic axes of a source that is not text.
         """
         shape = self.model.source_shape
         if shape is not None:
             random = np.random.default_rng(zlib.crc32(f"source {batch}".encode()))
             # An image is many tokens, and a frame of a recording many samples.
             length = -(-length // 5) if self.model.takes_prompts else max(length, length * self._probe_length // 5)
-            sizes = (batch, *(length if size is None else size for size in shape))
-            return {name: random.normal(size=sizes).astype("float32") for name in self.model.source_names}
+            dynamic = iter((length, *(size,) * len(shape)))
+            sizes = (batch, *(next(dynamic) if size is None else size for size in shape))
+            name, *grids = self.model.source_names
+            arrays = {name: random.normal(size=sizes).astype("float32")}
+            limits = [self._grid_limit(each) for each in grids]
+            drawn = (random.integers(limit // 2, limit, (batch, length, 2)).astype("int32") for limit in limits)
+            return arrays | dict(zip(grids, drawn, strict=True))
         lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])
         mask = np.arange(length) < lengths[:, None]
         mask[2::3] = mask[2::3, ::-1]
         return dict(zip(self.model.source_names, (self.tokens("source", (batch, length)), mask), strict=True))
+
+    def _grid_limit(self, name):
+        """The sides of the grids of images, which are less."""
+        (tensor,) = (each for each in self.model.inputs if each.name == name)
+        return integer_limits([tensor])[0] or 2
 
     def cache(self, batch: int, length: int) -> Arrays:
         """An empty cache."""

@@ -152,8 +152,11 @@ class LanguageSignatures:
     def _source_specs(self) -> tuple[ArraySpec, ...]:
         shape, names = self.model.source_shape, self.model.source_names
         if shape is not None:
-            axes = ("batch", *(None if size else "source_length" for size in shape))
-            return tuple(ArraySpec(name, "float32", (None, *shape), axes) for name in names)
+            dynamic = iter(("source_length", *(f"source_axis_{index}" for index in range(1, len(shape)))))
+            axes = ("batch", *(None if size else next(dynamic) for size in shape))
+            grid_axes = ("batch", "source_length", None)
+            grids = (ArraySpec(name, "int32", (None, None, 2), grid_axes) for name in names[1:])
+            return (ArraySpec(names[0], "float32", (None, *shape), axes), *grids)
         dtypes = ["int32" if name == _SOURCE_TOKENS else "bool" for name in names]
         axes = ("batch", "source_length")
         return tuple(ArraySpec(name, dtype, (None, None), axes) for name, dtype in zip(names, dtypes, strict=True))
@@ -178,24 +181,24 @@ def _int_per_row(name: str) -> ArraySpec:
 
 def _cache_specs(model: Any) -> tuple[ArraySpec, ...]:
     """Specs of the tensors of the cache."""
-    return _dynamic_specs(model.init_cache(1, 2), model.init_cache(2, 2), model.init_cache(1, 3), "cache_length")
+    return _dynamic_specs(model.init_cache(1, 2), batch=model.init_cache(2, 2), cache_length=model.init_cache(1, 3))
 
 
 def _memory_specs(model: Any, probes: LanguageProbes) -> tuple[ArraySpec, ...]:
     """Specs of the tensors of an encoded source."""
-    small, wide, long = (model.encode(*probes.source(*sizes).values()) for sizes in ((1, 5), (2, 5), (1, 6)))
-    return _dynamic_specs(small, wide, long, "source_length")
+    sizes = ((1, 5, 4), (2, 5, 4), (1, 6, 4), (1, 5, 5))
+    small, wide, long, large = (model.encode(*probes.source(*each).values()) for each in sizes)
+    return _dynamic_specs(small, batch=wide, source_length=long, source_size=large)
 
 
-def _dynamic_specs(
-    small: Mapping[str, Tensor], wide: Mapping[str, Tensor], long: Mapping[str, Tensor], axis_name: str
-) -> tuple[ArraySpec, ...]:
-    """Specs of named tensors, from tensors of a small batch and length, of a larger batch, and of a larger length."""
+def _dynamic_specs(small: Mapping[str, Tensor], **larger: Mapping[str, Tensor]) -> tuple[ArraySpec, ...]:
+    """Specs of named tensors, from small ones, and for each dynamic axis those that are larger along it."""
+    arrays = {axis: as_arrays(tensors) for axis, tensors in larger.items()}
     specs = []
     for name, tensor in as_arrays(small).items():
         axes = tuple(
-            "batch" if size != wide[name].shape[axis] else axis_name if size != long[name].shape[axis] else None
-            for axis, size in enumerate(tensor.shape)
+            next((axis for axis in arrays if arrays[axis][name].shape[index] != size), None)
+            for index, size in enumerate(tensor.shape)
         )
         shape = tuple(None if axis else size for axis, size in zip(axes, tensor.shape, strict=True))
         specs.append(ArraySpec(name, str(tensor.dtype), shape, axes))

@@ -86,9 +86,9 @@ def _as_grid(query_slots: Tensor, key_slots: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def with_batch_axis(slots: Tensor, batch_size: int | None = None) -> Tensor:
-    """Returns slots or positions `(T,)` or `(1 | B, T)` as `(1 | B, T)`; with a batch size, as `(B, T)`."""
+    """Returns slots or positions `(T,)` or `(1 | B, T, ...)` as `(1 | B, T, ...)`; with a batch size, as `(B, T, ...)`."""
     slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
-    return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
+    return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, *ops.shape(slots)[1:]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,8 @@ class Visibility:
         window: int >= 1, or None. A query attends only to keys fewer than this many slots away.
         query_slots: int `(T,)` or `(B, T)`: the order of the queries, for causality and windows.
         key_slots: int `(S,)` or `(B, S)`: the order of the keys.
-        query_positions: int `(T,)` or `(B, T)`: the positions of the queries, for position objects; usually the slots.
+        query_positions: int `(T,)` or `(B, T)`, or as the position object takes them: the positions of the queries; usually
+            the slots.
         key_positions: int `(S,)` or `(B, S)`: the positions of the keys.
         starts_at_zero: bool. Whether the slots of queries and keys are 0, 1, 2, ..., as without a cache.
 

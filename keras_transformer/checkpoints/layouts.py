@@ -113,6 +113,26 @@ class PointConvolution(Layout):
         return [weight.T.reshape(*weight.shape[::-1], *self.ones) for weight in weights]
 
 
+class PatchConvolution(Layout):
+    """A dense kernel of whole patches, `(inputs, outputs)`, as that of a convolution of torch, `(outputs, *patch)`.
+
+    Args:
+        patch: tuple of ints. The shape of a patch, channels first: `(channels, frames, rows, columns)`.
+    """
+
+    def __init__(self, patch: tuple[int, ...]) -> None:
+        self.patch = patch
+
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        return [(shape[1], *self.patch) for shape in shapes]
+
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        return [tensor.reshape(len(tensor), -1).T for tensor in tensors]
+
+    def write(self, weights: _Arrays) -> _Arrays:
+        return [weight.T.reshape(-1, *self.patch) for weight in weights]
+
+
 class Sinusoidal(Layout):
     """A kernel `(D, N, H)` whose inputs are sines, then cosines, as a matrix `(N · H, D)` of sines and cosines in turn."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer import tasks, text
+from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.checkpoints.folder import Folder
 from keras_transformer.utils.processor_config import has_processor
@@ -39,9 +40,7 @@ def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
         processor = ImageProcessor.from_huggingface(folder.path)
         model.processor = _among_text(model, processor) if "token_ids" in takes else processor
     elif "patches" in takes and has_processor(folder.path, "image_processor"):
-        from keras_transformer.vision import NaFlexProcessor
-
-        model.processor = NaFlexProcessor.from_huggingface(folder.path)
+        model.processor = _of_patches(model, folder)
     elif "features" in takes and has_processor(folder.path, "feature_extractor"):
         from keras_transformer.audio import LogMel, NormalizedLogMel
 
@@ -57,6 +56,28 @@ def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
 def _is_plain(model: keras.Model) -> bool:
     """Returns whether a model is Functional, of no class of its own, and not compiled: one that can be built again."""
     return hasattr(model, "operations") and type(model).__module__.startswith("keras.") and not model.compiled
+
+
+def _of_patches(model: keras.Model, folder: Folder) -> Any:
+    """Returns the processor of images that come as patches, alone or inside text."""
+    from keras_transformer.vision import (
+        DynamicResolutionProcessor,
+        FillImages,
+        NaFlexProcessor,
+        PatchesInText,
+        WindowCoordinates,
+    )
+
+    coordinates = next(
+        (each for each in keras_private.flatten_layers(model) if isinstance(each, WindowCoordinates)), None
+    )
+    if coordinates is None:
+        return NaFlexProcessor.from_huggingface(folder.path)
+    processor = DynamicResolutionProcessor.from_huggingface(folder.path, coordinates.window_size)
+    fill = next((each for each in layers_in_order(model) if isinstance(each, FillImages)), None)
+    if fill is None or getattr(model, "tokenizer", None) is None:
+        return processor
+    return PatchesInText(processor, model.tokenizer, fill.begin_id)
 
 
 def _among_text(model: keras.Model, processor: Any) -> Any:

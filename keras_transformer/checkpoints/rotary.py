@@ -13,6 +13,7 @@ from keras_transformer.positions import (
     LinearScaling,
     Llama3Scaling,
     LongRoPEScaling,
+    MultimodalRotary,
     Rotary,
     YaRNScaling,
 )
@@ -63,6 +64,28 @@ def rotary(
         # Beyond it, cached keys would have other angles than those of a sequence that is read whole.
         max_sequence_length=scaling.original_max_sequence_length if kind in _BY_LENGTH else None,
     )
+
+
+def multimodal_rotary(config: Config, width: int, theta: float, sections: tuple[int, ...]) -> MultimodalRotary:
+    """Returns the rotary position of three axes of a config.
+
+    Args:
+        config: as of `rotary`.
+        width: int. The width of the heads.
+        theta: float. The default of "rope_theta".
+        sections: tuple of ints. The default of "mrope_section".
+
+    Raises:
+        ConfigError: a scaling, which is not supported; sections that are not three, or do not add up to half of a head.
+    """
+    settings = _settings(config, None)
+    settings.choice("rope_type", {"default": None, "mrope": None}, "default")
+    found = settings.get("mrope_section", list(sections))
+    wrong = not isinstance(found, list) or len(found) != 3 or not all(type(each) is int and each > 0 for each in found)
+    if wrong or 2 * sum(found) != width:
+        settings.only("mrope_section", f"three integers that add up to {width // 2}")
+        raise ConfigError(f"{config.source}: the default of 'mrope_section', {found}, needs heads of {2 * sum(found)}.")
+    return MultimodalRotary(tuple(found), settings.number("rope_theta", theta))
 
 
 def score_scale(config: Config, width: int) -> float:

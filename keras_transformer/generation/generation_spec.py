@@ -23,7 +23,8 @@ class GenerationSpec:
         max_length: int or None. Maximum number of tokens of a sequence; None for no limit.
         is_encoder_decoder: bool. Whether the model has an encoder, which reads a source.
         takes_prompts: bool or None. Whether the decoder continues a prompt; None for `not is_encoder_decoder`.
-        source_names: tuple of str. Names of the source inputs, in the order of `encode`.
+        source_names: tuple of str. Names of the source inputs, in the order of `encode`. Behind a source that is not text
+            is the grid of its images, int32 `(I, 2)`, if they have different ones.
         source_shape: tuple of int or None. Shape of a source that is not text, without the batch axis; None entries are
             dynamic. None for text.
         cache_is_rewindable: bool. Whether the cache can go back to an earlier index.

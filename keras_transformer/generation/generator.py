@@ -246,13 +246,10 @@ class Generator:
         """
         if self.tokenizer is None:
             raise MissingTokenizerError("A chat needs a tokenizer with a chat template. The model has no tokenizer.")
-        source = getattr(self.tokenizer, "chat_template", None)
         if self.spec.is_encoder_decoder or self.spec.source_shape is not None:
             raise ChatTemplateError("A model with an encoder has no chat: use generate.")
-        if source is None:
-            raise ChatTemplateError("The tokenizer has no chat template: the model was not trained for chats.")
-        if self._template is None or self._template.source != source:
-            self._template = ChatTemplate(source, self.tokenizer.special_tokens)
+        if self._template is None or self._template.source != getattr(self.tokenizer, "chat_template", None):
+            self._template = ChatTemplate.of(self.tokenizer)
         return self._template
 
     def with_steps(self, steps: Any) -> Generator:
@@ -365,7 +362,8 @@ class Generator:
             return None
         chosen = [prompts.source[row] for row in rows]
         if self.spec.source_shape is not None:
-            return (_stack(chosen),)
+            grids = [] if prompts.grids is None else [_stack([prompts.grids[row] for row in rows])]
+            return (_stack(chosen), *grids)
         token_ids = pad(chosen)
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]

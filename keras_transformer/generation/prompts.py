@@ -30,6 +30,7 @@ class Prompts:
         is_text: bool. Whether results are text.
         is_single: bool. Whether the input was a single prompt, not a list.
         continues: bool. Whether a result is a continuation of the decoder prompt, not a text of its own.
+        grids: list of int32 arrays `(I, 2)`: rows and columns of patches of the images of each source; None for none.
     """
 
     decoder: list[np.ndarray]
@@ -37,6 +38,7 @@ class Prompts:
     is_text: bool
     is_single: bool
     continues: bool = True
+    grids: list[np.ndarray] | None = None
 
     @classmethod
     def read(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
@@ -85,15 +87,15 @@ class Prompts:
     @classmethod
     def _of_features(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
         """Parses source arrays, or a dict of source arrays and decoder prompts."""
-        shape, text = spec.source_shape, None
+        shape, text, grids = spec.source_shape, None, None
         if isinstance(prompts, dict):
-            prompts, text = _features_and_text(prompts, spec.source_names[0])
+            prompts, grids, text = _features_and_text(prompts, spec.source_names)
             text = cls._of_text(text, tokenizer, spec, is_source=False)
             prompts = [prompts] if text.is_single else prompts
+            grids = [grids] if text.is_single and grids is not None else grids
         elif spec.takes_prompts:
-            raise GenerationError(
-                f"The model needs decoder prompts. Pass {{{spec.source_names[0]!r}: ..., 'token_ids': ...}}."
-            )
+            names = ", ".join(f"{name!r}: ..." for name in (*spec.source_names, "token_ids"))
+            raise GenerationError(f"The model needs decoder prompts. Pass {{{names}}}.")
         is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape or ())
         source = [np.asarray(prompt) for prompt in ([prompts] if is_single else prompts)]
         for number, row in enumerate(source):
@@ -107,7 +109,8 @@ class Prompts:
         if text is not None:
             if len(source) != len(text.decoder):
                 raise GenerationError(f"Received {len(text.decoder)} prompts for {len(source)} {spec.source_names[0]}.")
-            return cls(text.decoder, source, text.is_text, text.is_single)
+            grids = None if grids is None else _grids(grids, source)
+            return cls(text.decoder, source, text.is_text, text.is_single, grids=grids)
         return cls(_start_rows(spec.start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
 
     def prefix(self, row: int) -> list[int]:
@@ -136,14 +139,29 @@ class Prompts:
                 )
 
 
-def _features_and_text(prompts: Any, name: str) -> tuple[Any, Any]:
-    """Returns the source and the decoder prompts of a dict."""
+def _features_and_text(prompts: Any, names: tuple[str, ...]) -> tuple[Any, Any, Any]:
+    """Returns the source, its grids or None, and the decoder prompts of a dict."""
     text = next((key for key in ("token_ids", "target_token_ids") if key in prompts), "token_ids")
-    if set(prompts) != {name, text}:
+    if set(prompts) != {*names, text}:
         raise GenerationError(
-            f"Prompts must be a dict of {name!r} and 'token_ids'. Received: {', '.join(map(repr, prompts))}"
+            f"Prompts must be a dict of {', '.join(map(repr, names))} and 'token_ids'. Received: "
+            f"{', '.join(map(repr, prompts))}"
         )
-    return prompts[name], prompts[text]
+    return prompts[names[0]], prompts[names[1]] if len(names) > 1 else None, prompts[text]
+
+
+def _grids(grids: Any, source: list[np.ndarray]) -> list[np.ndarray]:
+    """Returns the grids of the images of each source, int32 `(I, 2)`."""
+    rows = [np.asarray(each) for each in grids]
+    if len(rows) != len(source):
+        raise GenerationError(f"Received the grids of {len(rows)} prompts for the images of {len(source)}.")
+    for number, (row, images) in enumerate(zip(rows, source, strict=True)):
+        if row.dtype.kind not in "iu" or row.shape != (len(images), 2) or row.min() < 0:
+            raise GenerationError(
+                f"The grid of prompt {number} must be rows and columns of {len(images)} images in patches, integers of "
+                f"shape ({len(images)}, 2). Received: {row.dtype} {row.shape}"
+            )
+    return [row.astype("int32") for row in rows]
 
 
 def _fits(found: Any, shape: Any) -> bool:

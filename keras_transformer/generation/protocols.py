@@ -11,7 +11,7 @@ from keras_transformer.generation.decoding_request import DecodingRequest, Model
 from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.utils.types import ArrayLike, Cache, Tensor
 
-# The source of an encoder-decoder: `(token_ids, padding_mask)`, or `(features,)`.
+# The source of an encoder-decoder: `(token_ids, padding_mask)`, or `(features,)`, or `(patches, patch_grid)`.
 Source: TypeAlias = "tuple[ArrayLike, ...]"
 
 

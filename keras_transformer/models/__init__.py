@@ -57,6 +57,8 @@ from keras_transformer.models.mpnet import MPNet
 from keras_transformer.models.paligemma import PaliGemma
 from keras_transformer.models.parakeet import Parakeet
 from keras_transformer.models.qwen2 import Qwen2
+from keras_transformer.models.qwen2_5_vl import Qwen2_5VL
+from keras_transformer.models.qwen2_5_vl_vision import Qwen2_5VLVision
 from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
 from keras_transformer.models.rednet import RedNet
@@ -116,6 +118,8 @@ MODELS = {
     "kosmos": Kosmos,
     "kosmos2": Kosmos2,
     "paligemma": PaliGemma,
+    "qwen2_5_vl": Qwen2_5VL,
+    "qwen2_5_vl_vision": Qwen2_5VLVision,
     "transformer": Transformer,
     "lite_transformer": LiteTransformer,
     "evolved_transformer": EvolvedTransformer,
@@ -248,6 +252,8 @@ __all__ = [
     "Pegasus",
     "PrefillExit",
     "Qwen2",
+    "Qwen2_5VL",
+    "Qwen2_5VLVision",
     "Qwen3",
     "RecurrentMemory",
     "Reformer",

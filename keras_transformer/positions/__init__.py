@@ -13,6 +13,7 @@ from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
 from keras_transformer.positions.grid_rotary import GridRotary
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
+from keras_transformer.positions.multimodal_rotary import MultimodalRotary
 from keras_transformer.positions.relative_bias import RelativeBias
 from keras_transformer.positions.relative_embedding import RelativeEmbedding
 from keras_transformer.positions.relative_grid_bias import RelativeGridBias
@@ -40,6 +41,7 @@ ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
     "rotary": Rotary,
     "axial_rotary": AxialRotary,
     "grid_rotary": GridRotary,
+    "multimodal_rotary": MultimodalRotary,
     "xpos": XPos,
     "alibi": ALiBi,
     "relative_bias": RelativeBias,
@@ -67,6 +69,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LongRoPEScaling",
+    "MultimodalRotary",
     "NTKScaling",
     "RelativeBias",
     "RelativeEmbedding",

@@ -15,6 +15,9 @@ from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.scoring.base import soft_cap
 from keras_transformer.backend import keras_private
 from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
+from keras_transformer.generation.chat.messages import read_messages
+from keras_transformer.generation.chat.template import ChatTemplate
+from keras_transformer.generation.prompts import Prompts
 from keras_transformer.models import Stepwise
 from keras_transformer.models.building.stepwise import source_names
 from keras_transformer.tasks.decoding.steps import KerasSteps
@@ -146,7 +149,8 @@ class LanguageModel(keras.Model):
         Args:
             prompts: str or list of str, if the model has a tokenizer; token ids as a list of ints or a list of such lists;
                 an array of features, batched or not, for a model with "features", such as Whisper; `{"images": ...,
-                "token_ids": ...}` for a model with "images" and text, such as Kosmos, with prompts in any form above.
+                "token_ids": ...}` for a model with "images" and text, such as Kosmos, with prompts in any form above, or
+                with "patches" and "patch_grid" in place of "images".
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `grammar`,
                 `return_scores`.
 
@@ -163,12 +167,32 @@ class LanguageModel(keras.Model):
         return self.generator().stream(prompt, **options)
 
     def chat(self, messages: Any, **options: Any) -> Any:
-        """Answers the last of some messages, through the chat template of the tokenizer; see `Generator.chat`."""
-        return self.generator().chat(messages, **options)
+        """Answers the last of some messages, through the chat template of the tokenizer; see `Generator.chat`.
+
+        The messages of a checkpoint with a `vision.PatchesInText` may have images; see its `images_of`.
+        """
+        if not self._chats_with_images:
+            return self.generator().chat(messages, **options)
+        return self.generate(self._chat_prompt(messages, options), **options)
 
     def stream_chat(self, messages: Any, **options: Any) -> Any:
-        """Answers the last of some messages as a stream; see `Generator.stream_chat`."""
-        return self.generator().stream_chat(messages, **options)
+        """Answers the last of some messages as a stream; see `Generator.stream_chat`, and `chat` for images."""
+        if not self._chats_with_images:
+            return self.generator().stream_chat(messages, **options)
+        return self.stream(self._chat_prompt(messages, options), **options)
+
+    @property
+    def _chats_with_images(self):
+        return hasattr(getattr(self, "processor", None), "images_of")
+
+    def _chat_prompt(self, messages, options):
+        """Returns the prompt of messages with images; takes the options of the template out of those of generation."""
+        tools, template = options.pop("tools", None), options.pop("template", None) or {}
+        images = self.processor.images_of(read_messages(messages))
+        text = ChatTemplate.of(self.tokenizer).render(messages, tools=tools, **template)
+        inputs = self.processor([images], [text])
+        prompt = Prompts.of_tokens(inputs["token_ids"][0])
+        return dataclasses.replace(prompt, source=list(inputs["patches"]), grids=list(inputs["patch_grid"]))
 
     def conversation(self, messages: Any = (), **options: Any) -> Any:
         """Begins a conversation that keeps its cache from turn to turn; see `Generator.conversation`."""

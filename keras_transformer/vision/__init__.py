@@ -7,10 +7,13 @@ from keras_transformer.vision.convnext_block import ConvNeXtBlock
 from keras_transformer.vision.detection_tokens import DetectionTokens
 from keras_transformer.vision.distribution_bins import DistributionBins
 from keras_transformer.vision.distribution_refinement import DistributionRefinement
+from keras_transformer.vision.dynamic_resolution_processor import DynamicResolutionProcessor
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
+from keras_transformer.vision.fold_windows import FoldWindows, UnfoldWindows
 from keras_transformer.vision.grid_positions import GridPositions
 from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
+from keras_transformer.vision.image_positions import ImagePositions
 from keras_transformer.vision.images_before_text import ImagesBeforeText
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
@@ -21,6 +24,7 @@ from keras_transformer.vision.object_queries import ObjectQueries
 from keras_transformer.vision.patch_coordinates import PatchCoordinates
 from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
+from keras_transformer.vision.patches_in_text import PatchesInText
 from keras_transformer.vision.place_images import FillImages, PlaceImages, mark_images
 from keras_transformer.vision.processor import ImageProcessor
 from keras_transformer.vision.prompts.fold_prompts import FoldPrompts, UnfoldPrompts
@@ -38,9 +42,18 @@ from keras_transformer.vision.sine_positions import SinePositions
 from keras_transformer.vision.sinusoidal_grid import SinusoidalGrid
 from keras_transformer.vision.to_grid import ToGrid
 from keras_transformer.vision.unpatchify import Unpatchify
+from keras_transformer.vision.unroll_windows import UnrollWindows
 from keras_transformer.vision.upsample_like import UpsampleLike
+from keras_transformer.vision.window_coordinates import WindowCoordinates
 
 __all__ = [
+    "DynamicResolutionProcessor",
+    "PatchesInText",
+    "WindowCoordinates",
+    "UnrollWindows",
+    "ImagePositions",
+    "UnfoldWindows",
+    "FoldWindows",
     "BOX_FORMATS",
     "BoxRefinement",
     "ConvNeXtBlock",

@@ -16,10 +16,11 @@ class EachImage(keras.layers.Layer):
     """Applies an image encoder to every image of every row.
 
     Args:
-        encoder: `keras.Model` from images `(B, height, width, channels)` to a tensor, or its config.
+        encoder: `keras.Model` from images `(B, height, width, channels)`, or a dict of tensors `(B, ...)`, to a tensor; or
+            its config.
 
     Call arguments:
-        images: float `(B, I, height, width, channels)`.
+        images: float `(B, I, height, width, channels)`, or a dict of tensors `(B, I, ...)`.
 
     Returns:
         `(B, I, ...)`.
@@ -41,11 +42,14 @@ class EachImage(keras.layers.Layer):
         pass  # The encoder is already built.
 
     def call(self, images: Tensor, training: bool | None = None) -> Tensor:
-        encoded = self.encoder(ops.reshape(images, (-1, *images.shape[2:])), training=training)
-        return ops.reshape(encoded, (-1, ops.shape(images)[1], *encoded.shape[1:]))
+        each = keras.tree.map_structure(lambda x: ops.reshape(x, (-1, *ops.shape(x)[2:])), images)
+        encoded = self.encoder(each, training=training)
+        batch, count = ops.shape(keras.tree.flatten(images)[0])[:2]
+        return ops.reshape(encoded, (batch, count, *ops.shape(encoded)[1:]))
 
-    def compute_output_shape(self, images_shape: Shape) -> Shape:
-        return (*images_shape[:2], *self.encoder.output_shape[1:])
+    def compute_output_spec(self, images: Tensor, training: bool | None = None) -> keras.KerasTensor:
+        leading = keras.tree.flatten(images)[0].shape[:2]
+        return keras.KerasTensor((*leading, *self.encoder.output_shape[1:]), dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "encoder": serialize(self.encoder)}

@@ -112,7 +112,13 @@ class ImagesInText:
 def stacked_pixels(processor: Callable[[list], ArrayLike], images: Sequence[Sequence[Any]]) -> np.ndarray:
     """Processes lists of images, all at once, into `(B, I, height, width, channels)`."""
     processed = np.asarray(processor([image for row in images for image in row]))
-    counts = np.array([len(row) for row in images])
-    pixels = np.zeros((len(images), counts.max(), *processed.shape[1:]), processed.dtype)
-    pixels[np.arange(counts.max()) < counts[:, None]] = processed
-    return pixels
+    return by_row(processed, [len(row) for row in images])
+
+
+def by_row(array: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Returns what was made of the images of all rows, `(n, ...)`, row by row, `(B, I, ...)` with zeros behind; I is at
+    least 1."""
+    is_there = np.arange(max(1, *counts)) < np.array(counts)[:, None]
+    rows = np.zeros((*is_there.shape, *array.shape[1:]), array.dtype)
+    rows[is_there] = array[: is_there.sum()]
+    return rows

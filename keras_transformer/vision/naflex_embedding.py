@@ -54,7 +54,7 @@ class NaFlexEmbedding(keras.layers.Layer):
         self._projection = keras.layers.Dense(hidden_dim, dtype=self.dtype_policy, name="projection")
 
     @property
-    def integer_limit(self) -> int:
+    def probe_limit(self) -> int:
         """Above the numbers of `patch_grid` that an export is tried with: any number is allowed."""
         return 2 * max(self.grid_size)
 

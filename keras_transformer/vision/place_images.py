@@ -11,6 +11,7 @@ from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, Tensor
+from keras_transformer.vision.row_gather import take_of_row, write_to_row
 
 
 @serializable
@@ -72,9 +73,9 @@ class PlaceImages(CachedLayer):
         else:
             # Only slots up to a token's own count for it; later ones may be of a text that was discarded.
             slots = token_slots(cache_index, ops.shape(token_ids)[1]) + ops.zeros_like(token_ids)
-            cache = {**cache, "begins": _write(cache["begins"], slots, begins)}
+            cache = {**cache, "begins": write_to_row(cache["begins"], slots, begins)}
             found = self._placeholders(cache["begins"], images.shape[2])
-            is_placeholder, number = (_take(each, slots) for each in found)
+            is_placeholder, number = (take_of_row(each, slots) for each in found)
         output = self._replace(inputs, images, is_placeholder, number)
         return output if cache is None else (output, cache)
 
@@ -83,10 +84,10 @@ class PlaceImages(CachedLayer):
         return _placeholders(begins, length)
 
     def _replace(self, inputs, images, is_placeholder, number):
-        width = images.shape[-1]
-        count = ops.shape(images)[1] * images.shape[2]
+        _, count, length, width = ops.shape(images)
+        count = count * length
         is_image = ops.logical_and(ops.cast(is_placeholder, "bool"), number < count)
-        tokens = _take(ops.reshape(images, (-1, count, width)), ops.where(is_image, number, 0))
+        tokens = take_of_row(ops.reshape(images, (-1, count, width)), ops.where(is_image, number, 0))
         return ops.where(ops.expand_dims(is_image, -1), ops.cast(tokens, inputs.dtype), inputs)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
@@ -176,19 +177,3 @@ def _placeholders(begins, length):
     recent = before[:, length : length + slots] - before[:, :slots]
     is_placeholder = ops.cast(recent > 0, "int32")
     return is_placeholder, ops.cumsum(is_placeholder, axis=1) - 1
-
-
-def _rows(slots):
-    return ops.expand_dims(ops.arange(ops.shape(slots)[0], dtype="int32"), 1) + ops.zeros_like(slots)
-
-
-def _take(table, indices):
-    """Gathers entries of each row of `table`, `(B, S, ...)`, at `indices`, int32 `(B, T)`, from all rows at once."""
-    size = ops.shape(table)[1]
-    flat = ops.reshape(table, (-1, *table.shape[2:]))
-    return ops.take(flat, indices + _rows(indices) * size, axis=0)
-
-
-def _write(slab, slots, update):
-    indices = ops.stack([ops.reshape(_rows(slots), (-1,)), ops.reshape(slots, (-1,))], axis=1)
-    return ops.scatter_update(slab, indices, ops.reshape(update, (-1,)))

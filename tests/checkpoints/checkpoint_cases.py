@@ -30,7 +30,8 @@ class Expected:
         if self.prompt.dtype.kind == "f":
             return list(self.prompt)
         token_ids = [[int(token) for token in row if token >= 0] for row in self.prompt]
-        return {"images": self.inputs["images"], "token_ids": token_ids} if "images" in self.inputs else token_ids
+        images = {name: self.inputs[name] for name in ("images", "patches", "patch_grid") if name in self.inputs}
+        return {**images, "token_ids": token_ids} if images else token_ids
 
     @property
     def texts(self):

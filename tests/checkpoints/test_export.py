@@ -20,6 +20,7 @@ FOLDERS = (
     "gemma-CausalLM",  # A single key and value head.
     "marian-MTModel",
     "paligemma-ConditionalGeneration",  # A prefix language model with images.
+    "qwen2_5_vl-ConditionalGeneration",  # Windows of patches, several images of any shape in a text.
     "siglip2-Model",  # Patches of images of any shape.
     "swin-ImageClassification",
     "wav2vec2-CTC",  # Raw samples, with frames of their own mask.

@@ -520,6 +520,14 @@ ATTENTION_POSITIONS = {
     ),
     "axial_rotary": _position(positions.AxialRotary, key_dim=8, grid_size=(2, 3), max_wavelength=5.0),
     "grid_rotary": _position(positions.GridRotary, key_dim=10, num_columns=2, features=(4, 2), max_wavelength=5.0),
+    "multimodal_rotary": _position(
+        positions.MultimodalRotary,
+        # Positions that are the same on all axes: sections count only where each has rates of its own.
+        with_arguments={"sections": {"restarts_rates": True}},
+        sections=(1, 2),
+        max_wavelength=5.0,
+        restarts_rates=True,
+    ),
     "gated_relative_bias": _position(
         positions.GatedRelativeBias,
         key_dim=3,  # The gates read tokens as wide as all queries.

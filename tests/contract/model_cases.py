@@ -9,10 +9,16 @@ SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24
 VOCABULARY = 23
 LENGTH = 8
 END_ID, BEGIN_IMAGE_ID = 1, 2
+# Ranks of inputs that have several images for each row.
+IN_TEXT = {"images": 5, "patches": 5, "patch_grid": 3}
 
 
 def _vision(**options):
     return models.CLIPVision(SIZE, patch_size=4, image_size=8, **options)
+
+
+def _window_vision():
+    return models.Qwen2_5VLVision(SIZE, patch_dim=5, window_size=1, full_attention_blocks=(1,))
 
 
 def _clip():
@@ -122,6 +128,8 @@ MODELS = {
     "paligemma": lambda: models.PaliGemma(
         SIZE, VOCABULARY, models.SigLIPVision(SIZE, patch_size=4, image_size=8, use_head=False), image_id=BEGIN_IMAGE_ID
     ),
+    "qwen2_5_vl": lambda: models.Qwen2_5VL(SIZE, VOCABULARY, _window_vision(), image_id=BEGIN_IMAGE_ID),
+    "qwen2_5_vl_vision": lambda: _window_vision(),
     "moonshine": lambda: models.Moonshine(SIZE, VOCABULARY, num_samples=1700),
     "transformer": lambda: models.Transformer(SIZE, VOCABULARY),
     "lite_transformer": lambda: models.LiteTransformer(SIZE, VOCABULARY, kernel_sizes=(3, 5)),
@@ -221,7 +229,7 @@ GENERATIVE = sorted(
         "deberta",
     }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
-    - {"siglip", "siglip_text", "siglip_vision", "siglip2_vision"}
+    - {"siglip", "siglip_text", "siglip_vision", "siglip2_vision", "qwen2_5_vl_vision"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
     - {"wav2vec2", "streaming_wav2vec2", "xlsr", "hubert", "wavlm", "parakeet"}
     - {"paligemma"}  # Reads a prefix in one call: see tests/models/test_paligemma.py.
@@ -279,8 +287,10 @@ def inputs(model, batch_size=2, length=LENGTH, seed=0):
 
 def _array(rng, tensor, batch_size, length):
     shape = [batch_size, *(length if size is None else size for size in tensor.shape[1:])]
-    if tensor.name == "images" and tensor.shape[1] is None:
+    if tensor.name in IN_TEXT and len(tensor.shape) == IN_TEXT[tensor.name]:
         shape[1] = 1  # Images in text: one per row.
+    if tensor.name == "patch_grid":
+        return np.broadcast_to(np.array([2, length // 2], tensor.dtype), shape)
     if "retrieved" in tensor.name or tensor.name.startswith("neighbor"):
         shape[1] = length // 4
     if tensor.dtype == "bool":

@@ -29,6 +29,8 @@ def spec(name, dtype, shape):
         ("target", (None, None), ("batch", "length")),
         ("images", (None, None, None, 3), ("batch", "height", "width", None)),
         ("images", (None, None, 8, 8, 3), ("batch", "axis_1", None, None, None)),
+        ("patches", (None, None, None, 16, 24), ("batch", "images", "windows", None, None)),
+        ("patch_grid", (None, None, 2), ("batch", "images", None)),
         ("attention_mask", (None, None, None), ("batch", "length", "length")),
         ("token_ids", (None, None, None), ("batch", "axis_1", "length")),
         ("padding_mask", (None, None, None), ("batch", "axis_1", "length")),

@@ -12,6 +12,7 @@ from keras_transformer.models import (
     DFINESize,
     EvolvedSize,
     HybridEncoderSize,
+    Qwen2_5VLVision,
     RTDETRSize,
     SAMSize,
     SegFormer,
@@ -50,15 +51,19 @@ ARGUMENTS = {
     "kosmos": {"begin_image_id": 1, **VISION},
     "kosmos2": {"begin_image_id": 1, **VISION},
     "paligemma": VISION,
+    "qwen2_5_vl": {"vision": lambda: Qwen2_5VLVision(SIZE, 16, patch_dim=4, full_attention_blocks=())},
 }
 # Norms whose epsilon is fixed, as the model's documentation says.
 PROJECTIONS = tuple(f"feature_projection_{level}_norm" for level in range(3))
+RESIDUALS = ("mixer_residual", "feedforward_residual")
+QWEN_TOWER = ("merger_norm", *(f"image_encoder_block_{index}/{each}/norm" for index in (0, 1) for each in RESIDUALS))
 FIXED = {
     "rt_detr": PROJECTIONS,
     "d_fine": (*PROJECTIONS, "decoder_block_0/cross_attention_residual/norm"),
     "swin": ("embedding_norm", "patch_merging_1", "patch_merging_1/norm"),
     "sam": ("neck_projection_norm", "features"),
     **dict.fromkeys(("hubert", "wav2vec2", "wavlm"), ("feature_encoder/norm_0",)),
+    "qwen2_5_vl": QWEN_TOWER,
 }
 
 

@@ -56,6 +56,7 @@ from keras_transformer.checkpoints.architectures.paligemma import PaliGemmaArchi
 from keras_transformer.checkpoints.architectures.parakeet import ParakeetCTC, ParakeetEncoder
 from keras_transformer.checkpoints.architectures.phi3 import Phi3
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
+from keras_transformer.checkpoints.architectures.qwen2_5_vl import Qwen2_5VLArchitecture
 from keras_transformer.checkpoints.architectures.qwen2_moe import Qwen2Moe
 from keras_transformer.checkpoints.architectures.qwen3 import Qwen3
 from keras_transformer.checkpoints.architectures.qwen3_5 import Qwen3_5Text
@@ -144,6 +145,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "pegasus": Pegasus,
     "phi3": Phi3,
     "qwen2": Qwen2,
+    "qwen2_5_vl": Qwen2_5VLArchitecture,
     "qwen2_moe": Qwen2Moe,
     "qwen3": Qwen3,
     "qwen3_5_text": Qwen3_5Text,

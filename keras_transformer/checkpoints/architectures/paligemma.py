@@ -16,6 +16,7 @@ from keras_transformer.checkpoints.heads import language_model
 from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.checkpoints.sections import find_prefix, section_with_defaults, with_end
 from keras_transformer.models import PaliGemma
 
 # Defaults of transformers for the sections of a config, where they differ from those of the kinds themselves.
@@ -54,8 +55,8 @@ class PaliGemmaArchitecture(Architecture):
 
     heads = {
         "ConditionalGeneration": Head(
-            lambda backbone, config: language_model(backbone, _with_end(config), tied=True),
-            lambda config, prefix: [] if _is_tied(config) else linear(_find(config, _HEADS), "head", bias=False),
+            lambda backbone, config: language_model(backbone, with_end(config, _text(config)), tied=True),
+            lambda config, prefix: [] if _is_tied(config) else linear(find_prefix(config, _HEADS), "head", bias=False),
         )
     }
     tied = {f"{name}.weight": tuple(f"{prefix}.embed_tokens.weight" for prefix in _DECODERS) for name in _HEADS}
@@ -85,16 +86,16 @@ class PaliGemmaArchitecture(Architecture):
         text = _text(config)
         bias = text.flag("attention_bias", False)
         decoder = gated_decoder_entries(text, bias=bias, output_bias=bias)
-        tower = _find(config, _TOWERS, ".post_layernorm")
+        tower = find_prefix(config, _TOWERS, ".post_layernorm")
         return [
             *(entry.prefixed(f"{tower}.") for entry in vision_entries(_vision(config), plain=True)),
-            *linear(_find(config, _PROJECTORS), "image_projection"),
-            *(entry.prefixed(f"{_find(config, _DECODERS, '.norm')}.") for entry in decoder),
+            *linear(find_prefix(config, _PROJECTORS), "image_projection"),
+            *(entry.prefixed(f"{find_prefix(config, _DECODERS, '.norm')}.") for entry in decoder),
         ]
 
 
 def _text(config: Config) -> Config:
-    return _section(config, "text_config", dict(_TEXT))
+    return _section(config, "text_config", _TEXT)
 
 
 def _vision(config: Config) -> Config:
@@ -102,24 +103,10 @@ def _vision(config: Config) -> Config:
 
 
 def _section(config: Config, name: str, defaults: dict[str, Any]) -> Config:
-    """Returns the settings of a part, with the defaults of missing ones."""
-    found = config.section(name).values if name in config else {}
-    given = {key: value for key, value in found.items() if value is not None}
-    section = config.within({**defaults, **given}, name)
+    section = section_with_defaults(config, name, defaults)
     section.check_depth("num_hidden_layers", section.integer("num_hidden_layers"))
     return section
 
 
-def _find(config: Config, names: tuple[str, ...], ending: str = "") -> str:
-    """Returns the name that a part has in this checkpoint; the first one if there is none."""
-    return next((name for name in names if f"{name}{ending}.weight" in config.tensors), names[0])
-
-
 def _is_tied(config: Config) -> bool:
     return config.flag("tie_word_embeddings", True)
-
-
-def _with_end(config: Config) -> Config:
-    """The config with the end of a text, which is a setting of the decoder."""
-    end = config.get("eos_token_id", _text(config).get("eos_token_id"))
-    return Config({**config.values, "eos_token_id": end}, config.source, config.tensors)

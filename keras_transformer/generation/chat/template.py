@@ -56,6 +56,18 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise ChatTemplateError(f"The chat template is not valid: {error}") from None
 
+    @classmethod
+    def of(cls, tokenizer: Any) -> ChatTemplate:
+        """Returns the chat template of a tokenizer.
+
+        Raises:
+            ChatTemplateError: there is none, or an invalid one.
+        """
+        source = getattr(tokenizer, "chat_template", None)
+        if source is None:
+            raise ChatTemplateError("The tokenizer has no chat template: the model was not trained for chats.")
+        return cls(source, tokenizer.special_tokens)
+
     def render(
         self,
         messages: Any,

@@ -9,7 +9,7 @@ import keras
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.positions import Rotary
+from keras_transformer.positions import AttentionPosition, Rotary
 from keras_transformer.utils.serialization import choice
 
 _BLOCK = 512
@@ -49,7 +49,7 @@ def rotary_attention(
     grouped: GroupedSize,
     *,
     window: int | Sequence[int | None] | None = None,
-    position: Rotary | None = None,
+    position: AttentionPosition | None = None,
     scoring: str | keras.layers.Layer = "scaled_dot",
     dropout: float = 0.0,
     is_rotated: bool = True,
@@ -62,7 +62,7 @@ def rotary_attention(
         grouped: `GroupedSize`.
         window: int: number of tokens that a query attends to, itself included; None for all previous tokens. A list returns
             a list of layers, which repeats over the blocks.
-        position: `positions.Rotary`, or None for the default of Llama.
+        position: `positions.Rotary`, or another; None for the default of Llama.
         scoring: a name in `attention.SCORINGS`, or an instance.
         dropout: float in [0, 1). Of the attention weights.
         is_rotated: bool. Whether there is a position at all.

@@ -20,7 +20,7 @@ SOURCE_MASK = "source_padding_mask"
 # Cache entries of `memory_cache` of a decoder block; other layers list theirs in `memory_names`.
 CROSS = ("cross_key", "cross_value")
 # Sources of models that have the inputs of a decoder.
-_BESIDE_TEXT = ("images",)
+_BESIDE_TEXT = ("images", "patches", "patch_grid")
 
 
 class Stepwise:
@@ -28,12 +28,12 @@ class Stepwise:
 
     Works for any Functional graph: a layer with `init_cache` is called with its part of the cache, and a layer that takes
     `positions` with the positions of the tokens. All others must compute each token independently, which is checked. In
-    an encoder-decoder, and in a model of text and "images", layers that depend only on the source run once, in `encode`.
+    an encoder-decoder, and in a model of text and images, layers that depend only on the source run once, in `encode`.
 
     Args:
         backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "target_token_ids",
             "target_padding_mask" and a source: "source_token_ids" and "source_padding_mask", or "features"; or from
-            "token_ids", "padding_mask" and "images".
+            "token_ids", "padding_mask" and "images", or "patches" and "patch_grid".
 
     Call arguments:
         token_ids: int32 `(B, T)`: new tokens.

@@ -109,7 +109,7 @@ _ALIASES = {
     "gpt2": "gpt_neo gptj codegen",
     "roberta": "bart longformer led mvp layoutlmv3",
     "clip": "clip_text_model clipseg",
-    "qwen2": "qwen2_moe qwen3 qwen3_moe qwen3_next",
+    "qwen2": "qwen2_5_vl qwen2_moe qwen3 qwen3_moe qwen3_next",
     "t5": "mt5 umt5",
     "deberta-v2": "debertav2",
     "wav2vec2": "wav2vec2ctc hubert wavlm",

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_transformer.attention import SoftmaxAttention
 from keras_transformer.backend import keras_private
-from keras_transformer.positions import AxialRotary, GridRotary, Rotary, ShawRelative, XPos
+from keras_transformer.positions import AxialRotary, GridRotary, MultimodalRotary, Rotary, ShawRelative, XPos
 from keras_transformer.training.compression.importance import (
     Importance,
     attention_layers,
@@ -24,7 +24,7 @@ from keras_transformer.training.errors import PruningError
 from keras_transformer.utils.serialization import model_record
 
 # Positions that are the same for every head.
-_POSITIONS = (Rotary, AxialRotary, GridRotary, XPos, ShawRelative)
+_POSITIONS = (Rotary, MultimodalRotary, AxialRotary, GridRotary, XPos, ShawRelative)
 
 
 def prune(
