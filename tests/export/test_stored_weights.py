@@ -20,17 +20,8 @@ from keras_transformer.export.verification.weight_images import difference, is_i
 WORKER = pathlib.Path(__file__).with_name("weights_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")
 CLEAN = (
-    "encoder",
-    "decoder",
-    "batch_norm",
-    "vit",
-    "dinov2",
-    "t5",
-    "mixtral",
-    "retnet",
-    "recurrent",
-    "rescaled",
-    "fresh",
+    *("encoder", "decoder", "batch_norm", "t5", "recurrent", "rescaled", "fresh"),
+    *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("vit", "dinov2", "mixtral", "retnet")),
 )
 # Converters evaluate the factors of batch normalization, cut or gather tables of biases, multiply weights by constants, and
 # leave out zeros.
@@ -39,9 +30,11 @@ FAULTS = ("negated", "scaled", "heads_swapped", "exchanged", "positions_cut", "o
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("weights")
-    environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+    mine = [item for item in request.session.items if item.path == request.path]
+    exhaustive = any(item.get_closest_marker("exhaustive") for item in mine)
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "EXHAUSTIVE": str(int(exhaustive))}
     with open(directory / "log", "w") as log:
         subprocess.run([sys.executable, WORKER, directory], stdout=log, stderr=log, env=environment, check=False)
     if not (directory / "results.json").exists():
