@@ -8,7 +8,7 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import Shape
 
-_SIDES = ("source", "target", "encoder", "decoder")
+_SIDES = ("source", "target", "encoder", "decoder", "frame")
 
 
 def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = None) -> tuple[str | None, ...]:
@@ -18,7 +18,8 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
     input `(B, C, T)` of several texts each, and every axis of a mask that is not one of padding; any other is `axis_k`, as
     is axis 1 of several images each, `(B, I, height, width, channels)`.
     Axis 1 of an input named `prompt_...`, for several prompts of each image, is `prompts`, and its axis 2 `length`.
-    The length of an input named `source_...`, `target_...`, `encoder_...` or `decoder_...` is `source_length` and so on.
+    The length of an input named `source_...`, `target_...`, `encoder_...`, `decoder_...` or `frame_...` is `source_length`
+    and so on.
 
     Args:
         name: name of the input.
