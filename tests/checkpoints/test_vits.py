@@ -43,7 +43,6 @@ def test_log_durations_and_their_gradients_are_those_of_torch(case):
         expected, direction = arrays["log_durations"], arrays["direction"]
         gradients = {name.removeprefix("gradient/"): arrays[name] for name in arrays if name.startswith("gradient/")}
     predictor = model.get_layer("duration_predictor")
-    inputs = {name: tensor for name, tensor in model.input.items() if name in ("token_ids", "padding_mask")}
     before = keras.Model(model.input, model.get_layer("prior").input)
     given = Expected(folder).inputs
     hidden, mask = before(given), given["padding_mask"]
@@ -51,7 +50,6 @@ def test_log_durations_and_their_gradients_are_those_of_torch(case):
     if "speaker" in given:
         options["speaker"] = model.get_layer("speaker_embedding")(given["speaker"])
         options["noise"] = given["duration_noise"]
-    assert inputs
     variables = predictor.trainable_variables
 
     def log_durations(*values):
@@ -76,12 +74,14 @@ def test_log_durations_and_their_gradients_are_those_of_torch(case):
 
 def test_noise_that_is_too_short_cuts_the_end_off(model):
     inputs, whole = Expected(FOLDERS[0]).inputs, Expected(FOLDERS[0]).outputs
-    found = predicted(model, {**inputs, "frame_noise": inputs["frame_noise"][:, :10]})
-    assert found["samples"].shape[1] == 10 * model.samples_per_frame
-    # Texts are as long as before, and begin as before, up to what the convolutions see of the end.
+    row, length = whole["num_samples"].argmin(), whole["num_samples"].min()
+    noise = inputs["frame_noise"][:, : length // model.samples_per_frame]
+    found = predicted(model, {**inputs, "frame_noise": noise})
+    assert found["samples"].shape[1] == length
+    # The shortest text is whole; the others are as long as before.
+    np.testing.assert_allclose(found["samples"][row], whole["samples"][row, :length], atol=1e-5)
     np.testing.assert_array_equal(found["num_samples"], whole["num_samples"])
-    assert found["num_samples"].max() > found["samples"].shape[1]
-    np.testing.assert_allclose(found["samples"][2], whole["samples"][2, :60], atol=1e-5)
+    assert found["num_samples"].max() > length
 
 
 def test_speech_is_that_of_each_text_alone(case):
@@ -212,8 +212,8 @@ def test_old_names_of_weight_normalization(model, tmp_path):
     }
     assert set(renamed) != set(tensors)
     save_file(renamed, folder / "model.safetensors")
-    old, inputs = checkpoints.from_huggingface(folder, verbose=0), Expected(folder).inputs
-    assert difference(predicted(old, inputs), predicted(model, inputs), inputs)[0] == 0
+    old = checkpoints.from_huggingface(folder, verbose=0)
+    assert all(map(np.array_equal, old.get_weights(), model.get_weights()))
     checkpoints.to_huggingface(old, tmp_path / "again", verbose=0)
     again = load_file(tmp_path / "again" / "model.safetensors")
     assert all(np.array_equal(again[name], array) for name, array in renamed.items())

@@ -90,11 +90,10 @@ class Vits(Architecture):
 
 
 def _synthesizer(backbone: keras.Model, config: Config) -> keras.Model:
-    return tasks.SpeechSynthesizer(
-        backbone,
-        sample_rate=config.integer("sampling_rate", 16000),
-        speaking_rate=config.number("speaking_rate", 1.0),
-    )
+    rate = config.number("speaking_rate", 1.0)
+    if rate <= 0:
+        raise ConfigError(f"{config.source}: 'speaking_rate' is {rate}; it must be positive.")
+    return tasks.SpeechSynthesizer(backbone, sample_rate=config.integer("sampling_rate", 16000), speaking_rate=rate)
 
 
 def _has_speakers(config: Config) -> bool:

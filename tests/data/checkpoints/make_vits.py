@@ -81,20 +81,20 @@ def lively(config, seed):
         for name, parameter in model.named_parameters():
             if name.startswith("decoder.") and name.endswith("weight"):
                 parameter.mul_(0.45)
-            elif "conv_proj.weight" in name:
-                parameter.mul_(2.0)
+            elif "flows" in name and "conv_proj.weight" in name:
+                parameter.mul_(0.7)
             elif name.endswith(("log_scale", "translate")):
                 parameter.add_(0.4 * torch.randn_like(parameter))
     return model
 
 
 @contextlib.contextmanager
-def drawn(noise):
+def drawn(noise, dtype=torch.float32):
     """Draws this noise, `(length, channels)`, in place of random numbers; longer noise is cut off."""
 
     def given(shape):
         array = noise["frame_noise"] if shape[1] == CONFIG["flow_size"] else noise["duration_noise"]
-        return torch.tensor(array[: shape[2]].T[None])
+        return torch.tensor(array[: shape[2]].T[None], dtype=dtype)
 
     with (
         unittest.mock.patch.object(torch, "randn", lambda *shape: given(shape)),
@@ -127,13 +127,13 @@ def log_durations(model, inputs):
     found = []
     for arguments, noise in rows(inputs):
         ids = arguments["input_ids"]
-        mask = torch.ones((1, 1, ids.shape[1]))
+        mask = torch.ones((1, 1, ids.shape[1]), dtype=model.dtype)
         hidden = model.text_encoder(ids, mask.transpose(1, 2), mask[:, 0]).last_hidden_state.transpose(1, 2)
         speaker = None
         if "speaker_id" in arguments:
             speaker = model.embed_speaker(torch.tensor([arguments["speaker_id"]])).unsqueeze(-1)
         options = {"reverse": True, "noise_scale": model.noise_scale_duration} if "duration_noise" in noise else {}
-        with drawn(noise):
+        with drawn(noise, model.dtype):
             found.append(model.duration_predictor(hidden, mask, speaker, **options)[0, 0])
     return found
 
@@ -174,7 +174,7 @@ def make_inputs(config):
 
 
 def is_clear(model, inputs):
-    """Whether durations vary, are far from where they are rounded, and fit into the noise."""
+    """Whether durations vary, are exact and far from where they are rounded, and fit into the noise."""
     with torch.no_grad():
         try:
             durations = log_durations(model, inputs)
@@ -184,10 +184,12 @@ def is_clear(model, inputs):
         if max(np.ceil(row).sum() for row in found) >= FRAMES - 3:
             return False
         loud = [np.abs(row.numpy()) for row in spoken(model, inputs)]
+        exact = log_durations(model.double(), inputs)
+    rounding = max((one - other).abs().max() for one, other in zip(durations, exact, strict=True))
     every = np.concatenate(found)
-    varied = len(set(np.ceil(every))) >= 4
+    varied = len(set(np.ceil(every))) >= 4 and np.log(every).std() > 0.35
     clear = np.abs(every - np.round(every)).min() > 0.005
-    return varied and clear and np.mean(loud[0]) > 0.2 and max(row.max() for row in loud) < 0.98
+    return rounding < 1.5e-6 and varied and clear and np.mean(loud[0]) > 0.2 and max(row.max() for row in loud) < 0.98
 
 
 def make(name, **changes):
