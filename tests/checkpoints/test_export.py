@@ -22,6 +22,7 @@ FOLDERS = (
     "paligemma-ConditionalGeneration",  # A prefix language model with images.
     "siglip2-Model",  # Patches of images of any shape.
     "swin-ImageClassification",
+    "vits-Model",  # Noise, and frames of their own number.
     "wav2vec2-CTC",  # Raw samples, with frames of their own mask.
 )
 FORMATS = ("saved_model", "tflite", "onnx")

@@ -57,7 +57,8 @@ def test_log_durations_and_their_gradients_are_those_of_torch(case):
             return predictor(hidden, **options)
 
     found, pullback = vjp(log_durations, *(variable.value for variable in variables))
-    np.testing.assert_allclose(np.where(mask, found, np.nan), expected, atol=2e-6 * np.nanmax(np.abs(expected)))
+    # Norms of small numbers enlarge rounding: torch itself is 1e-6 away from what it computes in float64.
+    np.testing.assert_allclose(np.where(mask, found, np.nan), expected, atol=4e-6 * np.nanmax(np.abs(expected)))
     assert np.nanstd(expected) > 0.1
     by_path = dict(zip((each.path for each in variables), pullback(direction), strict=True))
     for transfer in make_transfers(model.checkpoint.entries, model):

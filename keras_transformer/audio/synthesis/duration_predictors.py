@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.audio.synthesis.depth_separable_convolutions import DepthSeparableConvolutions
 from keras_transformer.audio.synthesis.duration_flows import AffineFlow, ConvolutionFlow
+from keras_transformer.audio.synthesis.speaker import speaker_projection
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
@@ -216,12 +217,3 @@ class StochasticDurationPredictor(keras.layers.Layer):
             "dropout": self.dropout,
             "seed": self.seed,
         }
-
-
-def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> keras.layers.Dense | None:
-    """Returns the built projection of the vector of a speaker, named "speaker"; None without one."""
-    if speaker_shape is None:
-        return None
-    layer = keras.layers.Dense(width, dtype=policy, name="speaker")
-    layer.build(tuple(speaker_shape))
-    return layer

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
-from keras_transformer.audio.synthesis.duration_predictors import speaker_projection
+from keras_transformer.audio.synthesis.speaker import speaker_projection
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor

@@ -34,6 +34,7 @@ class SpeechSynthesizer(TextModel):
         sample_rate: int >= 1. Of the recordings, in Hz. Default 16000.
         speaking_rate: float > 0. The rate of `speak` where it is given none. Default 1.
         name: str.
+        trainable: bool. As of `keras.Model`; `fit` is for models of other tasks, since durations have no gradient.
 
     Attributes:
         tokenizer: `text.InterspersedCharacters` or another tokenizer, or None. Set it after construction.
