@@ -99,7 +99,7 @@ def VITS(
     """
     size = get_size(size, SIZES)
     durations = clone(duration_predictor or StochasticDurationPredictor(), name="duration_predictor", dtype="float32")
-    decoder = clone(decoder or HiFiGAN(), name="decoder")
+    generator = clone(decoder or HiFiGAN(), name="decoder")
     inputs = {
         "token_ids": token_input(),
         "padding_mask": padding_input(),
@@ -148,7 +148,7 @@ def VITS(
     flow = CouplingFlow(size.hidden_dim) if flow is None else flow
     for index in reversed(range(num_flows)):
         latents = clone(flow, name=f"flow_{index}")(latents, padding_mask=frame_mask, **speaker)
-    samples = decoder(latents, padding_mask=frame_mask, **speaker)
+    samples = generator(latents, padding_mask=frame_mask, **speaker)
     samples = keras.layers.Identity(dtype="float32", name="samples")(samples)
-    num_samples = ops.sum(counts, axis=1) * decoder.samples_per_frame
+    num_samples = ops.sum(counts, axis=1) * generator.samples_per_frame
     return keras.Model(inputs, {"samples": samples, "num_samples": num_samples}, name=name)

@@ -80,9 +80,9 @@ class HiFiGAN(keras.layers.Layer):
 
     def _check(self):
         check_counts(hidden_dim=self.hidden_dim)
-        pairs = {"kernel_sizes": (self.strides, self.kernel_sizes)}
-        pairs["block_dilation_rates"] = (self.block_kernel_sizes, self.block_dilation_rates)
-        for name, (one, other) in pairs.items():
+        pairs = (("kernel_sizes", "strides"), ("block_dilation_rates", "block_kernel_sizes"))
+        for name, like in pairs:
+            one, other = getattr(self, like), getattr(self, name)
             if not len(one) == len(other) >= 1:
                 raise ValueError(f"{name} must have one item for each of {one}. Received: {other}")
         for stride, size in zip(self.strides, self.kernel_sizes, strict=True):

@@ -9,8 +9,8 @@ import keras
 from keras_transformer.utils.types import Shape
 
 
-def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> keras.layers.Dense | None:
-    """Returns the built projection of the vector of a speaker, named "speaker"; None without one."""
+def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> Any:
+    """Returns the built `keras.layers.Dense` of the vector of a speaker, named "speaker"; None without one."""
     if speaker_shape is None:
         return None
     layer = keras.layers.Dense(width, dtype=policy, name="speaker")

@@ -145,7 +145,7 @@ class InterspersedCharacters(Tokenizer):
 
     def _spelled(self, text: str) -> _Spelled:
         """Returns the characters that the text is spoken by."""
-        characters = [(self.replacements.get(each, each), *span) for each, *span in self._cased(text)]
+        characters = [(self.replacements.get(each, each), begin, stop) for each, begin, stop in self._cased(text)]
         joined = "".join(each for each, _, _ in characters)
         if self.spelling == "phonemes" or (self.spelling == "roman" and not joined.isascii()):
             # What is spelled anew stands for the whole text.
