@@ -10,7 +10,7 @@ from keras_transformer.utils.types import Shape
 
 # Ranks of what comes for several images of each row.
 _OF_IMAGES = {"patches": 5, "patch_grid": 3}
-_SIDES = ("source", "target", "encoder", "decoder")
+_SIDES = ("source", "target", "encoder", "decoder", "frame")
 
 
 def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = None) -> tuple[str | None, ...]:
@@ -22,7 +22,8 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
     Axis 1 of `patches` `(B, P, F)` and of `patch_mask` is `patches`; of `patches` and `patch_grid` of several images each it
     is `images`, and axis 2 of such patches is `windows`.
     Axis 1 of an input named `prompt_...`, for several prompts of each image, is `prompts`, and its axis 2 `length`.
-    The length of an input named `source_...`, `target_...`, `encoder_...` or `decoder_...` is `source_length` and so on.
+    The length of an input named `source_...`, `target_...`, `encoder_...`, `decoder_...` or `frame_...` is `source_length`
+    and so on.
 
     Args:
         name: name of the input.

@@ -96,7 +96,10 @@ def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Map
 
 
 def probe_of_sizes(inputs: Sequence[ArraySpec], limits: Limits, sizes: Mapping[str, int], padded: bool) -> Probe:
-    """One probe with these sizes of the axes. Its values depend on the names and sizes only."""
+    """One probe with these sizes of the axes. Its values depend on the names and sizes only.
+
+    Floats are standard normal, but between 0.5 and 2 in an input with a name that ends in "_rate".
+    """
     label = _label(sizes, padded)
     arrays = {}
     for spec in inputs:
@@ -118,6 +121,8 @@ def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, rand
         values = random.integers(0, limit or 2, shape).astype(spec.dtype)
         values.reshape(-1)[:2] = [0, (limit or 2) - 1][: values.size]  # The ends of the table.
         return values
+    if spec.name.endswith("_rate"):
+        return random.uniform(0.5, 2.0, shape).astype(spec.dtype)
     return random.standard_normal(shape).astype(spec.dtype)
 
 

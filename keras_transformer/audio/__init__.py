@@ -1,4 +1,4 @@
-"""Audio loading, log-mel spectrograms, convolutions over samples, and augmentation."""
+"""Audio loading, log-mel spectrograms, convolutions over samples, synthesis, and augmentation."""
 
 from keras_transformer.audio.augmentation import RandomSound, SpecAugment
 from keras_transformer.audio.errors import AudioError, FeatureExtractorError
@@ -17,20 +17,35 @@ from keras_transformer.audio.speech.frames import FrameMask
 from keras_transformer.audio.speech.gumbel_quantizer import GumbelQuantizer
 from keras_transformer.audio.speech.span_masking import SpanMasking
 from keras_transformer.audio.speech.speech_adapter import BottleneckAdapter, SpeechAdapter
+from keras_transformer.audio.synthesis.coupling_flow import CouplingFlow
+from keras_transformer.audio.synthesis.depth_separable_convolutions import DepthSeparableConvolutions
+from keras_transformer.audio.synthesis.duration_flows import AffineFlow, ConvolutionFlow
+from keras_transformer.audio.synthesis.duration_predictors import DurationPredictor, StochasticDurationPredictor
+from keras_transformer.audio.synthesis.frame_expansion import FrameCounts, FrameExpansion
+from keras_transformer.audio.synthesis.hifi_gan import HiFiGAN
+from keras_transformer.audio.synthesis.wave_net import WaveNet
 from keras_transformer.audio.vocal_tract import VocalTractPerturbation
 
 __all__ = [
+    "AffineFlow",
     "AudioError",
     "BottleneckAdapter",
     "ConformerConvolution",
+    "ConvolutionFlow",
     "ConvolutionStem",
     "ConvolutionSubsampling",
     "ConvolutionalPosition",
+    "CouplingFlow",
+    "DepthSeparableConvolutions",
+    "DurationPredictor",
     "FeatureEncoder",
     "FeatureExtractorError",
     "FilterAugment",
+    "FrameCounts",
+    "FrameExpansion",
     "FrameMask",
     "GumbelQuantizer",
+    "HiFiGAN",
     "LogMel",
     "NormalizedLogMel",
     "RandomSound",
@@ -40,7 +55,9 @@ __all__ = [
     "SpanMasking",
     "SpecAugment",
     "SpeechAdapter",
+    "StochasticDurationPredictor",
     "VocalTractPerturbation",
+    "WaveNet",
     "load_audio",
     "resample",
     "stack_recordings",

@@ -346,40 +346,42 @@ class Stacked(Layout):
 class WeightNormalized(Layout):
     """The norms g and the directions v of a kernel of one dimension, as of torch's weight normalization: `g v / |v|`.
 
-    Each slice along the last axis of v, `(..., K)`, has a norm of its own; g is `(1, ..., 1, K)`. The product is the weight.
-    As long as the weight is the product of the tensors that were read, these are written back byte for byte; after training,
-    v is the weight itself.
+    Each slice along one axis of v has a norm of its own; g has the length of v along it, and 1 along all others. The product
+    is the weight. As long as the weight is the product of the tensors that were read, these are written back byte for byte;
+    after training, v is the weight itself.
 
     Args:
         layout: `Layout` between the weights and one tensor of the shape of v.
+        axis: int. The axis of v. Default -1, as in wav2vec 2.0; torch's default is 0.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, axis: int = -1) -> None:
         self.layout = layout
+        self.axis = axis
         self._read: _Arrays | None = None
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
         (whole,) = self.layout.shapes(shapes)
-        return [(*(1,) * (len(whole) - 1), whole[-1]), whole]
+        norms = [1] * len(whole)
+        norms[self.axis] = whole[self.axis]
+        return [tuple(norms), whole]
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         self._read = tensors
-        return self.layout.read([_product(*tensors)], shapes)
+        return self.layout.read([self._product(*tensors)], shapes)
 
     def write(self, weights: _Arrays) -> _Arrays:
         (whole,) = self.layout.write(weights)
-        if self._read is not None and np.array_equal(_product(*self._read).astype(whole.dtype), whole):
+        if self._read is not None and np.array_equal(self._product(*self._read).astype(whole.dtype), whole):
             return self._read
-        return [_norms(whole).astype("float32"), whole]
+        return [self._norms(whole).astype("float32"), whole]
 
+    def _norms(self, directions: np.ndarray) -> np.ndarray:
+        """Returns the norm of each slice, in float64."""
+        axes = tuple(axis for axis in range(directions.ndim) if axis != self.axis % directions.ndim)
+        return np.sqrt(np.sum(np.square(directions.astype("float64")), axis=axes, keepdims=True))
 
-def _norms(directions: np.ndarray) -> np.ndarray:
-    """Returns the norm of each slice along the last axis, in float64."""
-    axes = tuple(range(directions.ndim - 1))
-    return np.sqrt(np.sum(np.square(directions.astype("float64")), axis=axes, keepdims=True))
-
-
-def _product(norms: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    # A slice of zeros has no direction.
-    scale = norms.astype("float64") / np.maximum(_norms(directions), np.finfo("float64").tiny)
-    return (scale * directions.astype("float64")).astype("float32")
+    def _product(self, norms: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        # A slice of zeros has no direction.
+        scale = norms.astype("float64") / np.maximum(self._norms(directions), np.finfo("float64").tiny)
+        return (scale * directions.astype("float64")).astype("float32")

@@ -22,6 +22,14 @@ def convolution(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
     return [*entries, same(f"{theirs}.bias", f"{ours}/bias")] if bias else entries
 
 
+def weight_norm_names(config: Config, theirs: str) -> tuple[str, str]:
+    """Returns the names of the norms and the directions of a kernel with weight normalization."""
+    # Old files have the names of torch's first weight normalization.
+    if any(name.endswith(f"{theirs}.weight_g") for name in config.tensors):
+        return f"{theirs}.weight_g", f"{theirs}.weight_v"
+    return f"{theirs}.parametrizations.weight.original0", f"{theirs}.parametrizations.weight.original1"
+
+
 def speech_entries(config: Config) -> list[Entry]:
     """Returns the mapping of an encoder of speech up to the norm after its blocks, without adapters."""
     first_norm = config.flag("do_stable_layer_norm", False)
@@ -55,12 +63,9 @@ def _feature_encoder(config: Config) -> list[Entry]:
 def _position(config: Config) -> list[Entry]:
     """Returns the mapping of the convolution over frames, a part for each group."""
     groups = [f"position/convolution_{index}" for index in range(config.integer("num_conv_pos_embedding_groups", 16))]
-    # Old files have the names of torch's first weight normalization.
-    is_old = any(name.endswith(f"{_POSITION}.weight_g") for name in config.tensors)
-    parts = ("weight_g", "weight_v") if is_old else tuple(f"parametrizations.weight.original{part}" for part in (0, 1))
     return [
         Entry(
-            tuple(f"{_POSITION}.{part}" for part in parts),
+            weight_norm_names(config, _POSITION),
             tuple(f"{group}/kernel" for group in groups),
             WeightNormalized(Fused(_CONVOLUTION)),
         ),

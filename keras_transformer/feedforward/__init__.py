@@ -5,6 +5,7 @@ import keras
 from keras_transformer.feedforward.activations import ACTIVATIONS, Gating, gelu_tanh, quick_gelu
 from keras_transformer.feedforward.bit_dense import BitDense
 from keras_transformer.feedforward.clamped_swiglu import ClampedSwiGLU
+from keras_transformer.feedforward.convolutional import ConvolutionalFeedForward
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
@@ -29,6 +30,7 @@ __all__ = [
     "ISTA",
     "BitDense",
     "ClampedSwiGLU",
+    "ConvolutionalFeedForward",
     "DenseFeedForward",
     "GatedFeedForward",
     "GatedLinearUnit",

@@ -81,6 +81,7 @@ from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
+from keras_transformer.models.vits import VITS
 from keras_transformer.models.wav2vec2 import XLSR, StreamingWav2Vec2, Wav2Vec2
 from keras_transformer.models.wavlm import WavLM
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
@@ -172,6 +173,7 @@ MODELS = {
     "wavlm": WavLM,
     "moonshine": Moonshine,
     "parakeet": Parakeet,
+    "vits": VITS,
     "whisper": Whisper,
     "whisper_encoder": WhisperEncoder,
     "t5": T5,
@@ -199,6 +201,7 @@ __all__ = [
     "SAM",
     "SAMSize",
     "T5",
+    "VITS",
     "XLSR",
     "YOCO",
     "YOLOS",

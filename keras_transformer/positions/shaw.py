@@ -19,16 +19,19 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 class ShawRelative(AttentionPosition):
     """Relative position representations: `q_i · (k_j + a^K_d) scale`, `Σ_j w_ij (v_j + a^V_d)`, with learned vectors a_d.
 
-    `d = clip(j - i, -max_distance, max_distance)`, and all heads share the vectors. There is no tensor of vectors for
+    `d = clip(j - i, -max_distance, max_distance)`, and all heads share the vectors; or, with `clips=False`, `d = j - i`, and
+    keys farther away have no vector. There is no tensor of vectors for
     pairs: products of queries and vectors are computed once per distance, `(T, 2 max_distance + 1)`, and gathered for
     pairs; weights are summed by distance before they are multiplied with the vectors. Time and memory in addition to
     attention grow with `T · S` and `T · max_distance · H`.
 
     Args:
-        max_distance: int >= 1. Keys farther away share the vector of this distance. Defaults to 16.
+        max_distance: int >= 1. The longest distance with a vector of its own. Defaults to 16.
         use_values: bool. Whether vectors are also added to values.
         scale: float, the scale of the scoring function. None for `1 / √H`.
         initializer: initializer of the vectors, `(2 max_distance + 1, H)` and `(2 max_distance + 1, H_value)`.
+        clips: bool. Whether keys farther away than `max_distance` share the vector of this distance, as in the paper; if
+            False they have none, as in the text encoder of VITS. Defaults to True.
 
     Returns:
         A bias, float32 `(B, N, T, S)`, and a term of the context, `(B, T, N, H_value)`.
@@ -46,6 +49,7 @@ class ShawRelative(AttentionPosition):
     [[[[2.0, 2.0], [2.0, 2.0]]]]
 
     Reference: Shaw et al., Self-Attention with Relative Position Representations, arXiv 1803.02155, equations 3 to 5.
+    Without clipping: Kim et al., VITS, arXiv 2106.06103, in its code.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class ShawRelative(AttentionPosition):
         use_values: bool = True,
         scale: float | None = None,
         initializer: Initializer = "glorot_uniform",
+        clips: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,6 +68,9 @@ class ShawRelative(AttentionPosition):
         self.use_values = use_values
         self.scale = scale
         self.initializer = keras.initializers.get(initializer)
+        self.clips = clips
+        # The outermost rows: of the vectors that farther keys share, or beyond them of zeros.
+        self._reach = max_distance if clips else max_distance + 1
         self.needs = frozenset({"bias", "query", "values"} if use_values else {"bias", "query"})
 
     def build(self, query_shape: Shape, value_shape: Shape) -> None:
@@ -76,7 +84,7 @@ class ShawRelative(AttentionPosition):
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
-        table = ops.cast(ops.transpose(self.key_embeddings), query.dtype)
+        table = ops.transpose(self._rows(self.key_embeddings, query.dtype))
         by_distance = shared_matmul(ops.transpose(query, (0, 2, 1, 3)) * ops.cast(scale, query.dtype), table)
         # A gather from a flat tensor, whose gradient is one flat scatter.
         indices = self._indices(by_distance, query_positions, key_positions)
@@ -85,19 +93,25 @@ class ShawRelative(AttentionPosition):
     def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         if not self.use_values:
             return None
-        size = 2 * self.max_distance + 1
+        size = 2 * self._reach + 1
         heads, length = weights.shape[1], ops.shape(weights)[2]
         indices = self._indices(weights, query_positions, key_positions)
         empty = ops.zeros((ops.shape(weights)[0] * heads * length * size,), dtype="float32")
         flat = ops.reshape(ops.cast(weights, "float32"), (-1,))
         sums = ops.scatter_update(empty, ops.reshape(indices, (-1, 1)), flat, reduction="add")
         sums = ops.cast(ops.reshape(sums, (-1, heads, length, size)), weights.dtype)
-        context = shared_matmul(sums, ops.cast(self.value_embeddings, weights.dtype))
+        context = shared_matmul(sums, self._rows(self.value_embeddings, weights.dtype))
         return ops.transpose(context, (0, 2, 1, 3))
 
+    def _rows(self, embeddings, dtype):
+        """Returns the vectors, `(2 reach + 1, H)`, with zeros around those that are learned if nothing is clipped."""
+        margin = self._reach - self.max_distance
+        embeddings = ops.cast(embeddings, dtype)
+        return ops.pad(embeddings, ((margin, margin), (0, 0))) if margin else embeddings
+
     def _indices(self, by_query, query_positions, key_positions):
-        """Returns the index of the distance of each pair in a flat `(B, N, T, 2 max_distance + 1)`: int32 `(B, N, T, S)`."""
-        reach = self.max_distance
+        """Returns the index of the distance of each pair in a flat `(B, N, T, 2 reach + 1)`: int32 `(B, N, T, S)`."""
+        reach = self._reach
         batch, heads, length = ops.shape(by_query)[0], by_query.shape[1], ops.shape(by_query)[2]
         starts = ops.arange(batch * heads * length, dtype="int32") * (2 * reach + 1) + reach
         indices = ops.clip(distances(query_positions, key_positions), -reach, reach)
@@ -110,4 +124,5 @@ class ShawRelative(AttentionPosition):
             "use_values": self.use_values,
             "scale": self.scale,
             "initializer": keras.initializers.serialize(self.initializer),
+            "clips": self.clips,
         }

@@ -26,6 +26,7 @@ from keras_transformer.tasks.speech.error_rates import character_error_rate, edi
 from keras_transformer.tasks.speech.speech_pretraining import ContrastiveSpeechLoss, SpeechPretraining
 from keras_transformer.tasks.speech.speech_recognizer import SpeechRecognizer
 from keras_transformer.tasks.speech.speech_stream import SpeechStream
+from keras_transformer.tasks.speech.speech_synthesizer import SpeechSynthesizer
 from keras_transformer.tasks.speech.transcribe import transcribe
 from keras_transformer.tasks.tagger import Tagger
 from keras_transformer.tasks.text_model import TextModel
@@ -52,6 +53,7 @@ TASKS = {
     "span_answers": SpanAnswerer,
     "speech_pretraining": SpeechPretraining,
     "speech_recognition": SpeechRecognizer,
+    "speech_synthesis": SpeechSynthesizer,
 }
 
 __all__ = [
@@ -87,6 +89,7 @@ __all__ = [
     "SpeechPretraining",
     "SpeechRecognizer",
     "SpeechStream",
+    "SpeechSynthesizer",
     "Tagger",
     "TextModel",
     "answer_f1",

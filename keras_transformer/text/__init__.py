@@ -10,6 +10,7 @@ from keras_transformer.text.errors import (
     InvalidTokenizerError,
     MissingTextError,
     SpecialTokenError,
+    SpellingError,
     TextError,
 )
 from keras_transformer.text.hugging_face.folder import HUGGINGFACE_FILES, from_huggingface
@@ -18,6 +19,7 @@ from keras_transformer.text.loading import TOKENIZERS, load_tokenizer
 from keras_transformer.text.tokenizers.byte_pair import BytePair
 from keras_transformer.text.tokenizers.bytes import Bytes
 from keras_transformer.text.tokenizers.characters import Characters
+from keras_transformer.text.tokenizers.interspersed_characters import InterspersedCharacters
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
 from keras_transformer.text.tokenizers.stream import TextStream
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
@@ -33,10 +35,12 @@ __all__ = [
     "EncodingError",
     "GraphError",
     "HuggingFaceTokenizer",
+    "InterspersedCharacters",
     "InvalidTokenizerError",
     "MissingTextError",
     "SentencePiece",
     "SpecialTokenError",
+    "SpellingError",
     "TextError",
     "TextStream",
     "Tokenizer",

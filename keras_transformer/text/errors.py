@@ -27,3 +27,7 @@ class InvalidTokenizerError(TextError):
 
 class GraphError(TextError):
     """The tokenizer cannot run in a TensorFlow graph."""
+
+
+class SpellingError(TextError):
+    """A text that has to be spelled in phonemes or Roman letters, for which the tokenizer has no function."""

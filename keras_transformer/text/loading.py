@@ -10,6 +10,7 @@ from keras_transformer.text.tokenizers import storage
 from keras_transformer.text.tokenizers.byte_pair import BytePair
 from keras_transformer.text.tokenizers.bytes import Bytes
 from keras_transformer.text.tokenizers.characters import Characters
+from keras_transformer.text.tokenizers.interspersed_characters import InterspersedCharacters
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
@@ -20,6 +21,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "sentencepiece": SentencePiece,
     "byte_pair": BytePair,
     "characters": Characters,
+    "interspersed_characters": InterspersedCharacters,
     "bytes": Bytes,
     "hugging_face": HuggingFaceTokenizer,
 }
@@ -32,8 +34,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         directory: str or path. The folder.
 
     Returns:
-        A `WordPiece`, `SentencePiece`, `BytePair`, `Characters`, `Bytes` or `HuggingFaceTokenizer`, with the same
-        fingerprint as the saved tokenizer.
+        A tokenizer of one of the classes in `TOKENIZERS`, with the same fingerprint as the saved tokenizer.
 
     Raises:
         InvalidTokenizerError: the folder does not exist, contains no tokenizer or one of an unknown kind, or was

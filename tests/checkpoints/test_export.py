@@ -23,6 +23,7 @@ FOLDERS = (
     "qwen2_5_vl-ConditionalGeneration",  # Windows of patches, several images of any shape in a text.
     "siglip2-Model",  # Patches of images of any shape.
     "swin-ImageClassification",
+    "vits-Model",  # Noise, and frames of their own number.
     "wav2vec2-CTC",  # Raw samples, with frames of their own mask.
 )
 FORMATS = ("saved_model", "tflite", "onnx")

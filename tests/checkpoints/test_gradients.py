@@ -56,7 +56,9 @@ def _computing_in(dtype):
 
 
 def _logits(outputs):
-    return outputs.get("logits", outputs.get("masks")) if isinstance(outputs, dict) else outputs
+    if not isinstance(outputs, dict):
+        return outputs
+    return next(outputs[name] for name in ("logits", "masks", "samples") if name in outputs)
 
 
 def _gradients(model, inputs, direction):

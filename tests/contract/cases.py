@@ -534,7 +534,15 @@ ATTENTION_POSITIONS = {
         relative_bias=serialize(positions.RelativeBias(8, 10, initializer="ones")),
     ),
     "relative_grid_bias": _position(positions.RelativeGridBias, grid_size=(2, 3), initializer="ones"),
-    "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
+    "shaw": _position(
+        positions.ShawRelative,
+        max_distance=2,
+        use_values=False,
+        scale=0.3,
+        initializer="ones",
+        clips=False,
+        with_arguments={"clips": {"max_distance": 2}},
+    ),
     "transformer_xl": _position(
         positions.TransformerXLRelative,
         width=10,
@@ -1041,6 +1049,48 @@ LAYERS = {
         arguments={"kernel_size": 3, "activation": "relu", "use_bias": False},
         neutral=frozenset({"use_bias"}),  # Zeros at first.
     ),
+    "depth_separable_convolutions": Case(
+        audio.DepthSeparableConvolutions,
+        arguments={"num_layers": 2, "kernel_size": 5, "dropout": 0.5, "seed": 7},
+        with_arguments=_DROPOUT,
+    ),
+    "affine_flow": Case(audio.AffineFlow),
+    "convolution_flow": Case(
+        audio.ConvolutionFlow,
+        lambda: {"convolutions": audio.DepthSeparableConvolutions(1), "num_bins": 3},
+        arguments={"bound": 1.5},
+        inputs=lambda: (tokens(width=2), tokens(seed=1)),
+    ),
+    "duration_predictor": Case(
+        audio.DurationPredictor,
+        lambda: {"hidden_dim": 6},
+        arguments={"kernel_size": 5, "dropout": 0.5, "layer_norm_epsilon": 0.1, "seed": 7},
+        with_arguments=_DROPOUT,
+    ),
+    "stochastic_duration_predictor": Case(
+        audio.StochasticDurationPredictor,
+        lambda: {"flow": audio.ConvolutionFlow(audio.DepthSeparableConvolutions(1), num_bins=3, bound=2.0)},
+        arguments={"num_flows": 1, "noise_scale": 0.5, "dropout": 0.5, "seed": 7},
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), tokens(width=2, seed=1)),
+    ),
+    "wave_net": Case(
+        audio.WaveNet,
+        lambda: {"num_layers": 2},
+        arguments={"kernel_size": 3, "dilation_rate": 2, "dropout": 0.5, "seed": 7},
+        with_arguments=_DROPOUT,
+    ),
+    "coupling_flow": Case(
+        audio.CouplingFlow,
+        lambda: {"wave_net": audio.WaveNet(2, 3)},
+        arguments={"hidden_dim": 6},
+    ),
+    "hifi_gan": Case(
+        audio.HiFiGAN,
+        # Of few channels: with many, large weights drive the samples to the ends of tanh.
+        lambda: {"hidden_dim": 4, "strides": (3,), "kernel_sizes": (5,), "block_kernel_sizes": (3, 1)},
+        arguments={"block_dilation_rates": ((1,), (2,)), "negative_slope": 0.3},
+    ),
     "decoder_block": Case(
         blocks.DecoderBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward()},
@@ -1312,6 +1362,12 @@ LAYERS = {
     "to_grid": Case(vision.ToGrid, inputs=lambda: (tokens(length=6), np.zeros((2, 2, 3, 5), "float32"))),
     "box_refinement": Case(vision.BoxRefinement, inputs=lambda: (tokens(), np.full((2, LENGTH, 4), 0.3, "float32"))),
     "learnable_affine": Case(LearnableAffine),
+    "convolutional_feed_forward": Case(
+        feedforward.ConvolutionalFeedForward,
+        lambda: {"intermediate_dim": 6},
+        arguments={"kernel_size": 4, "activation": "gelu", "dropout": 0.5, "seed": 7},
+        with_arguments=_DROPOUT,
+    ),
     "mix_feed_forward": Case(
         feedforward.MixFeedForward,
         lambda: {"intermediate_dim": 6},

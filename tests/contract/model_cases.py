@@ -50,6 +50,22 @@ def _retro():
     return models.RETRO(SIZE, VOCABULARY, encoder_size=encoder, chunk_size=4, retrieval_layers=(1,))
 
 
+def _vits():
+    flow = audio.ConvolutionFlow(audio.DepthSeparableConvolutions(1), num_bins=3)
+    return models.VITS(
+        SIZE,
+        VOCABULARY,
+        latent_dim=6,
+        num_speakers=VOCABULARY,
+        speaker_dim=4,
+        window=2,
+        duration_predictor=audio.StochasticDurationPredictor(flow, num_flows=1),
+        num_flows=2,
+        flow=audio.CouplingFlow(8, audio.WaveNet(2, kernel_size=3)),
+        decoder=audio.HiFiGAN(8, (3, 2), (5, 4), (3,), ((1, 2),)),
+    )
+
+
 # The first stage has a 5 x 7 grid and keys of 2 x 3.
 SEGFORMER_SIZE = models.SegFormerSize((8, 12), (1, 2), (2, 3), (3, 3), (2, 2), (2, 1), (2, 1))
 
@@ -192,6 +208,7 @@ MODELS = {
     "parakeet": lambda: models.Parakeet(
         SIZE, num_mel_bins=8, subsampling=audio.ConvolutionSubsampling(16, 4, num_layers=1), kernel_size=3
     ),
+    "vits": _vits,
     "t5": lambda: models.T5(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
     "t5_encoder": lambda: models.T5Encoder(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
 }
@@ -231,7 +248,7 @@ GENERATIVE = sorted(
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"siglip", "siglip_text", "siglip_vision", "siglip2_vision", "qwen2_5_vl_vision"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
-    - {"wav2vec2", "streaming_wav2vec2", "xlsr", "hubert", "wavlm", "parakeet"}
+    - {"wav2vec2", "streaming_wav2vec2", "xlsr", "hubert", "wavlm", "parakeet", "vits"}
     - {"paligemma"}  # Reads a prefix in one call: see tests/models/test_paligemma.py.
     - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.
 )
@@ -263,6 +280,7 @@ TASKS = {
     "replaced_token_detection": lambda: tasks.ReplacedTokenDetector(_encoder()),
     "sentence_embedding": lambda: tasks.SentenceEmbedder(_encoder()),
     "speech_pretraining": _speech_pretraining,
+    "speech_synthesis": lambda: tasks.SpeechSynthesizer(MODELS["vits"](), 8000, 1.5),
     "speech_recognition": lambda: tasks.SpeechRecognizer(MODELS["xlsr"](), 5, blank_id=2),
     "span_answers": lambda: tasks.SpanAnswerer(_encoder(num_segments=2)),
 }
@@ -293,6 +311,10 @@ def _array(rng, tensor, batch_size, length):
         return np.broadcast_to(np.array([2, length // 2], tensor.dtype), shape)
     if "retrieved" in tensor.name or tensor.name.startswith("neighbor"):
         shape[1] = length // 4
+    if tensor.name == "frame_noise":
+        shape[1] = 6 * length  # No text is cut off.
+    if tensor.name == "speaking_rate":
+        return rng.uniform(1.0, 2.0, shape).astype(tensor.dtype)
     if tensor.dtype == "bool":
         first = np.arange(shape[-1]) == 0
         if tensor.name == "prompt_has_mask":

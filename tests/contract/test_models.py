@@ -114,13 +114,16 @@ def test_gradients_reach_every_weight(name):
         still = [path for path in still if not path.startswith(first)]
     if name in ("rt_detr", "d_fine"):  # The losses of all blocks train these: see tests/models/test_rt_detr.py.
         still = [path for path in still if not path.startswith(("query_selection", "refined_boxes", "first_boxes"))]
+    if name in ("vits", "speech_synthesis"):  # Durations are rounded: see tests/audio/test_synthesis.py.
+        still = [path for path in still if not path.startswith("duration_predictor")]
     if name == "semantic_segmentation":  # Its batch norm subtracts the mean, and with it these biases.
         still = [path for path in still if not path.startswith("head_projection") or not path.endswith("bias")]
     assert [path for path in still if "/key" not in path or not path.endswith("bias")] == []
 
 
+# Durations of speech are rounded, and differ where the tokens do.
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", sorted(BUILDERS))
+@pytest.mark.parametrize("name", sorted(set(BUILDERS) - {"vits", "speech_synthesis"}))
 def test_mixed_precision(name):
     full = make(name)
     keras.config.set_dtype_policy("mixed_bfloat16")

@@ -25,6 +25,7 @@ def spec(name, dtype, shape):
         ("x", (None, 3), ("batch", None)),
         ("token_ids", (None, None), ("batch", "length")),
         ("source_ids", (None, None), ("batch", "source_length")),
+        ("frame_noise", (None, None, 3), ("batch", "frame_length", None)),
         ("decoder_padding_mask", (None, None), ("batch", "decoder_length")),
         ("target", (None, None), ("batch", "length")),
         ("images", (None, None, None, 3), ("batch", "height", "width", None)),
@@ -91,6 +92,15 @@ def test_probes_stay_within_the_longest_sequence():
     inputs = (spec("token_ids", "int32", (None, None)),)
     shapes = {probe.inputs["token_ids"].shape for probe in make_probes(inputs, {}, longest=8)}
     assert shapes == {(1, 5), (1, 8), (5, 5), (5, 8)}
+
+
+def test_rates_are_positive():
+    values = np.concatenate(
+        [probe.inputs["speaking_rate"] for probe in make_probes((spec("speaking_rate", "float32", (None,)),), {})]
+    )
+    assert values.min() >= 0.5
+    assert values.max() <= 2.0
+    assert len(set(values)) > 4
 
 
 def test_image_probes_have_two_sizes_that_are_not_square():

@@ -6,7 +6,15 @@ import unicodedata
 
 import pytest
 
-from keras_transformer.text import BytePair, Bytes, Characters, SentencePiece, WordPiece, from_huggingface
+from keras_transformer.text import (
+    BytePair,
+    Bytes,
+    Characters,
+    InterspersedCharacters,
+    SentencePiece,
+    WordPiece,
+    from_huggingface,
+)
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "tokenizers"
 
@@ -18,6 +26,13 @@ CORPUS = [
     "我们在这里，你好吗？",
     "low lower lowest, new newer newest; wide wider widest",
 ] * 3
+
+
+def interspersed(**options):
+    tokens = ["_", "<pad>", "<unk>", "<s>", "</s>", "<mask>", *sorted({*"".join(CORPUS)} - {"_"})]
+    roles = {"pad": "<pad>", "unknown": "<unk>", "start": "<s>", "end": "</s>", "mask": "<mask>"}
+    return InterspersedCharacters({token: index for index, token in enumerate(tokens)}, roles, **options)
+
 
 MAKERS = {
     "wordpiece": lambda: WordPiece.train(CORPUS, 250),
@@ -31,11 +46,13 @@ MAKERS = {
     "characters": lambda: Characters.train(CORPUS),
     "characters lossless": lambda: Characters.train(CORPUS, byte_fallback=True),
     "bytes": lambda: Bytes(),
+    "interspersed_characters": interspersed,
+    "interspersed_characters as they are": lambda: interspersed(blanks=False, normalize=False),
     "hugging_face": lambda: from_huggingface(DATA / "roberta"),
     "hugging_face unigram": lambda: from_huggingface(DATA / "camembert"),
 }
 LOSSLESS = ["unigram lossless", "bpe lossless", "byte_pair", "characters lossless", "bytes"]
-IN_GRAPH = [name for name in MAKERS if name != "byte_pair" and not name.startswith("hugging_face")]
+IN_GRAPH = [name for name in MAKERS if not name.startswith(("byte_pair", "hugging_face", "interspersed"))]
 
 
 @pytest.fixture(scope="session")

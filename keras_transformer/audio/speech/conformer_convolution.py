@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.audio.speech.frames import hide_padding
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Config, Shape, Tensor

@@ -8,7 +8,8 @@ import keras
 from keras import ops
 
 from keras_transformer.audio.errors import AudioError
-from keras_transformer.audio.speech.frames import hide_padding, num_frames
+from keras_transformer.audio.speech.frames import num_frames
+from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor

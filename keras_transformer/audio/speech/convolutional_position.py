@@ -8,8 +8,8 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.audio.speech.frames import hide_padding
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Cache, Config, DType, Shape, Tensor

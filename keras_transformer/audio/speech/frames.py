@@ -125,10 +125,3 @@ class FrameMask(keras.layers.Layer):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "kernel_sizes": self.kernel_sizes, "strides": self.strides}
-
-
-def hide_padding(frames: Tensor, frame_mask: Tensor | None) -> Tensor:
-    """Returns frames `(B, T, D)` with zeros for padding, where `frame_mask` `(B, T)` is False; all of them for None."""
-    if frame_mask is None:
-        return frames
-    return ops.where(ops.expand_dims(ops.cast(frame_mask, "bool"), -1), frames, ops.zeros_like(frames))

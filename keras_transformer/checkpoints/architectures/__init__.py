@@ -76,6 +76,7 @@ from keras_transformer.checkpoints.architectures.smollm3 import SmolLM3
 from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.architectures.vit import Vit
+from keras_transformer.checkpoints.architectures.vits import Vits
 from keras_transformer.checkpoints.architectures.wav2vec2 import Wav2Vec2Architecture
 from keras_transformer.checkpoints.architectures.wavlm import Wavlm
 from keras_transformer.checkpoints.architectures.whisper import Whisper
@@ -170,6 +171,7 @@ ARCHITECTURES: dict[str, type[Architecture]] = {
     "swin": SwinArchitecture,
     "t5": T5Architecture,
     "vit": Vit,
+    "vits": Vits,
     "wav2vec2": Wav2Vec2Architecture,
     "wavlm": Wavlm,
     "whisper": Whisper,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import family_of, set_template
 from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.hugging_face.interspersed import interspersed, is_interspersed
 from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed
 from keras_transformer.text.hugging_face.tokenizer import CHAT_FILE, FILE, HuggingFaceTokenizer
 from keras_transformer.text.hugging_face.vocabulary import SENTENCEPIECE_FILES, from_vocabulary
@@ -41,19 +42,20 @@ _BERT = {
 }
 
 
-def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
+def from_huggingface(folder: Path) -> Any:
     """Loads the tokenizer of a Hugging Face checkpoint.
 
     Reads `tokenizer.json`, or else the older `vocab.txt` (BERT family), `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
-    CLIP, Whisper, Qwen2), `vocab.json` alone (wav2vec 2.0), or a SentencePiece model (T5, ALBERT, DeBERTa v2 and v3, XLNet,
-    CamemBERT, XLM-RoBERTa, Llama, Gemma). Also reads `tokenizer_config.json`, `special_tokens_map.json`,
+    CLIP, Whisper, Qwen2), `vocab.json` alone (wav2vec 2.0, VITS), or a SentencePiece model (T5, ALBERT, DeBERTa v2 and v3,
+    XLNet, CamemBERT, XLM-RoBERTa, Llama, Gemma). Also reads `tokenizer_config.json`, `special_tokens_map.json`,
     `added_tokens.json` and `config.json` if present.
 
     Args:
         folder: str or path.
 
     Returns:
-        A `HuggingFaceTokenizer`, with the same ids, templates and decoded texts as transformers.
+        A `HuggingFaceTokenizer`, with the same ids, templates and decoded texts as transformers; for VITS, an
+        `InterspersedCharacters` with the same ids.
 
     Raises:
         InvalidTokenizerError: the folder does not exist, contains no tokenizer or one of an unknown family, or its files
@@ -74,6 +76,8 @@ def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
     config = _config(folder)
     path = os.path.join(folder, FILE)
     has_own = os.path.isfile(path)
+    if not has_own and is_interspersed(config):
+        return interspersed(folder, config)
     if has_own:
         with errors_with_path(path):
             content = parsed(read_text(path))

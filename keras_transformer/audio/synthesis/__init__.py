@@ -1,0 +1,1 @@
+"""Layers of speech synthesis: durations of tokens, frames, and samples."""

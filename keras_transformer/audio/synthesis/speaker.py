@@ -1,0 +1,18 @@
+"""The part of a speaker in the layers of speech synthesis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_transformer.utils.types import Shape
+
+
+def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> Any:
+    """Returns the built `keras.layers.Dense` of the vector of a speaker, named "speaker"; None without one."""
+    if speaker_shape is None:
+        return None
+    layer = keras.layers.Dense(width, dtype=policy, name="speaker")
+    layer.build(tuple(speaker_shape))
+    return layer
