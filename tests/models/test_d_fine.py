@@ -76,6 +76,7 @@ def test_gates_weigh_both_terms():
     np.testing.assert_allclose(np.asarray(residual.post(x, y)), expected, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_step_changes_every_weight():
     keras.utils.set_random_seed(0)
     backbone = models.HGNetV2(HGNET, (64, 32), learnable_affine=True, frozen_norm=True)

@@ -115,6 +115,7 @@ def test_files_with_the_names_of_timm_are_read(tmp_path, monkeypatch):
         np.testing.assert_array_equal(np.asarray(model(images)["logits"]), np.asarray(plain(images)["logits"]))
 
 
+@pytest.mark.exhaustive
 def test_frozen_norms_do_not_learn():
     keras.utils.set_random_seed(0)
     backbone = models.DETR(SIZE, backbone=models.ResNet(RESNET, 32, frozen_norm=True), num_queries=4, dropout=0.0)

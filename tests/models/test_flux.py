@@ -84,6 +84,7 @@ def test_outputs_are_those_of_diffusers():
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6 * np.abs(expected).max())
 
 
+@pytest.mark.exhaustive
 def test_it_draws_and_trains():
     model, random = small(guidance_embedding=False), np.random.default_rng(0)
     for weight in model.trainable_weights:

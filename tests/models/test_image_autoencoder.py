@@ -100,6 +100,7 @@ def test_published_size():
         assert models.ImageAutoencoder().count_params() == 83_653_863
 
 
+@pytest.mark.exhaustive
 def test_training_restores_images():
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)

@@ -336,6 +336,7 @@ def test_defaults_of_configs(model_type):
     assert model.count_params() == DEFAULTS[model_type]
 
 
+@pytest.mark.exhaustive
 def test_clip_learns_which_text_is_of_which_image():
     keras.utils.set_random_seed(0)
     tower = models.Size(1, 8, 2, 16)
@@ -356,6 +357,7 @@ def test_clip_learns_which_text_is_of_which_image():
     assert np.asarray(model.get_layer("logits").logit_scale) != before
 
 
+@pytest.mark.exhaustive
 def test_siglip_learns_with_the_sigmoid_loss_which_text_is_of_which_image():
     keras.utils.set_random_seed(0)
     tower = models.Size(1, 16, 2, 32)

@@ -47,6 +47,7 @@ def test_outputs_are_those_of_diffusers():
     np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
 
 
+@pytest.mark.exhaustive
 def test_text_conditions_the_sampler():
     model = models.MMDiT(models.Size(2, 8, 2, 16), 4, 8, num_channels=1, text_dim=6, pooled_text_dim=5)
     random = np.random.default_rng(0)

@@ -125,6 +125,7 @@ def test_padding_and_chunks_without_neighbors_change_nothing(model):
     assert np.abs(np.array(model(fewer)) - whole).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_trains_and_is_saved(tmp_path):
     model = tasks.LanguageModel(made())
     given = inputs(length=16)
