@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.hide_padding import hide_padding
+from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Config, Shape, Tensor
 
@@ -56,7 +57,7 @@ class ConvolutionalFeedForward(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("intermediate_dim", intermediate_dim), ("kernel_size", kernel_size)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_count(value):
                 raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
         self.intermediate_dim = intermediate_dim
         self.kernel_size = kernel_size

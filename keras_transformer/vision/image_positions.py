@@ -9,10 +9,10 @@ from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import cache_spec, token_slots
+from keras_transformer.layers.row_gather import take_of_row, write_to_row
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, DType, Tensor
 from keras_transformer.vision.images_at import images_at, of_images
-from keras_transformer.vision.row_gather import take_of_row, write_to_row
 
 
 @serializable

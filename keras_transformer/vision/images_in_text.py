@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,22 +92,33 @@ class ImagesInText:
             raise ImageError(f"There are images for {len(images)} texts, but {len(texts)} texts.")
         lists = [image_list(each) for each in images]
         pairs = enumerate(zip(lists, texts, strict=True))
-        rows = [self._encode(number, *pair) for number, pair in pairs]
+        rows = [self._encode(number, len(each), text) for number, (each, text) in pairs]
         pixels = {"images": stacked_pixels(self.processor, lists)}
         if padding is None:
             return {**pixels, "token_ids": rows}
         return {**pixels, **pad_batch(rows, self.tokenizer.pad_id, padding)}
 
-    def _encode(self, number, images, text):
+    def _encode(self, number, count, text):
         """Returns the tokens of a text, with placeholders for its images."""
-        row = self.tokenizer.encode(text, start=True)
-        if self.begin_id not in row:
-            row = self.tokenizer.encode(self.frame * len(images) + text, start=True)
-        row = list(row)
-        if row.count(self.begin_id) != len(images):
-            found = row.count(self.begin_id)
-            raise ImageError(f"Text {number} has marks for {found} images. Received: {len(images)}")
+        encode = functools.partial(self.tokenizer.encode, start=True)
+        row = marked_tokens(encode, text, self.begin_id, self.frame * count, count, number)
         return mark_images(row, self.begin_id, self.num_image_tokens, self._end_id)
+
+
+def marked_tokens(
+    encode: Callable[[str], Any], text: str, mark: int, frames: str, count: int, number: int
+) -> list[int]:
+    """Returns the tokens of a text with a mark for each of its images: with `frames` before it, if it has no mark.
+
+    Raises:
+        ImageError: other than `count` marks; it names the text by its number.
+    """
+    row = list(encode(text))
+    if mark not in row:
+        row = list(encode(frames + text))
+    if row.count(mark) != count:
+        raise ImageError(f"Text {number} has marks for {row.count(mark)} images. Received: {count}")
+    return row
 
 
 def stacked_pixels(processor: Callable[[list], ArrayLike], images: Sequence[Sequence[Any]]) -> np.ndarray:

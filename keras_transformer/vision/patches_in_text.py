@@ -11,7 +11,7 @@ from keras_transformer.text.batching import pad_batch
 from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageError
 from keras_transformer.vision.image_loading import image_list
-from keras_transformer.vision.images_in_text import by_row
+from keras_transformer.vision.images_in_text import by_row, marked_tokens
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer
@@ -114,12 +114,7 @@ class PatchesInText:
         """Returns the tokens of a text with a mark for each of its images."""
         if _VIDEO in text:
             raise ImageError(f"Text {number} has a video, {_VIDEO}. Only still images are supported.")
-        row = self._encode(text)
-        if self.image_id not in row:
-            row = self._encode(self.frame * count + text)
-        if row.count(self.image_id) != count:
-            raise ImageError(f"Text {number} has marks for {row.count(self.image_id)} images. Received: {count}")
-        return row
+        return marked_tokens(self._encode, text, self.image_id, self.frame * count, count, number)
 
     def _encode(self, text):
         return list(self.tokenizer.encode(text, allow_special_tokens=True))

@@ -9,9 +9,9 @@ from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
+from keras_transformer.layers.row_gather import take_of_row, write_to_row
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, Tensor
-from keras_transformer.vision.row_gather import take_of_row, write_to_row
 
 
 @serializable

@@ -8,10 +8,10 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.layers.row_gather import take_of_row
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 from keras_transformer.vision.images_at import images_at, of_images
-from keras_transformer.vision.row_gather import take_of_row
 
 
 @serializable

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmark_reports import ROOT, Command, check_table, run_benchmarks
+from benchmark_reports import ROOT, Command, check_table
 
 pytestmark = pytest.mark.slow
 
@@ -45,13 +45,6 @@ COMMANDS = {
         {"recurrence", "n", "whole_ms", "loop_ms", "difference"},
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    for needed in ("keras_hub", "torch", "transformers"):
-        pytest.importorskip(needed)
-    return run_benchmarks(COMMANDS, tmp_path_factory.mktemp("benchmarks"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmark_reports import Command, check_table, run_benchmarks
+from benchmark_reports import Command, check_table
 
 pytestmark = pytest.mark.exhaustive
 
@@ -63,13 +63,6 @@ COMMANDS = {
         {"backbone", "ours onnx"},
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    for needed in ("keras_hub", "torch", "transformers"):
-        pytest.importorskip(needed)
-    return run_benchmarks(COMMANDS, tmp_path_factory.mktemp("benchmarks"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -22,12 +22,9 @@ SHARED_HEADS = (
 
 def _repeats(folder):
     architecture, _, head = folder.name.rpartition("-")
-    others = {each.name for each in FOLDERS} - {f"{architecture}-{each}" for each in SHARED_HEADS}
-    return (
-        head in SHARED_HEADS
-        and architecture not in ("bert", "llama")
-        and any(name.startswith(f"{architecture}-") for name in others)
-    )
+    parts = (each.name.rpartition("-") for each in FOLDERS)
+    has_other = any(name == architecture and each not in SHARED_HEADS for name, _, each in parts)
+    return head in SHARED_HEADS and architecture not in ("bert", "llama") and has_other
 
 
 CASES = [

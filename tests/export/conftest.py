@@ -114,10 +114,7 @@ def _run_once(request, tmp_path_factory, name):
     (directory / "results.json").write_text("{}")
     try:
         with open(directory / "log", "w") as log:
-            environment = os.environ | {
-                "KERAS_BACKEND": "tensorflow",
-                "EXHAUSTIVE": "1" if _exhaustive(request, name) else "",
-            }
+            environment = worker_environment(request, name)
             words = [sys.executable, str(HERE / WORKERS[name]), str(directory)]
             subprocess.run(words, stderr=log, stdout=log, env=environment)
     finally:
@@ -125,6 +122,14 @@ def _run_once(request, tmp_path_factory, name):
     return Exported(directory)
 
 
-def _exhaustive(request, name):
-    """Whether an exhaustive test that waits for the worker is selected."""
-    return any(name in item.fixturenames and item.get_closest_marker("exhaustive") for item in request.session.items)
+def worker_environment(request, fixture):
+    """The environment of a worker for a fixture. It says whether an exhaustive test that waits for it is selected."""
+    waiting = [item for item in request.session.items if fixture in item.fixturenames]
+    exhaustive = any(item.get_closest_marker("exhaustive") for item in waiting)
+    return os.environ | {"KERAS_BACKEND": "tensorflow", "EXHAUSTIVE": str(int(exhaustive))}
+
+
+@pytest.fixture(scope="module")
+def environment_of(request):
+    """Function from the name of a fixture of this module to the environment of its worker."""
+    return lambda fixture: worker_environment(request, fixture)

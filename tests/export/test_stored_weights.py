@@ -1,7 +1,6 @@
 """Every weight in a written file is the Keras variable's; planted faults are found and named."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -30,11 +29,9 @@ FAULTS = ("negated", "scaled", "heads_swapped", "exchanged", "positions_cut", "o
 
 
 @pytest.fixture(scope="module")
-def results(request, tmp_path_factory):
+def results(environment_of, tmp_path_factory):
     directory = tmp_path_factory.mktemp("weights")
-    mine = [item for item in request.session.items if item.path == request.path]
-    exhaustive = any(item.get_closest_marker("exhaustive") for item in mine)
-    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "EXHAUSTIVE": str(int(exhaustive))}
+    environment = environment_of("results")
     with open(directory / "log", "w") as log:
         subprocess.run([sys.executable, WORKER, directory], stdout=log, stderr=log, env=environment, check=False)
     if not (directory / "results.json").exists():

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.audio.synthesis.depth_separable_convolutions import DepthSeparableConvolutions
 from keras_transformer.audio.synthesis.duration_flows import AffineFlow, ConvolutionFlow
-from keras_transformer.audio.synthesis.speaker import speaker_projection
+from keras_transformer.audio.synthesis.speaker import add_speaker, speaker_projection
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
@@ -94,7 +94,7 @@ class DurationPredictor(keras.layers.Layer):
         speaker: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        x = inputs if speaker is None else inputs + ops.expand_dims(self._speaker(speaker), 1)
+        x = add_speaker(inputs, self._speaker, speaker)
         for convolution, norm in zip(self._convolutions, self._norms, strict=True):
             x = norm(ops.relu(convolution(hide_padding(x, padding_mask))))
             x = self._dropout_layer(x, training=training)
@@ -196,8 +196,7 @@ class StochasticDurationPredictor(keras.layers.Layer):
         speaker: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        x = self._first_dense(inputs)
-        x = x if speaker is None else x + ops.expand_dims(self._speaker(speaker), 1)
+        x = add_speaker(self._first_dense(inputs), self._speaker, speaker)
         x = self._last_dense(self._convolutions(x, padding_mask=padding_mask, training=training))
         condition = hide_padding(x, padding_mask)
         latents = noise * self.noise_scale

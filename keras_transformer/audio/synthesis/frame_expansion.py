@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.row_gather import take_of_row
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -98,10 +99,7 @@ class FrameExpansion(keras.layers.Layer):
     def _of_frames(self, inputs, ends, frames):
         """Returns the vector of the token of each frame, `(B, F, 2 C)`; of the last token after the end."""
         passed = ops.cast(ops.expand_dims(ends, 1) <= ops.expand_dims(frames, 2), "int32")
-        batch, length = ops.shape(inputs)[0], ops.shape(inputs)[1]
-        tokens = ops.minimum(ops.sum(passed, axis=2), length - 1)
-        rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1) + tokens
-        return ops.take(ops.reshape(inputs, (-1, inputs.shape[-1])), rows, axis=0)
+        return take_of_row(inputs, ops.minimum(ops.sum(passed, axis=2), ops.shape(inputs)[1] - 1))
 
     def compute_output_spec(self, inputs: Tensor, counts: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         shape = tuple(noise.shape)

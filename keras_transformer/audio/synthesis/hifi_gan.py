@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
-from keras_transformer.audio.synthesis.speaker import speaker_projection
+from keras_transformer.audio.synthesis.speaker import add_speaker, speaker_projection
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -138,8 +138,7 @@ class HiFiGAN(keras.layers.Layer):
 
     def call(self, inputs: Tensor, padding_mask: Tensor | None = None, speaker: Tensor | None = None) -> Tensor:
         mask, per_level = padding_mask, len(self.block_kernel_sizes)
-        x = self._first(hide_padding(inputs, mask))
-        x = x if speaker is None else x + ops.expand_dims(self._speaker(speaker), 1)
+        x = add_speaker(self._first(hide_padding(inputs, mask)), self._speaker, speaker)
         for index, (stride, upsampling) in enumerate(zip(self.strides, self._upsampling, strict=True)):
             length = ops.shape(x)[1] * stride
             x = upsampling(hide_padding(ops.leaky_relu(x, self.negative_slope), mask))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+from keras import ops
 
-from keras_transformer.utils.types import Shape
+from keras_transformer.utils.types import Shape, Tensor
 
 
 def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> Any:
@@ -16,3 +17,8 @@ def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> 
     layer = keras.layers.Dense(width, dtype=policy, name="speaker")
     layer.build(tuple(speaker_shape))
     return layer
+
+
+def add_speaker(inputs: Tensor, projection: Any, speaker: Tensor | None) -> Tensor:
+    """Returns inputs `(B, T, D)` plus the projection of the vectors of speakers `(B, S)`; the inputs without speakers."""
+    return inputs if speaker is None else inputs + ops.expand_dims(projection(speaker), 1)

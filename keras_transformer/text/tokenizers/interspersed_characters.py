@@ -148,7 +148,7 @@ class InterspersedCharacters(Tokenizer):
         characters = [(self.replacements.get(each, each), begin, stop) for each, begin, stop in self._cased(text)]
         joined = "".join(each for each, _, _ in characters)
         if self.spelling == "phonemes" or (self.spelling == "roman" and not joined.isascii()):
-            # What is spelled anew stands for the whole text.
+            # Each character that the speller returns stands for the whole text.
             characters = [(each, 0, len(text)) for each in self._respelled(joined)]
         if self.spelling == "phonemes" or not self.normalize:
             return characters
