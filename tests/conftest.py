@@ -29,6 +29,14 @@ def _seeded():
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    """A fixture that tests share is the same whichever test asks for it first: it comes before `_seeded`."""
+    if fixturedef.scope != "function":
+        keras.utils.set_random_seed(0)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
     """Tests that share a fixture run in one process; slow ones come first, so that no process is left alone with them."""
     for item in items:  # Before pytest-xdist looks at the groups.

@@ -100,6 +100,8 @@ def test_prompts_with_images_are_continued(model, images):
     expected = [greedy(language_model, *each, 5) for each in zip(images, prompts, strict=True)]
     found = language_model.generate({"images": images, "token_ids": prompts}, max_new_tokens=5)
     assert found == expected
+    # A new token that begins an image would read one more of them.
+    assert BEGIN not in sum(found, [])
     # Rows with fewer images than others; a single prompt; the loop that is no graph.
     single = language_model.generate({"images": images[1, :1], "token_ids": prompts[1]}, max_new_tokens=5)
     assert single == expected[1]
