@@ -11,22 +11,6 @@ pytestmark = pytest.mark.slow
 
 TURNS = ["--rounds", "2"]
 COMMANDS = {
-    "accelerators": Command(
-        ["accelerators", "--tiny", "--targets", "xnnpack"],
-        {"model", "target", "nodes", "taken", "difference"},
-    ),
-    "accelerator_tasks": Command(
-        ["accelerator_tasks", "--task", "cifar10", "--target", "xnnpack", "--precisions", "float", "int8_static"],
-        {"precision", "nodes", "rows", "keras", "cpu", "score", "lost", "agreement", "from_cpu"},
-    ),
-    "every_model": Command(
-        ["every_model", "--only", "Encoder", "--formats", "onnx"],
-        {"model", "float32 onnx", "int8 onnx"},
-    ),
-    "quantized_tasks": Command(
-        ["quantized_tasks", "--task", "cifar10", "--formats", "onnx"],
-        {"float_score", "score", "agreement", "of_float"},
-    ),
     "grammar": Command(
         ["grammar"],
         {"grammar", "valid", "finished", "extra_ms", "extra_percent"},

@@ -8,6 +8,22 @@ pytestmark = pytest.mark.exhaustive
 
 TURNS = ["--rounds", "2"]
 COMMANDS = {
+    "accelerators": Command(
+        ["accelerators", "--tiny", "--targets", "xnnpack"],
+        {"model", "target", "nodes", "taken", "difference"},
+    ),
+    "accelerator_tasks": Command(
+        ["accelerator_tasks", "--task", "cifar10", "--target", "xnnpack", "--precisions", "float", "int8_static"],
+        {"precision", "nodes", "rows", "keras", "cpu", "score", "lost", "agreement", "from_cpu"},
+    ),
+    "every_model": Command(
+        ["every_model", "--only", "Encoder", "--formats", "onnx"],
+        {"model", "float32 onnx", "int8 onnx"},
+    ),
+    "quantized_tasks": Command(
+        ["quantized_tasks", "--task", "cifar10", "--formats", "onnx"],
+        {"float_score", "score", "agreement", "of_float"},
+    ),
     "train_step": Command(
         ["train_step", *TURNS, "--networks", "encoder", "--modes", "plain", "--batch-size", "2"],
         {"ours_ms", "peer_ms", "ratio"},

@@ -118,6 +118,7 @@ def test_a_loss_is_approached_by_mixtures(tmp_path):
     assert found["chosen"] == min(kept, key=lambda name: trials[name]["nbytes"]) != "float32"
 
 
+@pytest.mark.exhaustive
 def test_the_perplexity_of_a_text_is_that_of_the_rounded_weights(tmp_path):
     command = [sys.executable, str(pathlib.Path(__file__).with_name("compress_worker.py")), str(tmp_path / "b"), "text"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)

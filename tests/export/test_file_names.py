@@ -14,14 +14,18 @@ from keras_transformer.export.runtime.generation_record import cache_names
 from keras_transformer.export.spec.axes import numbers_of, output_axes
 from keras_transformer.export.tflite.tree import read_file
 
-BUNDLES = ["encoder", "two_signatures", "same_tensor", "any_image"]
+# Workers, and bundles that they export.
+BUNDLES = [
+    *(("exported", name) for name in ("encoder", "two_signatures", "same_tensor", "any_image")),
+    *(("language", name) for name in ("gpt", "translator")),
+]
 
 
-@pytest.fixture(params=[*BUNDLES, "gpt", "translator"])
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.xdist_group(each[0]), id=each[1]) for each in BUNDLES])
 def bundle(request):
     """A bundle, of a model or of a language model."""
-    is_language = request.param not in BUNDLES
-    return request.getfixturevalue("language" if is_language else "exported").bundle(request.param)
+    worker, name = request.param
+    return request.getfixturevalue(worker).bundle(name)
 
 
 def test_onnx_files_have_the_names_order_and_axes_of_the_manifest(bundle):

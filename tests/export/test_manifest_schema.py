@@ -9,7 +9,11 @@ import pytest
 from keras_transformer.export.bundle.manifest_checks import SCHEMA
 from keras_transformer.export.bundle.schema import PATH, manifest_schema
 
-WORKERS = ["exported", "language", "tflite", "optimized", "behaviors", "blocks", "learned"]
+# Each in the process that waits for its worker anyway.
+WORKERS = [
+    pytest.param(name, marks=pytest.mark.xdist_group(name))
+    for name in ("exported", "language", "tflite", "optimized", "behaviors", "blocks", "learned")
+]
 
 
 @pytest.fixture(scope="module")

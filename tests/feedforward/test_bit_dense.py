@@ -101,7 +101,7 @@ def test_a_twin_has_the_weights_and_rounds_them():
     assert len(twin.generate([3, 1, 4], max_new_tokens=5)) == 5
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_learns():
     model = ternary_twin(language_model())
     data = inputs()
