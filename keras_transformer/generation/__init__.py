@@ -19,6 +19,7 @@ from keras_transformer.generation.errors import (
     PromptTooLongError,
     QueueFullError,
     RequestCancelledError,
+    UserLimitError,
 )
 from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.generation.generator import Generator
@@ -68,6 +69,7 @@ __all__ = [
     "RequestCancelledError",
     "Speculative",
     "TreeSearch",
+    "UserLimitError",
     "ctc_beam_search",
     "ctc_greedy",
 ]

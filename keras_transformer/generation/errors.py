@@ -37,6 +37,10 @@ class QueueFullError(GenerationError):
     """The waiting queue of an engine is full. The request can be retried later."""
 
 
+class UserLimitError(QueueFullError):
+    """A user has as many requests as an engine allows. The request can be retried later."""
+
+
 class RequestCancelledError(GenerationError):
     """The request was cancelled."""
 

@@ -23,6 +23,7 @@ from keras_transformer.generation import (
     QueueFullError,
     Random,
     RequestCancelledError,
+    UserLimitError,
 )
 from keras_transformer.text import Characters
 
@@ -276,17 +277,100 @@ def test_several_prompts_are_read_in_a_step(models):
     assert engine.steps.calls[:8] == [(1, 1), (1, 4), (1, 3), (1, 4), (2, 1), (1, 3), (3, 1), (2, 1)]
 
 
-def test_first_come_first_served(model):
-    engine = engine_of(model, max_batch_size=1)
-    engine.steps.gate.clear()
-    requests = [engine.submit([1 + number % 5], max_new_tokens=3) for number in range(6)]
+def order_of_ends(engine, requests):
+    """Opens the gate of an engine and returns the indices of the requests in the order in which they finish."""
     ends = []
     for number, request in enumerate(requests):
         finish = request.finish
         request.finish = lambda error=None, number=number, finish=finish: (ends.append(number), finish(error))
     engine.steps.gate.set()
     engine.close(drain=True)
-    assert ends == [0, 1, 2, 3, 4, 5]
+    return ends
+
+
+def test_first_come_first_served(model):
+    engine = engine_of(model, max_batch_size=1)
+    engine.steps.gate.clear()
+    requests = [engine.submit([1 + number % 5], max_new_tokens=3) for number in range(6)]
+    assert order_of_ends(engine, requests) == [0, 1, 2, 3, 4, 5]
+
+
+def test_users_take_turns(models):
+    """Tokens count, not requests: a text of 12 tokens for one user, then four of 3 for another."""
+    engine = engine_of(FormulaModel(models.History(seed=3)), max_batch_size=1)
+    engine.steps.gate.clear()
+    asks = [("first", 1), *[("many", 12)] * 3, *[("few", 3)] * 5]
+    requests = [engine.submit([1, 2], max_new_tokens=count, user=user) for user, count in asks]
+    # Read and written: 2 + 11 + 2 · 12 = 37 for "many", 2 + 2 + 2 · 3 = 10 for each text of "few".
+    assert order_of_ends(engine, requests) == [0, 1, 4, 5, 6, 7, 2, 8, 3]
+    assert engine._scheduler.waiting._charges == {}
+
+
+def test_an_absence_saves_nothing_up(models):
+    """Who comes when another has received a lot takes turns from then on, and does not catch up first."""
+    engine = engine_of(FormulaModel(models.History(seed=3)), max_batch_size=1)
+    engine.steps.gate.clear()
+    requests = [engine.submit([1], max_new_tokens=20, user="early") for _ in range(4)]
+    while engine.stats()["running"] < 1:
+        time.sleep(0.001)
+    engine._scheduler.waiting.charge("early", written=1000)
+    requests += [engine.submit([1], max_new_tokens=20, user="late") for _ in range(4)]
+    assert order_of_ends(engine, requests) == [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+def test_priorities_come_first(models):
+    engine = engine_of(FormulaModel(models.History(seed=3)), max_batch_size=1)
+    engine.steps.gate.clear()
+    requests = [engine.submit([1], max_new_tokens=3, user=user, priority=priority) for user, priority in PRIORITIES]
+    assert order_of_ends(engine, requests) == [3, 5, 1, 4, 2, 0]
+
+
+# The first one runs when the others come. It gives way to the fourth.
+PRIORITIES = [("a", -1), ("a", 1), ("b", 0), ("a", 2), ("b", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("options", [{"max_batch_size": 2}, {"num_blocks": 6}], ids=["rows", "blocks"])
+def test_a_request_of_larger_priority_takes_the_place_of_the_youngest(models, options):
+    model = FormulaModel(models.History(seed=3, max_length=64))
+    engine = engine_of(model, **options)
+    engine.steps.gate.clear()
+    asks = [([1] * 8, 4), ([2] * 8, 4)]
+    requests = [engine.submit(prompt, max_new_tokens=count) for prompt, count in asks]
+    while engine.stats()["running"] < 2:
+        time.sleep(0.001)
+    asks.append(([3] * 9, 3))
+    requests.append(engine.submit([3] * 9, max_new_tokens=3, priority=1))
+    assert order_of_ends(engine, requests)[-1] == 1
+    assert engine.stats()["preemptions"] > 0
+    for request, (prompt, count) in zip(requests, asks, strict=True):
+        assert request.result(0) == model.generate(prompt, max_new_tokens=count)
+    assert is_whole(engine)
+
+
+def test_the_requests_of_a_user_are_limited(model):
+    engine = engine_of(model, max_batch_size=1, max_per_user=3)
+    engine.steps.gate.clear()
+    requests = [
+        engine.submit([1], max_new_tokens=2, user="a"),
+        *engine.submit_samples([2], 2, max_new_tokens=2, user="a"),
+    ]
+    with pytest.raises(UserLimitError, match="The user has 3 of at most 3 requests"):
+        engine.submit([1], max_new_tokens=2, user="a")
+    with pytest.raises(UserLimitError, match="0 of at most 3"):
+        engine.submit_samples([1], 4, max_new_tokens=2, user="c", wait=None)  # It would wait forever.
+    others = [engine.submit([1], max_new_tokens=2, user=user) for user in ("b", None)]
+    engine.steps.gate.set()
+    assert engine.submit([3], max_new_tokens=2, user="a", wait=None).result(10) == model.generate([3], max_new_tokens=2)
+    for request in requests + others:
+        request.result(10)
+    engine.close()
+    assert is_whole(engine)
+
+
+@pytest.mark.parametrize("options, message", [({"priority": 1.5}, "priority must be"), ({"user": []}, "user must be")])
+def test_priorities_and_users_are_checked(model, options, message):
+    with engine_of(model) as engine, pytest.raises(GenerationError, match=message):
+        engine.submit([1], max_new_tokens=2, **options)
 
 
 def test_a_preempted_request_resumes_before_later_arrivals(models):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.engine.cache_pool import CachePool
@@ -17,6 +18,7 @@ from keras_transformer.generation.errors import (
     GenerationError,
     MissingTokenizerError,
     QueueFullError,
+    UserLimitError,
 )
 from keras_transformer.generation.generator import Generator
 
@@ -30,7 +32,8 @@ class Engine:
     The result of a request is equal to that of `model.generate` with the same arguments, sampler and seed, except with int8
     blocks. Requests with a common prompt prefix share blocks (prefix caching). A layer with a state of fixed size (a
     recurrence, a window, a memory of segments) uses one state for each running request; a model with states has no prefix
-    caching. All methods are thread-safe. For the scheduling policy see `scheduler.Scheduler`.
+    caching. Users take turns, whoever asks more. All methods are thread-safe. For the scheduling policy see
+    `scheduler.Scheduler` and `waiting_queue.WaitingQueue`.
 
     Args:
         model: `LanguageModel` without an encoder, or another `protocols.ServedModel`.
@@ -38,6 +41,7 @@ class Engine:
         num_blocks: int >= 1. Number of cache blocks for all requests; unused by a model with states only. Default 512.
         block_size: int >= 1. Tokens of a block. Default 16.
         max_waiting: int >= 1. Maximum length of the queue. Default 64.
+        max_per_user: int >= 1. Maximum number of requests of one user, waiting or running; None for no limit.
         chunk_size: int >= 1. Maximum number of prompt tokens in one call of the model (chunked prefill). Default 64.
         prompt_tokens: int >= 1. Maximum number of prompt tokens between two decoding steps: a larger value increases
             throughput, a smaller one reduces the latency between tokens. Default 256.
@@ -70,6 +74,7 @@ class Engine:
         chunk_size: int = 64,
         prompt_tokens: int = 256,
         quantize: str | None = None,
+        max_per_user: int | None = None,
     ) -> None:
         sizes = {
             "max_batch_size": max_batch_size,
@@ -78,6 +83,7 @@ class Engine:
             "max_waiting": max_waiting,
             "chunk_size": chunk_size,
             "prompt_tokens": prompt_tokens,
+            "max_per_user": 1 if max_per_user is None else max_per_user,
         }
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
@@ -94,6 +100,7 @@ class Engine:
         pool = CachePool(num_blocks, block_size, max_batch_size if self.steps.keeps_states else 0)
         self._scheduler = Scheduler(self.steps, pool, max_batch_size, prompt_tokens)
         self._max_waiting = max_waiting
+        self._max_per_user = max_per_user
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._inbox: list[Request] = []
@@ -113,12 +120,18 @@ class Engine:
         """Returns the token ids of messages, through the chat template of the tokenizer; see `Generator.chat_prompt`."""
         return self._reader.chat_prompt(messages, tools=tools)
 
-    def submit(self, prompt: Any, *, wait: float | None = 0.0, **options: Any) -> Request:
+    def submit(
+        self, prompt: Any, *, wait: float | None = 0.0, priority: int = 0, user: Hashable = None, **options: Any
+    ) -> Request:
         """Submits a request for the continuation of one prompt.
 
         Args:
             prompt: str, or list of int.
-            wait: float. Seconds to wait while the queue is full; None for no limit. Default 0.
+            wait: float. Seconds to wait while the queue is full, or the user has too many requests; None for no limit.
+                Default 0.
+            priority: int. Requests with a larger one come first, and take the place of running ones that have a smaller one.
+                Default 0.
+            user: a hashable value, such as a name. Who asks. Default None, which is one user too.
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `grammar` of `Generator.generate`.
 
         Returns:
@@ -126,19 +139,28 @@ class Engine:
 
         Raises:
             QueueFullError: the queue is full.
+            UserLimitError: the user has `max_per_user` requests.
             EngineClosedError: the engine is closed.
             PromptTooLongError: prompt and new tokens exceed the maximum length of the model, or the size of the cache.
             GenerationError: invalid arguments, as in `Generator.generate`; or a sampler that is no `TokenSampler`.
         """
-        return self.submit_samples(prompt, 1, wait=wait, **options)[0]
+        return self.submit_samples(prompt, 1, wait=wait, priority=priority, user=user, **options)[0]
 
     def submit_samples(
-        self, prompt: Any, count: int, *, wait: float | None = 0.0, as_text: bool | None = None, **options: Any
+        self,
+        prompt: Any,
+        count: int,
+        *,
+        wait: float | None = 0.0,
+        as_text: bool | None = None,
+        priority: int = 0,
+        user: Hashable = None,
+        **options: Any,
     ) -> list[Request]:
         """Submits requests for several continuations of one prompt, which is read once. They share its blocks.
 
         Args:
-            prompt, wait, options: as in `submit`.
+            prompt, wait, priority, user, options: as in `submit`.
             count: int >= 1. Number of continuations.
             as_text: bool. Whether results are text. Default None: as the prompt.
 
@@ -150,6 +172,10 @@ class Engine:
         """
         if not isinstance(count, int) or count < 1:
             raise GenerationError(f"count must be a positive integer. Received: {count!r}")
+        if not isinstance(priority, int):
+            raise GenerationError(f"priority must be an integer. Received: {priority!r}")
+        if not isinstance(user, Hashable):
+            raise GenerationError(f"user must be hashable. Received: {user!r}")
         sampler, prompts, decoding_requests, stops = self._reader.plan([prompt] * count, **options)
         if not hasattr(sampler, "is_random"):
             raise GenerationError(
@@ -160,9 +186,9 @@ class Engine:
         if as_text and self.tokenizer is None:
             raise MissingTokenizerError("The model has no tokenizer: results cannot be text.")
         with self._changed:
-            self._wait_for_room(count, wait)
+            self._wait_for_room(count, user, wait)
             requests = [
-                Request(next(self._numbers), decoding_request, sampler, stops, as_text)
+                Request(next(self._numbers), decoding_request, sampler, stops, as_text, priority, user)
                 for decoding_request in decoding_requests
             ]
             for request in requests:
@@ -237,18 +263,32 @@ class Engine:
     def _num_waiting(self) -> int:
         return sum(1 + len(request.followers) for request in list(self._inbox)) + self._scheduler.num_waiting
 
-    def _wait_for_room(self, count: int, wait: float | None) -> None:
-        """Waits until the queue has room for `count` requests. The caller holds `_changed`."""
+    def _wait_for_room(self, count: int, user: Hashable, wait: float | None) -> None:
+        """Waits until the queue has room for `count` requests of a user. The caller holds `_changed`."""
         deadline = None if wait is None else time.monotonic() + wait
-        while not self._closing and self._num_waiting() + count > self._max_waiting:
+        while not self._closing and (error := self._refusal(count, user)) is not None:
             left = None if deadline is None else deadline - time.monotonic()
-            if count > self._max_waiting or (left is not None and left <= 0):
-                raise QueueFullError(
-                    f"The queue is full: {self._num_waiting()} of at most {self._max_waiting} requests are waiting."
-                )
+            is_too_many = count > min(self._max_waiting, self._max_per_user or count)
+            if is_too_many or (left is not None and left <= 0):
+                raise error
             self._changed.wait(left)
         if self._closing:
             raise EngineClosedError("The engine is closed.")
+
+    def _refusal(self, count: int, user: Hashable) -> QueueFullError | None:
+        """Returns the error of `count` more requests of a user now, or None if there is room for them."""
+        if self._num_waiting() + count > self._max_waiting:
+            return QueueFullError(
+                f"The queue is full: {self._num_waiting()} of at most {self._max_waiting} requests are waiting."
+            )
+        if self._max_per_user is not None:
+            arriving = sum(1 + len(each.followers) for each in self._inbox if each.user == user)
+            present = arriving + self._scheduler.num_requests(user)
+            if present + count > self._max_per_user:
+                return UserLimitError(
+                    f"The user has {present} of at most {self._max_per_user} requests, waiting or running."
+                )
+        return None
 
     def _wake(self) -> None:
         with self._changed:

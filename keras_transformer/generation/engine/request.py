@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,8 @@ class Request:
         sampler: `protocols.TokenSampler`.
         stops: `StopSequences`.
         is_text: bool. Whether the result is text.
+        priority: int. Requests with a larger one come first. Default 0.
+        user: a hashable value. Who asks; users take turns. Default None.
 
     Attributes:
         finish_reason: None while it runs; then "stop" (end token or stop sequence), "length", "cancelled" or "error".
@@ -43,9 +45,18 @@ class Request:
     table: CacheTable
 
     def __init__(
-        self, number: int, decoding_request: DecodingRequest, sampler: Sampler, stops: StopSequences, is_text: bool
+        self,
+        number: int,
+        decoding_request: DecodingRequest,
+        sampler: Sampler,
+        stops: StopSequences,
+        is_text: bool,
+        priority: int = 0,
+        user: Hashable = None,
     ) -> None:
         self.number = number
+        self.priority = priority
+        self.user = user
         self.decoding_request = decoding_request
         self.finish_reason: str | None = None
         self.prompt = decoding_request.prompts[0].tolist()

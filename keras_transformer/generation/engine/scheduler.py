@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.generation.engine.cache_pool import CacheTable
 from keras_transformer.generation.engine.paging import OutOfBlocksError
+from keras_transformer.generation.engine.waiting_queue import WaitingQueue
 from keras_transformer.generation.errors import EngineError, GenerationError, RequestCancelledError
 
 if TYPE_CHECKING:
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
 class Scheduler:
     """Schedules requests in a batch that changes at every step. It is not thread-safe.
 
-    Requests run first come, first served. In each step the oldest requests prefill up to `prompt_tokens` prompt tokens in
-    chunks, then every request with a complete prefill decodes one token, so a long prompt does not block the others. Blocks
-    and states are allocated on demand. If none is free, the youngest request is preempted: its cache is released, and it
-    waits to be recomputed. The oldest request can therefore always continue, so there is no deadlock.
+    `WaitingQueue` chooses who joins the batch. In each step the first requests of the batch prefill up to `prompt_tokens`
+    prompt tokens in chunks, then every request with a complete prefill decodes one token, so a long prompt does not block
+    the others. Blocks and states are allocated on demand. If none is free, the last request is preempted: the youngest of
+    the lowest priority. Its cache is released, and it waits to be recomputed. The first request can therefore always
+    continue, so there is no deadlock. A waiting request without room preempts running ones of lower priority, and no others.
 
     Args:
         steps: `protocols.PagedDecodingSteps`, the model.
@@ -32,8 +35,8 @@ class Scheduler:
         prompt_tokens: int >= 1. Maximum number of prompt tokens in a step.
 
     Attributes:
-        waiting: deque of requests without cache, in order of arrival.
-        running: list of requests in the batch, in order of arrival.
+        waiting: `WaitingQueue` of requests without cache.
+        running: list of requests in the batch, by priority and then in order of arrival.
         counters: Counter for `Engine.stats`.
         is_stale: bool. Whether the cache is invalid and the next `admit` calls `recompute`.
 
@@ -46,7 +49,7 @@ class Scheduler:
         self.pool = pool
         self.max_batch_size = max_batch_size
         self.prompt_tokens = prompt_tokens
-        self.waiting: collections.deque[Request] = collections.deque()
+        self.waiting = WaitingQueue()
         self.running: list[Request] = []
         self.counters: collections.Counter[str] = collections.Counter()
         self.is_stale = False
@@ -55,18 +58,23 @@ class Scheduler:
     @property
     def num_waiting(self) -> int:
         """int: number of waiting requests, including preempted ones and followers."""
-        return sum(1 + len(request.followers) for request in list(self.waiting))
+        return sum(1 + len(request.followers) for request in self.waiting)
 
     @property
     def has_work(self) -> bool:
         """bool: whether any request is waiting or running."""
         return bool(self.waiting or self.running)
 
+    def num_requests(self, user: Hashable) -> int:
+        """Returns the number of requests of a user, waiting or running, with followers."""
+        return self.waiting.num_requests(user)
+
     def add(self, request: Request) -> None:
-        """Adds a request and its followers to the end of the queue."""
+        """Adds a request and its followers to the queue."""
         for each in (request, *request.followers):
             each.table = CacheTable(self.pool)
-        self.waiting.append(request)
+            self.waiting.enter(each.user)
+        self.waiting.add(request)
 
     def admit(self) -> None:
         """Removes cancelled requests, and moves waiting requests to the batch while there is room."""
@@ -80,9 +88,16 @@ class Scheduler:
                 self._finish(follower, RequestCancelledError("The request was cancelled."))
             if request.is_cancelled:
                 self._finish(request, RequestCancelledError("The request was cancelled."))
-        while self.waiting and len(self.running) < self.max_batch_size and self._can_admit(self.waiting[0]):
-            self.running.append(self.waiting.popleft())
-            self.running.sort(key=_arrival)
+        while self.waiting:
+            request = self.waiting.next
+            if len(self.running) < self.max_batch_size and self._can_admit(request):
+                self.waiting.remove(request)
+                self.running.append(request)
+                self.running.sort(key=_rank)
+            elif self.running and self.running[-1].priority < request.priority:
+                self._preempt_last()
+            else:
+                break
 
     def run(self) -> None:
         """Runs one step: chunked prefill, then one token of each decoding request."""
@@ -103,7 +118,7 @@ class Scheduler:
         running, self.running = self.running, []
         for request in running:
             request.table.release()
-            self._enqueue(request)
+            self.waiting.add(request)
         self.pool.reset_prefix_cache()
 
     def fail(self, error: BaseException) -> None:
@@ -137,16 +152,12 @@ class Scheduler:
         return request in self.running and request.unread == 1
 
     def _reserve(self, request: Request, count: int) -> bool:
-        """Allocates cache for new tokens, preempting the youngest if needed; False if that is the request itself."""
+        """Allocates cache for new tokens, preempting the last if needed; False if that is the request itself."""
         while True:
             try:
                 blocks, states = request.table.reserve(count)
             except OutOfBlocksError:
-                youngest = self.running.pop()
-                youngest.table.release()
-                self._enqueue(youngest)
-                self.counters["preemptions"] += 1
-                if youngest is request:
+                if self._preempt_last() is request:
                     return False
             else:
                 if blocks:
@@ -154,6 +165,14 @@ class Scheduler:
                 if states:
                     self.steps.copy_states(states)
                 return True
+
+    def _preempt_last(self) -> Request:
+        """Releases the cache of the last running request, which waits again; returns it."""
+        last = self.running.pop()
+        last.table.release()
+        self.waiting.add(last)
+        self.counters["preemptions"] += 1
+        return last
 
     def _read(self, rows: Any, count: int) -> None:
         """Reads `count` tokens of each request, and selects the next token of those without unread tokens."""
@@ -163,6 +182,7 @@ class Scheduler:
         logits = self.steps.step(tokens, [table.blocks for table in tables], starts, [table.state for table in tables])
         for request, read, row in zip(rows, tokens, logits, strict=True):
             request.table.extend(read)
+            self.waiting.charge(request.user, read=count)
             if request.unread == 0:
                 self._fork(request, row)
                 self._advance(request, row)
@@ -176,6 +196,7 @@ class Scheduler:
             self._finish(request, _engine_error(error))
             return
         self.counters["tokens_written"] += 1
+        self.waiting.charge(request.user, written=1)
         if is_finished:
             self._finish(request)
 
@@ -187,13 +208,9 @@ class Scheduler:
             follower.table = request.table.fork()
             self.running.append(follower)
             self._advance(follower, logits)
-        self.running.sort(key=_arrival)
+        self.running.sort(key=_rank)
         for follower in followers[free_rows:]:
-            self._enqueue(follower)
-
-    def _enqueue(self, request: Request) -> None:
-        """Puts a request in the queue, in order of arrival."""
-        self.waiting = collections.deque(sorted([*self.waiting, request], key=_arrival))
+            self.waiting.add(follower)
 
     def _finish(self, request: Request, error: BaseException | None = None) -> None:
         """Ends a request, waiting or running, and releases its cache."""
@@ -204,7 +221,8 @@ class Scheduler:
         if request.followers:  # The first follower reads the prompt for the others.
             first, *first.followers = request.followers
             request.followers = []
-            self._enqueue(first)
+            self.waiting.add(first)
+        self.waiting.leave(request.user)
         request.finish(error)
         self.counters["finished"] += 1
 
@@ -218,8 +236,8 @@ class Scheduler:
         self.counters["slots_wasted"] += sum(len(table.blocks) * pool.block_size - table.length for table in tables)
 
 
-def _arrival(request: Request) -> int:
-    return request.number
+def _rank(request: Request) -> tuple[int, int]:
+    return -request.priority, request.number
 
 
 def _engine_error(error: BaseException) -> GenerationError:
