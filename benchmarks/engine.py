@@ -26,9 +26,9 @@ from measure import Table, arguments, versions
 from keras_transformer.generation import Engine
 
 # Lengths of prompts and of continuations.
-_LENGTHS = ((16, 48, 96, 192), (32, 64, 128))
-_TINY = ((5, 12), (3, 9))
-_BLOCK_SIZE = 16
+LENGTHS = ((16, 48, 96, 192), (32, 64, 128))
+TINY = ((5, 12), (3, 9))
+BLOCK_SIZE = 16
 _CACHE_BLOCK = 32  # `tasks.KerasSteps` rounds the slots of a cache up to a multiple of this.
 
 
@@ -48,7 +48,7 @@ class Course(NamedTuple):
     waste: float
 
 
-def make_requests(count, vocabulary_size, lengths=_LENGTHS, seed=0):
+def make_requests(count, vocabulary_size, lengths=LENGTHS, seed=0):
     """Returns requests with short and long prompts and continuations, in random order."""
     rng = np.random.default_rng(seed)
     lengths = zip(*(rng.choice(each, count) for each in lengths), strict=True)
@@ -110,6 +110,16 @@ def _waste(groups):
     return 1 - used / held
 
 
+def sizes_of_engine(options, measures):
+    """Returns the sizes of an engine whose cache is as large as that of a static batch of the longest rows."""
+    blocks = options.batch * measures.max_sequence_length // BLOCK_SIZE
+    return {"max_batch_size": options.rows, "num_blocks": blocks, "block_size": BLOCK_SIZE}
+
+
+def tiny(measures):
+    return measures._replace(num_layers=1, hidden_dim=12, vocabulary_size=50)
+
+
 def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.set_defaults(rounds=1)
@@ -125,16 +135,14 @@ def main():
     options = parse()
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)
-    lengths = _TINY if options.tiny else _LENGTHS
+    lengths = TINY if options.tiny else LENGTHS
     measures = GPT2._replace(max_sequence_length=sum(map(max, lengths)))
     if options.tiny:
-        measures = measures._replace(num_layers=1, hidden_dim=12, vocabulary_size=50)
+        measures = tiny(measures)
     keras.utils.set_random_seed(0)
     model = ours(measures)
     requests = make_requests(options.requests, measures.vocabulary_size, lengths)
-    blocks = options.batch * measures.max_sequence_length // _BLOCK_SIZE
-    sizes = {"max_batch_size": options.rows, "num_blocks": blocks, "block_size": _BLOCK_SIZE}
-    sizes["max_waiting"] = len(requests)
+    sizes = sizes_of_engine(options, measures) | {"max_waiting": len(requests)}
     engines = {
         f"continuous, paged{', ' + mode if mode else ''}": Engine(model, quantize=mode, **sizes).warm_up()
         for mode in dict.fromkeys((None, options.quantize))
@@ -145,7 +153,7 @@ def main():
         **{name: lambda engine=engine: continuous(engine, requests) for name, engine in engines.items()},
     }
     _compile(model, requests, options.batch)
-    slots = blocks * _BLOCK_SIZE
+    slots = sizes["num_blocks"] * BLOCK_SIZE
     title = f"{options.requests} requests in a cache of {slots} tokens, {options.threads} threads"
     table = Table(title, versions("keras-transformer", "keras", "tensorflow"))
     courses = {name: [] for name in rivals}

@@ -23,6 +23,10 @@ COMMANDS = {
         ["inference", *TURNS, "--formats", "onnx", "--batch-sizes", "1", "--repeat", "1"],
         {"ours_ms", "peer_ms", "ratio"},
     ),
+    "engine_load": Command(
+        ["engine_load", "--requests", "40", "--loads", "1.0"],
+        {"load", "accepted", "answered", "same_tokens", "of_offline", "first_token_ms", "between_tokens_ms"},
+    ),
     "latent_attention": Command(["latent_attention"], {"mode", "peer", "difference", "ratio"}),
     "hybrid_prefill": Command(
         ["hybrid_prefill", "--only", "gated_delta_net", "kimi_delta_attention"],
@@ -63,6 +67,13 @@ def test_scores_on_an_accelerator_are_of_the_same_rows(reports):
         assert row["lost"] == pytest.approx(row["keras"] - row["score"], abs=0.011)
         taken, nodes = map(int, row["nodes"].split(" of "))
         assert 0 < taken <= nodes
+
+
+def test_every_accepted_request_is_answered_as_it_is_alone(reports):
+    (row,) = reports["engine_load"][1]["rows"]
+    assert row["accepted"] == 40
+    assert row["answered"] == row["same_tokens"] == "34/34"
+    assert row["failed"] == 2
 
 
 def test_engines_talk_alike_and_read_a_turn_in_one_call(reports):
