@@ -76,16 +76,18 @@ def multimodal_rotary(config: Config, width: int, theta: float, sections: tuple[
         sections: tuple of ints. The default of "mrope_section".
 
     Raises:
-        ConfigError: a scaling, which is not supported; sections that are not three, or do not add up to half of a head.
+        ConfigError: a scaling by the length of the sequence, which is not supported; sections that are not three, or do not
+            add up to half of a head.
     """
     settings = _settings(config, None)
-    settings.choice("rope_type", {"default": None, "mrope": None}, "default")
+    known = {name: name for name in ("default", *_SCALINGS) if name not in _BY_LENGTH} | {"mrope": "default"}
+    scaling = _scaling(settings.choice("rope_type", known, "default"), settings, config)
     found = settings.get("mrope_section", list(sections))
     wrong = not isinstance(found, list) or len(found) != 3 or not all(type(each) is int and each > 0 for each in found)
     if wrong or 2 * sum(found) != width:
         settings.only("mrope_section", f"three integers that add up to {width // 2}")
         raise ConfigError(f"{config.source}: the default of 'mrope_section', {found}, needs heads of {2 * sum(found)}.")
-    return MultimodalRotary(tuple(found), settings.number("rope_theta", theta))
+    return MultimodalRotary(tuple(found), settings.number("rope_theta", theta), scaling=scaling)
 
 
 def score_scale(config: Config, width: int) -> float:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.rotary import cos_and_sin, rotate_pairs
-from keras_transformer.positions.rotary_scaling import rotary_rates
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
+from keras_transformer.positions.rotary import ROTARY_SCALINGS, cos_and_sin, rotate_pairs
+from keras_transformer.positions.rotary_scaling import RotaryScaling, rotary_rates
+from keras_transformer.utils.serialization import resolve, serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
@@ -30,6 +32,8 @@ class MultimodalRotary(AttentionPosition):
         max_wavelength: float > 0. Defaults to 10000.
         restarts_rates: bool. Whether the rates begin anew in each section of n pairs, with
             `max_wavelength^(-j / n)` for its pair j: 2-D RoPE, as in the image towers of Qwen2-VL. Defaults to False.
+        scaling: None, an instance, or a name in `ROTARY_SCALINGS` ("linear", "ntk", "yarn", "llama3"): scaling of the angles
+            for positions beyond those of training, the same on every axis.
 
     Call arguments:
         positions: int `(1 | B, T, A)`: the position on each of A axes; or int `(T,)` or `(B, T)`, the same on all axes.
@@ -39,7 +43,7 @@ class MultimodalRotary(AttentionPosition):
 
     Raises:
         ValueError: a section below 1; sections that are not half of the features of a head; positions of another number of
-            axes.
+            axes; a scaling that depends on the length of the sequence.
 
     Example:
 
@@ -50,7 +54,8 @@ class MultimodalRotary(AttentionPosition):
     >>> np.array(rotated).astype("float64").round(3).ravel().tolist()  # Angles 1 and 2.
     [0.54, -0.416, 0.841, 0.909]
 
-    Reference: Wang et al., Qwen2-VL, arXiv 2409.12191, section 2.1 and figure 3.
+    Reference: Wang et al., Qwen2-VL, arXiv 2409.12191, section 2.1 and figure 3. `scaling` is not in the paper; checkpoints
+    use YaRN for long texts.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class MultimodalRotary(AttentionPosition):
         sections: Sequence[int] | None = None,
         max_wavelength: float = 10000.0,
         restarts_rates: bool = False,
+        scaling: str | Config | RotaryScaling | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -66,6 +72,9 @@ class MultimodalRotary(AttentionPosition):
         self.sections = None if sections is None else tuple(sections)
         self.max_wavelength = float(max_wavelength)
         self.restarts_rates = restarts_rates
+        self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling, argument="scaling")
+        if isinstance(self.scaling, DynamicNTKScaling | LongRoPEScaling):
+            raise ValueError(f"scaling must not depend on the length of the sequence. Received: {scaling}")
 
     def build(self, *shapes: Any) -> None:
         self._sections(shapes[0][-1])  # Raises for heads of another width.
@@ -76,23 +85,28 @@ class MultimodalRotary(AttentionPosition):
         return self._rotate(query, query_positions), self._rotate(key, key_positions)
 
     def _rotate(self, x, positions):
-        sections, rates = self._sections(x.shape[-1]), self._rates(x.shape[-1])
-        positions = ops.convert_to_tensor(positions)
+        cos, sin = self._cos_and_sin(ops.convert_to_tensor(positions), x.shape[-1])
+        if self.scaling is not None and self.scaling.magnitude != 1.0:
+            cos, sin = cos * self.scaling.magnitude, sin * self.scaling.magnitude
+        return rotate_pairs(x, cos, sin, "halves")
+
+    def _cos_and_sin(self, positions, width):
+        sections, rates = self._sections(width), self._rates(width)
         if len(positions.shape) < 3:
-            return rotate_pairs(x, *cos_and_sin(positions, np.concatenate(rates), "halves"), "halves")
+            return cos_and_sin(positions, np.concatenate(rates), "halves")
         if positions.shape[-1] != len(sections):
             raise ValueError(f"sections={sections} need positions (B, T, {len(sections)}). Received: {positions.shape}")
         positions = ops.cast(positions, "float32")
         angles = [positions[..., axis : axis + 1] * rate.astype("float32") for axis, rate in enumerate(rates)]
         angles = ops.expand_dims(ops.concatenate([*angles, *angles], axis=-1), 2)  # (1 | B, T, 1, H)
-        return rotate_pairs(x, ops.cos(angles), ops.sin(angles), "halves")
+        return ops.cos(angles), ops.sin(angles)
 
     def _rates(self, width):
         """The rates of each section: list of float64 arrays."""
-        sections = self._sections(width)
+        sections, rates = self._sections(width), rotary_rates if self.scaling is None else self.scaling.rates
         if self.restarts_rates:
-            return [rotary_rates(2 * count, self.max_wavelength) for count in sections]
-        return np.split(rotary_rates(width, self.max_wavelength), np.cumsum(sections)[:-1])
+            return [rates(2 * count, self.max_wavelength) for count in sections]
+        return np.split(rates(width, self.max_wavelength), np.cumsum(sections)[:-1])
 
     def _sections(self, width):
         sections = self.sections
@@ -110,4 +124,5 @@ class MultimodalRotary(AttentionPosition):
             "sections": self.sections,
             "max_wavelength": self.max_wavelength,
             "restarts_rates": self.restarts_rates,
+            "scaling": None if self.scaling is None else keras.saving.serialize_keras_object(self.scaling),
         }

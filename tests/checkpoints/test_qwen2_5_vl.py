@@ -55,7 +55,7 @@ def test_other_files_of_the_same_model(change, rename, tmp_path):
 @pytest.mark.parametrize(
     "section, name, value, message",
     [
-        ("text_config", "rope_parameters", {"rope_type": "yarn", "factor": 2.0}, "'rope_type' is \"yarn\""),
+        ("text_config", "rope_parameters", {"rope_type": "dynamic", "factor": 2.0}, "'rope_type' is \"dynamic\""),
         ("text_config", "rope_parameters", {"mrope_section": [1, 1, 1]}, "three integers that add up to 4"),
         ("text_config", "rope_parameters", {}, "needs heads of 128"),
         ("text_config", "head_dim", 4, "'head_dim' is 4"),

@@ -527,6 +527,7 @@ ATTENTION_POSITIONS = {
         sections=(1, 2),
         max_wavelength=5.0,
         restarts_rates=True,
+        scaling="linear",
     ),
     "gated_relative_bias": _position(
         positions.GatedRelativeBias,
