@@ -18,7 +18,7 @@ class Recall:
     noise = 8
 
     def __init__(self, options):
-        self.length = 64 if options.tiny else 2048
+        self.length = 64 if options.tiny else options.length or 2048
         self.batch_size = options.batch_size or (2 if options.tiny else 4)
         self.steps = options.steps or (4 if options.tiny else 400)
         self.test_steps = 1 if options.tiny else 8
