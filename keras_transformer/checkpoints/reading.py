@@ -19,7 +19,7 @@ from keras_transformer.checkpoints.folder import Folder, TensorInfo, find_folder
 from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.processors import with_processor
 from keras_transformer.checkpoints.sentence_transformers import sentence_head
-from keras_transformer.checkpoints.transfers import Transfer, check_transfers, make_transfers
+from keras_transformer.checkpoints.transfers import Transfer, check_range, check_transfers, make_transfers
 from keras_transformer.utils.types import Path
 
 _LAYERS = (
@@ -66,6 +66,7 @@ def from_huggingface(
         UnknownArchitectureError: a `model_type` or a head is not supported; the message lists those that are.
         ConfigError: a setting is missing, out of range, or of an unsupported variant.
         MissingTensorError, UnexpectedTensorError, TensorShapeError: tensors and config do not match.
+        TensorTypeError: a tensor has integers in place of floats, or a value that is infinite in the dtype of its weight.
 
     Example:
 
@@ -194,6 +195,7 @@ def _fill(model: keras.Model, transfers: list[Transfer], folder: Folder, verbose
     for transfer in sorted(transfers, key=lambda transfer: transfer.size, reverse=True):
         values = transfer.layout.read([folder.read(name) for name in transfer.theirs], transfer.shapes)
         for variable, value in zip(transfer.variables, values, strict=True):
+            check_range(transfer.theirs[0], value, variable.dtype, folder.source)
             allocate(variable, value)
         progress.add(1)
     filled = {id(variable) for transfer in transfers for variable in transfer.variables}
