@@ -10,6 +10,7 @@ from typing import Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.hugging_face.limits import check_limits
+from keras_transformer.utils.json_files import parse_json
 from keras_transformer.utils.types import Path
 
 # Limit of the largest id, relative to the number of tokens and absolute: tables have one entry for each id.
@@ -23,7 +24,7 @@ def parsed(text: str) -> dict[str, Any]:
         InvalidTokenizerError: the text is not JSON, has no valid model or added tokens, or is beyond a limit.
     """
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):

@@ -110,7 +110,7 @@ def check_limits(content: Mapping[str, Any]) -> None:
         factor = 1.0
         for part in _parts(content.get(name), name, inner):
             kind = part.get("type")
-            if kind not in growths:
+            if not isinstance(kind, str) or kind not in growths:
                 raise InvalidTokenizerError(f"The {name} has a part of the unknown type {kind!r:.80}.")
             _check_texts(part, name)
             factor *= growths[kind](part)
@@ -155,7 +155,7 @@ def _check_texts(part: Mapping[str, Any], name: str) -> None:
 
 def _check_processors(value: Any) -> None:
     for part in _parts(value, "post_processor", "processors"):
-        if part.get("type") not in _PROCESSORS:
+        if part.get("type") not in tuple(_PROCESSORS):
             raise InvalidTokenizerError(f"The post_processor has a part of the unknown type {part.get('type')!r:.80}.")
         for name in ("single", "pair"):
             _check_template(part.get(name), name)
