@@ -1,6 +1,7 @@
 """Runs a function in a forked process with limits, and notices what it opens outside of its folder."""
 
 import ctypes
+import faulthandler
 import json
 import os
 import pathlib
@@ -90,6 +91,7 @@ def run(function, folder, seconds=20.0, memory=3 << 30):
 
 
 def _inside(function, folder, seconds, memory):
+    faulthandler.disable()
     silent = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(silent, descriptor)

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError
-from keras_transformer.text.hugging_face.formats import encode_batch, library
+from keras_transformer.text.hugging_face.formats import encode_batch, library, library_calls
 from keras_transformer.text.hugging_face.json import added_tokens, load_content, parsed
 from keras_transformer.text.tokenizers.special_tokens import (
     WITHOUT_UNKNOWN,
@@ -125,7 +125,8 @@ class BytePair(Tokenizer):
             initial_alphabet=sorted(byte_alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(texts, trainer)
+        with library_calls():
+            tokenizer.train_from_iterator(texts, trainer)
         return cls(tokenizer.to_str(), roles)
 
     @classmethod
