@@ -32,6 +32,9 @@ _LAYERS = (
     "num_decoder_layers",
 )
 
+# What code raises for a list in place of a number, or the reverse.
+_OF_OTHER_TYPES = (TypeError, AttributeError, LookupError, ArithmeticError)
+
 
 def from_huggingface(
     source: Path,
@@ -86,15 +89,17 @@ def read_folder(
 ) -> Any:
     """Returns the model of a `Folder`; see `from_huggingface`."""
     _check_depths(folder)
-    architecture = find_architecture(folder.config)
-    prefix, entries = _backbone_entries(architecture, folder)
-    head = _find_head(architecture, folder, task)
-    head_entries = head.entries(folder.config, prefix)
-    unused = _unused(folder, architecture, head)
+    with _naming_the_config(folder.config):
+        architecture = find_architecture(folder.config)
+        prefix, entries = _backbone_entries(architecture, folder)
+        head = _find_head(architecture, folder, task)
+        head_entries = head.entries(folder.config, prefix)
+        unused = _unused(folder, architecture, head)
     with _policy(dtype), unallocated():
-        model = _backbone(architecture, folder.config)
-        if task is None:
-            entries, model = entries + head_entries, head.build(model, folder.config)
+        with _naming_the_config(folder.config):
+            model = architecture.backbone(folder.config)
+            model = head.build(model, folder.config) if task is None else model
+        entries = entries + head_entries if task is None else entries
         transfers = make_transfers(entries, model)
         check_transfers(
             transfers, model, _required(folder, head_entries if task else [], unused), architecture, folder.source
@@ -113,28 +118,26 @@ def checkpoint_in(path: Path) -> Checkpoint:
         CheckpointError: as `from_huggingface`, for the folder and its config.
     """
     folder = Folder(find_folder(path))
-    architecture = find_architecture(folder.config)
-    prefix, entries = _backbone_entries(architecture, folder)
-    head = _find_head(architecture, folder, None)
-    entries += head.entries(folder.config, prefix)
-    return Checkpoint.of(folder, architecture, entries, _unused(folder, architecture, head))
+    with _naming_the_config(folder.config):
+        architecture = find_architecture(folder.config)
+        prefix, entries = _backbone_entries(architecture, folder)
+        head = _find_head(architecture, folder, None)
+        entries += head.entries(folder.config, prefix)
+        unused = _unused(folder, architecture, head)
+    return Checkpoint.of(folder, architecture, entries, unused)
 
 
 @contextlib.contextmanager
 def _naming_the_config(config: Config) -> Iterator[None]:
-    """Context manager: settings that are in range but incompatible raise `ConfigError`, too."""
+    """Context manager: settings that are in range but incompatible, or nested ones of another type, raise `ConfigError`."""
     try:
         yield
     except CheckpointError:
         raise
-    except ValueError as error:
-        raise ConfigError(f"{config.source}: {str(error).splitlines()[0]}") from error
-
-
-def _backbone(architecture: Architecture, config: Config) -> keras.Model:
-    """Returns the model without its head."""
-    with _naming_the_config(config):
-        return architecture.backbone(config)
+    except (ValueError, *_OF_OTHER_TYPES) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        kind = f"{type(error).__name__}: " if isinstance(error, _OF_OTHER_TYPES) else ""
+        raise ConfigError(f"{config.source}: {kind}{reason}") from error
 
 
 def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, list[Entry]]:
@@ -142,8 +145,7 @@ def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, 
     known = architecture.base_prefix
     known = (known,) if isinstance(known, str) else known
     prefix = next((each for each in known if any(name.startswith(each) for name in folder.tensors)), "")
-    with _naming_the_config(folder.config):
-        return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
+    return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
 
 
 def _find_head(architecture: Architecture, folder: Folder, task: Any) -> Head:

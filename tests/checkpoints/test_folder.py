@@ -114,6 +114,12 @@ def test_an_epsilon_out_of_range(folder, value):
     assert "config.json: 'layer_norm_eps' is " in message
 
 
+def test_a_list_that_is_a_number(tmp_path):
+    folder = pathlib.Path(shutil.copytree(SOURCE.parent / "wav2vec2-CTC", tmp_path / "checkpoint"))
+    change_config(folder, conv_dim=7)
+    assert "config.json: TypeError: " in refusal(folder, checkpoints.ConfigError)
+
+
 def test_integers_in_place_of_floats(folder):
     name = "classifier.bias"
     change_tensors(folder, lambda tensors: tensors.update({name: tensors[name].astype("int32")}))
