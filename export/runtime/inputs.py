@@ -8,6 +8,9 @@ from keras_transformer.export.errors import InputError
 from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import ArrayLike
 
+# As in "source_token_ids"; "input_ids" is the name in transformers.
+_TOKEN_IDS = ("token_ids", "input_ids")
+
 
 def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
     """Arrays in the dtypes of the signature.
@@ -36,6 +39,7 @@ def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) ->
         array = _as_array(spec, arrays[spec.name])
         _check_shape(spec, array, sizes)
         checked[spec.name] = _cast(spec, array)
+        _check_ids(spec, checked[spec.name])
     return checked
 
 
@@ -59,6 +63,12 @@ def _check_shape(spec: ArraySpec, array: np.ndarray, sizes: dict[str, int]) -> N
         known = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
         expected = spec.describe() + (f" with {known}" if array.ndim == len(spec.shape) and known else "")
         raise InputError(spec.name, expected, f"{array.dtype} {array.shape}")
+
+
+def _check_ids(spec: ArraySpec, array: np.ndarray) -> None:
+    """Refuses negative token ids, which runtimes count from the end of a table."""
+    if spec.name.endswith(_TOKEN_IDS) and array.dtype.kind == "i" and array.size and array.min() < 0:
+        raise InputError(spec.name, f"{spec.describe()} of 0 or more", f"the token id {array.min()}")
 
 
 def _cast(spec: ArraySpec, array: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,6 +12,19 @@ from keras_transformer.checkpoints.errors import ConfigError
 
 _LARGEST = 2**31 - 1
 _SHOWN = 80
+# Of float32: the largest number, and the smallest one with all its bits.
+_LARGEST_FLOAT, _SMALLEST_FLOAT = 3.4028234663852886e38, 1.1754943508222875e-38
+# Ranges of numbers by the names of their settings.
+_RANGES = (
+    (re.compile(r"(^|_)eps(ilon)?$"), _SMALLEST_FLOAT, 1.0, "above 0, and at most 1"),
+    (re.compile(r"drop(out|_path|$)|layerdrop"), 0.0, 1.0, "from 0 to 1"),
+    (
+        re.compile(r"(^|_)(theta|base|freq|factor|ratio|temperature|scaling)$"),
+        _SMALLEST_FLOAT,
+        _LARGEST_FLOAT,
+        "above 0",
+    ),
+)
 _MISSING: Any = object()
 _T = TypeVar("_T")
 
@@ -86,22 +99,21 @@ class Config:
         return (ids[0] if len(ids) == 1 else tuple(ids)) if ids else None
 
     def number(self, name: str, default: Any = _MISSING) -> Any:
-        """Returns a finite number, as a float."""
+        """Returns a number of float32, as a float, in the range of a setting of this name: see `_RANGES`."""
         value = self._required(name, default)
         if value is default:
             return value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not _is_number(value):
             raise self._error(name, value, "a number")
+        for pattern, minimum, maximum, expected in _RANGES:
+            if pattern.search(name) and not minimum <= value <= maximum:
+                raise self._error(name, value, expected)
         return float(value)
 
     def numbers(self, name: str) -> list[float]:
         """Returns a list of finite numbers, as floats."""
         value = self._required(name, _MISSING)
-        if not isinstance(value, list) or not value:
-            raise self._error(name, value, "a list of numbers")
-        if any(
-            isinstance(each, bool) or not isinstance(each, (int, float)) or not math.isfinite(each) for each in value
-        ):
+        if not isinstance(value, list) or not value or not all(map(_is_number, value)):
             raise self._error(name, value, "a list of numbers")
         return [float(each) for each in value]
 
@@ -172,6 +184,11 @@ class Config:
     def _error(self, name: str, value: Any, expected: str) -> ConfigError:
         end = "" if expected.endswith("?") else "."
         return ConfigError(f"{self.source}: {name!r} is {shown(value)}; it must be {expected}{end}")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number that is finite in float32."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_FLOAT
 
 
 def shown(value: Any) -> str:

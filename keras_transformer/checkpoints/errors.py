@@ -35,3 +35,7 @@ class UnexpectedTensorError(CheckpointError):
 
 class TensorShapeError(CheckpointError, ValueError):
     """The shape of a tensor does not match the config."""
+
+
+class TensorTypeError(CheckpointError, ValueError):
+    """A tensor has another kind of dtype than its weight, or a value that the dtype of the weight cannot represent."""

@@ -14,7 +14,12 @@ class Layout:
     """Base class of the layouts, and the identity: one tensor per weight, of the same shape.
 
     A layout changes no values, so that a checkpoint is written back byte for byte.
+
+    Attributes:
+        dtypes: tuple of safetensors' names of the dtypes that the tensors may have.
     """
+
+    dtypes: tuple[str, ...] = ("F64", "F32", "F16", "BF16")
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
         """Returns the shapes of the tensors from those of the weights: list of tuples."""

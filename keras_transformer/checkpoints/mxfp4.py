@@ -44,6 +44,8 @@ class MXFP4(Layout):
         layout: `Layout` of the matrices.
     """
 
+    dtypes = ("U8",)
+
     def __init__(self, name: str, layout: Layout) -> None:
         self.name = name
         self.layout = layout
@@ -58,8 +60,6 @@ class MXFP4(Layout):
         import ml_dtypes
 
         blocks, scales = tensors
-        if not blocks.dtype == scales.dtype == np.uint8:
-            raise CorruptFileError(f"{self.name!r} is {blocks.dtype} and {scales.dtype}; MXFP4 is uint8.")
         self._scales = scales
         weights = [np.empty(shape, ml_dtypes.bfloat16) for shape in shapes]
         for index in range(len(blocks)):  # By experts, so that nothing else of their size is in memory.

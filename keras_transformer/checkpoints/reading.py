@@ -19,7 +19,7 @@ from keras_transformer.checkpoints.folder import Folder, TensorInfo, find_folder
 from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.processors import with_processor
 from keras_transformer.checkpoints.sentence_transformers import sentence_head
-from keras_transformer.checkpoints.transfers import Transfer, check_transfers, make_transfers
+from keras_transformer.checkpoints.transfers import Transfer, check_range, check_transfers, make_transfers
 from keras_transformer.utils.types import Path
 
 _LAYERS = (
@@ -31,6 +31,9 @@ _LAYERS = (
     "decoder_layers",
     "num_decoder_layers",
 )
+
+# What code raises for a list in place of a number, or the reverse.
+_OF_OTHER_TYPES = (TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 def from_huggingface(
@@ -66,6 +69,7 @@ def from_huggingface(
         UnknownArchitectureError: a `model_type` or a head is not supported; the message lists those that are.
         ConfigError: a setting is missing, out of range, or of an unsupported variant.
         MissingTensorError, UnexpectedTensorError, TensorShapeError: tensors and config do not match.
+        TensorTypeError: a tensor has integers in place of floats, or a value that is infinite in the dtype of its weight.
 
     Example:
 
@@ -85,15 +89,17 @@ def read_folder(
 ) -> Any:
     """Returns the model of a `Folder`; see `from_huggingface`."""
     _check_depths(folder)
-    architecture = find_architecture(folder.config)
-    prefix, entries = _backbone_entries(architecture, folder)
-    head = _find_head(architecture, folder, task)
-    head_entries = head.entries(folder.config, prefix)
-    unused = _unused(folder, architecture, head)
+    with _naming_the_config(folder.config):
+        architecture = find_architecture(folder.config)
+        prefix, entries = _backbone_entries(architecture, folder)
+        head = _find_head(architecture, folder, task)
+        head_entries = head.entries(folder.config, prefix)
+        unused = _unused(folder, architecture, head)
     with _policy(dtype), unallocated():
-        model = _backbone(architecture, folder.config)
-        if task is None:
-            entries, model = entries + head_entries, head.build(model, folder.config)
+        with _naming_the_config(folder.config):
+            model = architecture.backbone(folder.config)
+            model = head.build(model, folder.config) if task is None else model
+        entries = entries + head_entries if task is None else entries
         transfers = make_transfers(entries, model)
         check_transfers(
             transfers, model, _required(folder, head_entries if task else [], unused), architecture, folder.source
@@ -112,28 +118,26 @@ def checkpoint_in(path: Path) -> Checkpoint:
         CheckpointError: as `from_huggingface`, for the folder and its config.
     """
     folder = Folder(find_folder(path))
-    architecture = find_architecture(folder.config)
-    prefix, entries = _backbone_entries(architecture, folder)
-    head = _find_head(architecture, folder, None)
-    entries += head.entries(folder.config, prefix)
-    return Checkpoint.of(folder, architecture, entries, _unused(folder, architecture, head))
+    with _naming_the_config(folder.config):
+        architecture = find_architecture(folder.config)
+        prefix, entries = _backbone_entries(architecture, folder)
+        head = _find_head(architecture, folder, None)
+        entries += head.entries(folder.config, prefix)
+        unused = _unused(folder, architecture, head)
+    return Checkpoint.of(folder, architecture, entries, unused)
 
 
 @contextlib.contextmanager
 def _naming_the_config(config: Config) -> Iterator[None]:
-    """Context manager: settings that are in range but incompatible raise `ConfigError`, too."""
+    """Context manager: settings that are in range but incompatible, or nested ones of another type, raise `ConfigError`."""
     try:
         yield
     except CheckpointError:
         raise
-    except ValueError as error:
-        raise ConfigError(f"{config.source}: {str(error).splitlines()[0]}") from error
-
-
-def _backbone(architecture: Architecture, config: Config) -> keras.Model:
-    """Returns the model without its head."""
-    with _naming_the_config(config):
-        return architecture.backbone(config)
+    except (ValueError, *_OF_OTHER_TYPES) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        kind = f"{type(error).__name__}: " if isinstance(error, _OF_OTHER_TYPES) else ""
+        raise ConfigError(f"{config.source}: {kind}{reason}") from error
 
 
 def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, list[Entry]]:
@@ -141,8 +145,7 @@ def _backbone_entries(architecture: Architecture, folder: Folder) -> tuple[str, 
     known = architecture.base_prefix
     known = (known,) if isinstance(known, str) else known
     prefix = next((each for each in known if any(name.startswith(each) for name in folder.tensors)), "")
-    with _naming_the_config(folder.config):
-        return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
+    return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
 
 
 def _find_head(architecture: Architecture, folder: Folder, task: Any) -> Head:
@@ -194,6 +197,7 @@ def _fill(model: keras.Model, transfers: list[Transfer], folder: Folder, verbose
     for transfer in sorted(transfers, key=lambda transfer: transfer.size, reverse=True):
         values = transfer.layout.read([folder.read(name) for name in transfer.theirs], transfer.shapes)
         for variable, value in zip(transfer.variables, values, strict=True):
+            check_range(transfer.theirs[0], value, variable.dtype, folder.source)
             allocate(variable, value)
         progress.add(1)
     filled = {id(variable) for transfer in transfers for variable in transfer.variables}

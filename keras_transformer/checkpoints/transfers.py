@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import keras
+import numpy as np
 
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.errors import (
     CheckpointError,
     MissingTensorError,
     TensorShapeError,
+    TensorTypeError,
     UnexpectedTensorError,
 )
 from keras_transformer.checkpoints.folder import TensorInfo
@@ -88,6 +90,7 @@ def check_transfers(
     Raises:
         MissingTensorError: a weight has no tensor.
         TensorShapeError: a tensor has another shape.
+        TensorTypeError: a tensor has a dtype that its layout does not support, such as integers in place of floats.
         UnexpectedTensorError: a tensor has no weight.
     """
     missing = [name for transfer in transfers for name in transfer.theirs if name not in tensors]
@@ -102,10 +105,41 @@ def check_transfers(
                 raise TensorShapeError(
                     f"{source}: {name!r} has shape {tensors[name].shape}; its config requires {tuple(shape)}."
                 )
+            if tensors[name].dtype not in transfer.layout.dtypes:
+                supported = ", ".join(transfer.layout.dtypes)
+                raise TensorTypeError(
+                    f"{source}: {name!r} has the dtype {tensors[name].dtype}; supported for it: {supported}."
+                )
     known = {name for transfer in transfers for name in transfer.theirs} | set(architecture.tied)
     extra = [name for name in tensors if name not in known]
     if extra:
         raise UnexpectedTensorError(f"{source} has a tensor for which the model has no weight: {listed(extra)}.")
+
+
+def check_range(name: str, value: np.ndarray, dtype: str, source: str) -> None:
+    """Refuses finite values that become infinite in a dtype.
+
+    Args:
+        name: str. The name of the tensor or weight in errors.
+        value: float array.
+        dtype: str. The dtype that it is converted to.
+        source: str. The name of the file in errors.
+
+    Raises:
+        TensorTypeError: a value is beyond the range of the dtype.
+    """
+    import ml_dtypes
+
+    if ml_dtypes.finfo(value.dtype).max <= ml_dtypes.finfo(dtype).max:
+        return
+    with np.errstate(over="ignore"):
+        lost = np.isfinite(value) & ~np.isfinite(value.astype(dtype))
+    if lost.any():
+        place = tuple(int(each) for each in np.argwhere(lost)[0])
+        raise TensorTypeError(
+            f"{source}: {name!r} has the value {float(value[place]):g} at {place}, which is infinite in {dtype}. Load it "
+            "with a dtype of a larger range."
+        )
 
 
 def weights_without_tensor(transfers: list[Transfer], model: keras.Model, architecture: Architecture) -> list[str]:

@@ -325,6 +325,7 @@ class Generator:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
         self._grammars.check(grammar, stop)
+        prompts.check_ids(self.spec)
         prompts.check_lengths(self.spec, max_new_tokens)
         stops = self._stops(stop, grammar)
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))

@@ -122,6 +122,13 @@ class Prompts:
         longest = max(map(len, self.decoder))
         return limit if spec.max_length is None else max(1, min(limit, spec.max_length - longest))
 
+    def check_ids(self, spec: GenerationSpec) -> None:
+        """Raises `GenerationError` for token ids outside of the vocabulary of the model, whoever made them."""
+        sources = self.source if self.source is not None and spec.source_shape is None else []
+        for rows in (sources, self.decoder):
+            for number, row in enumerate(rows):
+                _check_range(number, row, spec.vocabulary_size)
+
     def check_lengths(self, spec: GenerationSpec, max_new_tokens: int) -> None:
         """Raises `PromptTooLongError` if a prompt and its new tokens exceed the maximum length of the model."""
         if spec.max_length is None:
@@ -217,9 +224,17 @@ def _text(number: int, prompt: Any) -> str:
 
 
 def _ids(number: int, prompt: Any, vocabulary_size: int) -> np.ndarray:
-    row = np.asarray(prompt)
-    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
-        raise GenerationError(f"Prompt {number} must be text or a list of token ids. Received: {prompt!r:.80}")
+    try:
+        row = np.asarray(prompt)
+    except ValueError:  # A ragged list.
+        row = None
+    if row is None or row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise GenerationError(f"Prompt {number} must be text or a list of token ids. Received: {repr(prompt)[:80]}")
+    _check_range(number, row, vocabulary_size)
+    return row.astype("int32")
+
+
+def _check_range(number: int, row: np.ndarray, vocabulary_size: int) -> None:
+    """Refuses token ids that an embedding would count from its end, or does not have."""
     if row.size and not 0 <= row.min() <= row.max() < vocabulary_size:
         raise GenerationError(f"Prompt {number} has token ids outside 0 to {vocabulary_size - 1}.")
-    return row.astype("int32")

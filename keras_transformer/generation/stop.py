@@ -29,6 +29,8 @@ def check_stop(stop: Any, tokenizer: Any) -> None:
             raise MissingTokenizerError("stop is text, but the model has no tokenizer. Pass token ids.")
         if not isinstance(each, (str, list, tuple, np.ndarray)) or not len(each):
             raise GenerationError(f"stop must be text or token ids, not empty. Received: {each!r}")
+        if not isinstance(each, str) and not all(isinstance(token, (int, np.integer)) and token >= 0 for token in each):
+            raise GenerationError(f"Token ids of stop must be integers of 0 or more. Received: {repr(each)[:80]}")
 
 
 class StopSequences:

@@ -12,6 +12,7 @@ from keras_transformer.text.errors import (
     SpecialTokenError,
     SpellingError,
     TextError,
+    TokenizerLibraryError,
 )
 from keras_transformer.text.hugging_face.folder import HUGGINGFACE_FILES, from_huggingface
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
@@ -42,6 +43,7 @@ __all__ = [
     "SpecialTokenError",
     "SpellingError",
     "TextError",
+    "TokenizerLibraryError",
     "TextStream",
     "Tokenizer",
     "WordPiece",

@@ -25,6 +25,10 @@ class InvalidTokenizerError(TextError):
     """A folder or file that contains no tokenizer, a tokenizer of another kind, or a modified one."""
 
 
+class TokenizerLibraryError(TextError):
+    """The library of a tokenizer failed on a text or on ids, because its file is inconsistent."""
+
+
 class GraphError(TextError):
     """The tokenizer cannot run in a TensorFlow graph."""
 

@@ -89,6 +89,9 @@ from .errors import (
     AdapterError as AdapterError,
 )
 from .errors import (
+    CorruptCheckpointError as CorruptCheckpointError,
+)
+from .errors import (
     DistributionError as DistributionError,
 )
 from .errors import (

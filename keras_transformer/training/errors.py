@@ -2,7 +2,11 @@
 
 
 class TrainingCheckpointError(ValueError):
-    """The training checkpoint is corrupt, or belongs to another training."""
+    """The training checkpoint is corrupt, belongs to another training, or is in use by one that runs."""
+
+
+class CorruptCheckpointError(TrainingCheckpointError):
+    """The training checkpoint is incomplete or damaged, and so is the one before it, if there is one."""
 
 
 class AdapterError(ValueError):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_transformer.training.errors import TrainingCheckpointError
+from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.utils.types import Path
 
 _METADATA = "metadata"
@@ -41,7 +44,13 @@ def training_variables(model: keras.Model) -> dict[str, list[Any]]:
     return groups
 
 
-def write_snapshot(path: Path, groups: VariableGroups, metadata: Mapping[str, Any], is_writer: bool = True) -> None:
+def write_snapshot(
+    path: Path,
+    groups: VariableGroups,
+    metadata: Mapping[str, Any],
+    is_writer: bool = True,
+    previous: Path | None = None,
+) -> None:
     """Writes variables and metadata to a temporary file, which is synced to disk and then replaces `path`.
 
     Args:
@@ -50,6 +59,7 @@ def write_snapshot(path: Path, groups: VariableGroups, metadata: Mapping[str, An
         metadata: dict of values that JSON supports.
         is_writer: bool. False if another of several workers writes the file. Metrics are sums over the workers, which all
             must take part in reading them.
+        previous: path in the same directory, to which the replaced file is moved, or None to remove it.
     """
     arrays: dict[str, Any] = {}
     described = {}
@@ -72,17 +82,42 @@ def write_snapshot(path: Path, groups: VariableGroups, metadata: Mapping[str, An
         np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
+    if previous is not None and path.exists():
+        _keep(path, pathlib.Path(previous))
     os.replace(partial, path)
     _sync_directory(path.parent)
 
 
+def _keep(path, previous):
+    """Gives a file a second name, which replaces the file `previous`: there is a file at `path` all the time."""
+    link = previous.with_name(f"{previous.name}.partial")
+    link.unlink(missing_ok=True)
+    try:
+        os.link(path, link)
+    except OSError:  # The file system has no hard links.
+        os.replace(path, previous)
+        return
+    os.replace(link, previous)
+    link.unlink(missing_ok=True)  # Left where both names were of one file already.
+
+
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Returns the metadata of a snapshot.
+    """Returns the metadata of a snapshot, after reading all of it: every checksum, and every variable that it describes.
 
     Raises:
-        TrainingCheckpointError: the file is not a complete snapshot.
+        CorruptCheckpointError: the file is not a complete snapshot.
     """
-    return _read(path, {})[0]
+    with _open(path) as archive:
+        damaged = archive.testzip()
+        if damaged is not None:
+            raise ValueError(f"the checksum of '{damaged}' is wrong")
+        metadata, described = _described(archive)
+        for group, variables in described.items():
+            for index, (name, dtype, shape) in enumerate(variables):
+                size = archive.getinfo(f"{group}/{index}.npy").file_size
+                if size < math.prod(shape) * _dtype(dtype).itemsize:
+                    raise ValueError(f"{name} has {size} bytes, too few for {dtype} {tuple(shape)}")
+    return metadata
 
 
 def read_snapshot(path: Path, groups: VariableGroups) -> dict[str, Any]:
@@ -96,32 +131,63 @@ def read_snapshot(path: Path, groups: VariableGroups) -> dict[str, Any]:
         The metadata.
 
     Raises:
-        TrainingCheckpointError: the file is not a complete snapshot, or one of variables of other numbers, shapes or dtypes.
+        CorruptCheckpointError: the file is not a complete snapshot.
+        TrainingCheckpointError: it is one of variables of other numbers, shapes or dtypes.
     """
-    metadata, values = _read(path, groups)
+    with _open(path) as archive:
+        metadata, described = _described(archive)
+        values = {}
+        for group, variables in groups.items():
+            _check(path, group, described[group], variables)
+            values[group] = [
+                np.frombuffer(_bytes(archive, f"{group}/{index}"), _dtype(dtype)).reshape(shape)
+                for index, (_, dtype, shape) in enumerate(described[group])
+            ]
     for group, variables in groups.items():
         for variable, value in zip(variables, values[group], strict=True):
             variable.assign(value)
     return metadata
 
 
-def _read(path, groups):
+@contextlib.contextmanager
+def _open(path) -> Iterator[zipfile.ZipFile]:
+    """Context with the open file, in which any error is one of the file."""
     try:
-        with np.load(path) as file:
-            metadata = json.loads(file[_METADATA].tobytes())
-            described = metadata.pop("variables")
-            values = {}
-            for group, variables in groups.items():
-                _check(path, group, described[group], variables)
-                values[group] = [
-                    np.frombuffer(file[f"{group}/{index}"].tobytes(), _dtype(dtype)).reshape(shape)
-                    for index, (_, dtype, shape) in enumerate(described[group])
-                ]
-    except TrainingCheckpointError:
+        with zipfile.ZipFile(path) as archive:
+            # Nothing is larger in memory than in the file.
+            for entry in archive.infolist():
+                if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+                    raise ValueError(f"'{entry.filename}' is compressed")
+            yield archive
+    except (TrainingCheckpointError, MemoryError):
         raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise TrainingCheckpointError(f"'{path}' is not a complete checkpoint: {error}") from error
-    return metadata, values
+    except Exception as error:  # Of zipfile, struct, json, numpy: a damaged file raises many types.
+        reason = str(error) or type(error).__name__
+        raise CorruptCheckpointError(f"'{path}' is not a complete checkpoint: {reason}") from error
+
+
+def _described(archive):
+    """The metadata, and what it says of the variables: dict of group to list of (path, dtype, shape)."""
+    metadata = json.loads(bytes(_bytes(archive, _METADATA)))
+    described = metadata.pop("variables")
+    for group, variables in described.items():
+        for name, dtype, shape in variables:
+            sizes_are_valid = all(type(size) is int and size >= 0 for size in shape)
+            if not (isinstance(name, str) and isinstance(dtype, str) and sizes_are_valid):
+                raise ValueError(f"variables of '{group}' are {variables!r:.200}")
+    return metadata, described
+
+
+def _bytes(archive, name):
+    """The content of an entry, all of which is read and compared with its checksum."""
+    file = io.BytesIO(archive.read(f"{name}.npy"))
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError(f"'{name}' has another version of numpy's file format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    content = file.getbuffer()[file.tell() :]
+    if dtype != np.uint8 or shape != (len(content),):
+        raise ValueError(f"'{name}' is {dtype} {shape}, with {len(content)} bytes")
+    return content
 
 
 def _check(path, group, described, variables):
@@ -144,6 +210,7 @@ def _dtype(name):
     except TypeError:
         import ml_dtypes
 
+        # A name that it lacks raises AttributeError, and one of something else TypeError.
         return np.dtype(getattr(ml_dtypes, name))
 
 

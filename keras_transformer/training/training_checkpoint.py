@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.training.directory_lock import DirectoryLock
 from keras_transformer.training.distribution import is_chief
-from keras_transformer.training.errors import TrainingCheckpointError
+from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.training.snapshot import read_metadata, read_snapshot, training_variables, write_snapshot
 from keras_transformer.utils.types import Path
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from keras_transformer.data import BatchStream
 
 _FILE = "checkpoint.npz"
+_PREVIOUS = "checkpoint.previous.npz"
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -25,20 +28,22 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     Saved are weights, the optimizer's variables (moments, averages of `use_ema`, accumulated gradients, the number of
     updates), the seeds of dropout, metrics within an epoch, the history, and the position in the data. The file is replaced
     atomically: a process that is killed at any moment loses only the steps since the last save. Repeated steps have the same
-    losses.
+    losses. The file before it is kept: if the newest one is damaged, `fit` resumes from that, with a warning.
 
     `keras.callbacks.BackupAndRestore` saves weights and optimizer only, restarts an interrupted epoch with other dropout
     masks, and overwrites its file in place.
 
     Args:
-        directory: str or path. Folder of the file, created if missing. Use one folder per training.
+        directory: str or path. Folder of the two files, created if missing. Use one folder per training: a second one that
+            starts there while the first runs is refused.
         batches: the `BatchStream` that `fit` trains on, which is set to the right step; None for data that is the same in
             every epoch, in which case only whole epochs are saved.
         save_freq: "epoch" to save after each epoch, or int >= 1 to save also after that many batches, which needs `batches`.
 
     Raises:
-        TrainingCheckpointError: when `fit` begins, before any variable changes, if the file is corrupt or was saved from
-            another model, other data, or another number of steps per epoch.
+        TrainingCheckpointError: when `fit` begins, before any variable changes, if another training saves to the directory,
+            or the file was saved from another model, other data, or another number of steps per epoch.
+        CorruptCheckpointError: when `fit` begins, if no file is complete. It is a `TrainingCheckpointError`.
         ValueError: an invalid `save_freq`, or an int without `batches`.
 
     With several workers (`training.distributed`), the first writes and all read: they must share the directory. A training
@@ -72,41 +77,73 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if save_freq != "epoch" and batches is None:
             raise ValueError("Saving within an epoch needs batches: the position in other data cannot be restored.")
         self.path = pathlib.Path(directory) / _FILE
+        self.previous = self.path.with_name(_PREVIOUS)
         self.batches = batches
         self.save_freq = save_freq
+        self._lock = DirectoryLock(directory)
         self._reset()
 
     def _reset(self):
         self._history: dict[str, Any] = {"epoch": [], "logs": {}}
         self._resume: dict[str, Any] | None = None
+        self._source = self.path
         self._epoch = self._done = self._since_saved = 0
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._reset()
         if self.batches is not None:
             self.batches.first_step = 0
-        if not self.path.exists():
+        if is_chief(self.model):
+            self._lock.acquire()
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self):
+        metadata = self._newest()
+        if metadata is None:
             return
-        model = self.model
-        metadata = read_metadata(self.path)
         self._check(metadata)
+        model = self.model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         groups = training_variables(model)
         del groups["metrics"]  # `fit` resets them; within an epoch they are restored after that.
-        read_snapshot(self.path, groups)
+        read_snapshot(self._source, groups)
         self._history = metadata["history"]
         self._resume = metadata
         keras_private.set_initial_epoch(model, metadata["epoch"])
         if self.batches is not None:
             self.batches.first_step = metadata["epoch"] * (metadata["steps_per_epoch"] or 0) + metadata["step"]
 
+    def _newest(self):
+        """The metadata of the newest complete file, which becomes the source; None if there is no file."""
+        errors = []
+        for path in (self.path, self.previous):
+            if not path.exists():
+                continue
+            try:
+                metadata = _valid_metadata(path)
+            except CorruptCheckpointError as error:
+                errors.append(error)
+                continue
+            self._source = path
+            if path is self.previous:
+                reason = str(errors[0]) if errors else f"'{self.path}' is missing."
+                warnings.warn(f"{reason} Resuming from the one before it, '{self.previous}'.", stacklevel=2)
+            return metadata
+        if errors:
+            raise errors[0]
+        return None
+
     def _check(self, metadata):
         here = {"steps_per_epoch": self.params.get("steps"), "data": getattr(self.batches, "fingerprint", "")}
         for name, value in here.items():
             if metadata[name] != value:
                 raise TrainingCheckpointError(
-                    f"'{self.path}' was saved with {name}={metadata[name]!r}; this training has {value!r}."
+                    f"'{self._source}' was saved with {name}={metadata[name]!r}; this training has {value!r}."
                 )
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -125,7 +162,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         # Metrics create their variables in their first batch; the values that it changes are read again.
         model.test_on_batch(x, y, sample_weight)
-        read_snapshot(self.path, training_variables(model))
+        read_snapshot(self._source, training_variables(model))
 
     def _skip(self, steps):
         """Makes `fit` skip the completed steps of this epoch, without training and without data."""
@@ -162,6 +199,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if self._resume is not None:  # All epochs were complete.
             self._restore_history()
         keras_private.set_initial_epoch(model, None)
+        self._lock.release()
 
     def _restore_history(self):
         history = self.model.history
@@ -178,4 +216,22 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "data": getattr(self.batches, "fingerprint", ""),
             "history": self._history,
         }
-        write_snapshot(self.path, training_variables(self.model), metadata, is_writer=is_chief(self.model))
+        # A damaged file does not replace the complete one before it, from which this training was resumed.
+        previous = self.previous if self._source is self.path else None
+        is_writer = is_chief(self.model)
+        write_snapshot(self.path, training_variables(self.model), metadata, is_writer, previous)
+        self._source = self.path
+
+
+def _valid_metadata(path):
+    metadata = read_metadata(path)
+    steps, history = metadata.get("steps_per_epoch"), metadata.get("history")
+    counts = [metadata.get("epoch"), metadata.get("step"), 0 if steps is None else steps]
+    if (
+        not all(type(count) is int and count >= 0 for count in counts)
+        or not isinstance(metadata.get("data"), str)
+        or not (isinstance(history, dict) and isinstance(history.get("epoch"), list))
+        or not (isinstance(history.get("logs"), dict) and all(isinstance(v, list) for v in history["logs"].values()))
+    ):
+        raise CorruptCheckpointError(f"'{path}' is not a complete checkpoint: its metadata is {metadata!r:.200}")
+    return metadata

@@ -12,6 +12,30 @@ MAX_BYTES = 2**28
 _NAMES: dict[type, str] = {dict: "object", list: "list"}
 
 
+def parse_json(text: str) -> Any:
+    """Returns the content of JSON whose texts can be encoded.
+
+    Args:
+        text: str.
+
+    Returns:
+        The content.
+
+    Raises:
+        ValueError: it is no JSON, or has half of a surrogate pair, which no encoding of Unicode has.
+        RecursionError: it is nested too deeply.
+
+    Example:
+
+    >>> parse_json('["\\\\u00e9"]')
+    ['é']
+    """
+    content = json.loads(text)
+    if "\\ud" in text.lower():
+        json.dumps(content, ensure_ascii=False).encode("utf-8")
+    return content
+
+
 def read_json(path: Path, error: type[Exception], kind: type = dict) -> Any:
     """Returns the content of a JSON file.
 
@@ -41,7 +65,7 @@ def read_json(path: Path, error: type[Exception], kind: type = dict) -> Any:
     if len(data) > MAX_BYTES:
         raise error(f"'{path}' is larger than {MAX_BYTES // 2**20} MiB.")
     try:
-        content = json.loads(data.decode("utf-8"))
+        content = parse_json(data.decode("utf-8"))
     except (ValueError, RecursionError) as problem:
         raise error(f"'{path}' is not JSON: {str(problem)[:80]}.") from None
     if not isinstance(content, kind):

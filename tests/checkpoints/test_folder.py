@@ -107,6 +107,43 @@ def test_a_tensor_of_another_shape(folder):
     assert "(16, 24)" in message
 
 
+@pytest.mark.parametrize("value", [-1, 0, -1e-12, float("nan"), float("inf"), 1e-300, 2, 1e300, 10**400])
+def test_an_epsilon_out_of_range(folder, value):
+    change_config(folder, layer_norm_eps=value)
+    message = refusal(folder, checkpoints.ConfigError)
+    assert "config.json: 'layer_norm_eps' is " in message
+
+
+def test_a_list_that_is_a_number(tmp_path):
+    folder = pathlib.Path(shutil.copytree(SOURCE.parent / "wav2vec2-CTC", tmp_path / "checkpoint"))
+    change_config(folder, conv_dim=7)
+    assert "config.json: TypeError: " in refusal(folder, checkpoints.ConfigError)
+
+
+def test_integers_in_place_of_floats(folder):
+    name = "classifier.bias"
+    change_tensors(folder, lambda tensors: tensors.update({name: tensors[name].astype("int32")}))
+    message = refusal(folder, checkpoints.TensorTypeError)
+    assert message == f"{folder}: {name!r} has the dtype I32; supported for it: F64, F32, F16, BF16."
+
+
+def test_values_that_would_become_infinite(folder):
+    name = "bert.encoder.layer.1.output.dense.bias"
+
+    def change(tensors):
+        tensors[name] = tensors[name].astype("float64")
+        tensors[name][1] = -1e300
+
+    change_tensors(folder, change)
+    assert f"{name!r} has the value -1e+300 at (1,), which is infinite in float32" in refusal(
+        folder, checkpoints.TensorTypeError
+    )
+    change_tensors(folder, lambda tensors: tensors.update({name: tensors[name].clip(-1e5, 1e5).astype("float32")}))
+    from_huggingface(folder, verbose=0)
+    with pytest.raises(checkpoints.TensorTypeError, match="value -100000 at .* infinite in float16"):
+        from_huggingface(folder, dtype="float16", verbose=0)
+
+
 @pytest.mark.parametrize("keep", [4, 100, -3])
 def test_truncated_safetensors(folder, keep):
     content = (folder / "model.safetensors").read_bytes()

@@ -12,7 +12,14 @@ from safetensors.numpy import load_file, save_file
 
 from checkpoint_cases import Expected, difference, predicted
 from keras_transformer.backend.unallocated import unallocated
-from keras_transformer.checkpoints import Config, ConfigError, CorruptFileError, from_huggingface, to_huggingface
+from keras_transformer.checkpoints import (
+    Config,
+    ConfigError,
+    CorruptFileError,
+    TensorTypeError,
+    from_huggingface,
+    to_huggingface,
+)
 from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
 from keras_transformer.checkpoints.folder import Folder
 from keras_transformer.checkpoints.mxfp4 import NotMXFP4Error, decode, encode
@@ -121,7 +128,7 @@ def copy_of(source, tmp_path, **settings):
 
 
 @pytest.mark.parametrize("scale, change", [(255, None), (253, None), (127, "int32")])
-def test_blocks_that_are_not_mxfp4_are_corrupt(scale, change, tmp_path):
+def test_blocks_that_are_not_mxfp4_are_refused(scale, change, tmp_path):
     folder = copy_of(PACKED, tmp_path)
     tensors = load_file(folder / "model.safetensors")
     tensors[BLOCKS][0, 5, 0, 0] = 7
@@ -130,7 +137,8 @@ def test_blocks_that_are_not_mxfp4_are_corrupt(scale, change, tmp_path):
     if change:
         tensors[BLOCKS.replace("blocks", "scales")] = scales.astype(change)
     save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(CorruptFileError, match=re.escape("'layers.1.mlp.experts.down_proj'")):
+    error = TensorTypeError if change else CorruptFileError
+    with pytest.raises(error, match=re.escape("layers.1.mlp.experts.down_proj")):
         from_huggingface(folder, verbose=0)
 
 

@@ -142,7 +142,11 @@ def test_unsupported_features_are_named_before_anything_changes(copied):
         ({"a_later_feature": 1}, "a_later_feature"),
         ({"peft_type": "IA3"}, "'IA3'"),
         ({"r": 0}, "'r' must be a positive number"),
+        ({"lora_alpha": 1e300}, "'lora_alpha' must be a positive number up to"),
         ({"rank_pattern": {"(": 3}}, "not a regular expression"),
+        # It takes exponential time.
+        ({"rank_pattern": {"(.+)+,": 3}}, "'rank_pattern': the pattern .* is too complex"),
+        ({"alpha_pattern": {".*.*.*.*,": 3}}, "'alpha_pattern': the pattern .* is too complex"),
     ):
         path = folder / "adapter_config.json"
         before = path.read_text()
@@ -156,6 +160,8 @@ def test_tensors_that_do_not_fit_are_named_before_anything_changes(copied):
     tensors, key = load_file(path), "base_model.model.model.layers.0.self_attn.q_proj.lora_"
     for changes, match in (
         ({f"{key}A.weight": np.zeros((3, 24), "float32")}, r"q_proj' has shape \(3, 24\).*\(2, 24\)"),
+        ({f"{key}A.weight": np.zeros((2, 24), "int32")}, "q_proj.lora_A.weight' has the dtype int32"),
+        ({f"{key}A.weight": np.full((2, 24), 1e300)}, r"value 1e\+300 at .* infinite in float32"),
         ({f"{key}magnitude_vector": np.zeros(24, "float32")}, "lora_magnitude_vector"),
         ({"base_model.model.model.embed_tokens.lora_embedding_A": np.zeros((2, 60), "float32")}, "embed_tokens"),
         ({f"{key}A.weight".replace("layers.0", "layers.7"): np.zeros((2, 24), "float32")}, "layers.7"),

@@ -17,6 +17,28 @@ DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
         ({"n": "2"}, lambda c: c.integer("n"), "config.json: 'n' is \"2\"; it must be an integer."),
         ({"n": 0}, lambda c: c.integer("n"), "config.json: 'n' is 0; it must be an integer from 1 to 2147483647."),
         ({"n": True}, lambda c: c.number("n"), "config.json: 'n' is true; it must be a number."),
+        ({"n": 1e300}, lambda c: c.number("n"), "config.json: 'n' is 1e+300; it must be a number."),
+        ({"n": 10**400}, lambda c: c.number("n"), f"config.json: 'n' is {10**400}"[:100] + "...; it must be a number."),
+        (
+            {"layer_norm_eps": -1},
+            lambda c: c.number("layer_norm_eps"),
+            "config.json: 'layer_norm_eps' is -1; it must be above 0, and at most 1.",
+        ),
+        (
+            {"rms_norm_eps": 1e-300},
+            lambda c: c.number("rms_norm_eps"),
+            "config.json: 'rms_norm_eps' is 1e-300; it must be above 0, and at most 1.",
+        ),
+        (
+            {"hidden_dropout_prob": 1.5},
+            lambda c: c.number("hidden_dropout_prob"),
+            "config.json: 'hidden_dropout_prob' is 1.5; it must be from 0 to 1.",
+        ),
+        (
+            {"rope_theta": 0},
+            lambda c: c.number("rope_theta"),
+            "config.json: 'rope_theta' is 0; it must be above 0.",
+        ),
         ({"n": [1, None]}, lambda c: c.numbers("n"), "config.json: 'n' is [1, null]; it must be a list of numbers."),
         (
             {},

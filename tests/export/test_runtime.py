@@ -262,6 +262,15 @@ def test_wrong_inputs_are_named(changes, name, words):
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
+def test_token_ids_that_would_wrap_are_named():
+    for name in ("token_ids", "source_token_ids"):
+        specs = (ArraySpec(name, "int32", (None, None), ("batch", "length")),)
+        for ids in ([[3, -7]], np.array([[-7]], "int64")):
+            with pytest.raises(InputError, match=rf"'{name}'.* of 0 or more.*the token id -7"):
+                check_inputs(specs, {name: ids})
+        assert check_inputs(specs, {name: [[0, 7]]})[name].tolist() == [[0, 7]]
+
+
 def test_casts_that_lose_nothing_are_made():
     checked = check_inputs(
         SPECS, {"x": np.ones((3, 4, 2)), "ids": np.full((3, 4), 7), "mask": np.array([[1, 0, 1, 1]] * 3)}

@@ -553,17 +553,48 @@ def test_a_failing_model_ends_what_runs_and_the_engine_goes_on(models):
     assert is_whole(engine)
 
 
-def test_a_failing_sampler_ends_its_own_request_alone(model):
+class PanicException(BaseException):
+    """As the panics of libraries in Rust."""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, PanicException])
+def test_a_failing_sampler_ends_its_own_request_alone(model, error):
     class Broken(Random):
         def __call__(self, ops, logits, uniforms):
-            raise ZeroDivisionError("no")
+            raise error("no")
 
     with engine_of(model) as engine:
         broken, whole = engine.submit([1], sampler=Broken()), engine.submit([1], max_new_tokens=9)
         assert whole.result(5) == model.generate([1], max_new_tokens=9)
-        with pytest.raises(EngineError, match="ZeroDivisionError"):
+        with pytest.raises(EngineError, match=error.__name__):
             broken.result(5)
+        assert engine.is_open
+        assert engine.submit([1], max_new_tokens=9).result(5) == whole.result(5)
     assert is_whole(engine)
+
+
+def test_a_panic_of_the_model_ends_what_runs_and_the_engine_goes_on(models, monkeypatch):
+    model = FormulaModel(models.History(seed=3))
+    with engine_of(model) as engine:
+        step, panics = engine.steps.step, [PanicException("index out of bounds")]
+
+        def fails_once(*arguments):
+            if panics:
+                raise panics.pop()
+            return step(*arguments)
+
+        monkeypatch.setattr(engine.steps, "step", fails_once)
+        with pytest.raises(EngineError, match="PanicException: index out of bounds"):
+            engine.submit([1]).result(5)
+        assert engine.submit([1, 2], max_new_tokens=9).result(5) == model.generate([1, 2], max_new_tokens=9)
+    assert is_whole(engine)
+
+
+def test_token_ids_that_would_wrap_are_refused(model):
+    with engine_of(model) as engine:
+        for prompt in ([-7], np.array([1, -7]), [10**9]):
+            with pytest.raises(GenerationError, match="token ids outside 0 to"):
+                engine.submit(prompt)
 
 
 def test_closing_ends_every_request(models):

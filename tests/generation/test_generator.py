@@ -16,6 +16,7 @@ from keras_transformer.generation import (
     PromptTooLongError,
     Random,
 )
+from keras_transformer.generation.prompts import Prompts
 from keras_transformer.text import BytePair, Bytes, Characters, HuggingFaceTokenizer
 
 PROMPTS = [[1], [2, 3, 4, 5, 6], [5, 5, 1], [3, 3], [6, 0, 6, 6]]
@@ -194,6 +195,10 @@ def refuses(generator, error, message, *args, **options):
         ("ab\ud800", GenerationError, "Prompt 0 is not UTF-8 text: .* at 2"),
         ([1, 14], GenerationError, "Prompt 0 has token ids outside 0 to 13"),
         ([[1], [-1]], GenerationError, "Prompt 1 has token ids outside"),
+        (np.array([-7]), GenerationError, "Prompt 0 has token ids outside"),
+        (Prompts.of_tokens([1, -7]), GenerationError, "Prompt 0 has token ids outside"),
+        ([[2**70]], GenerationError, "Prompt 0 must be text or a list"),
+        ([[1, [2]]], GenerationError, "Prompt 0 must be text or a list"),
         (["ab", [1]], GenerationError, "Prompt 1 must be text like the first. Received: list"),
         ([[1], "ab"], GenerationError, "Prompt 1 must be text or a list"),
         ([[1.5]], GenerationError, "Prompt 0 must be text or a list"),
@@ -220,11 +225,21 @@ def test_bad_prompts_are_refused_before_any_work(models, prompt, error, message)
         ({"stop": [[]]}, GenerationError, "stop"),
         ({"stop": 5}, GenerationError, "stop must be"),
         ({"stop": [1.5]}, GenerationError, "stop must be"),
+        ({"stop": [[1.5]]}, GenerationError, "Token ids of stop must be integers"),
+        ({"stop": [[-7]]}, GenerationError, "Token ids of stop must be integers of 0 or more"),
+        ({"stop": [[None]]}, GenerationError, "Token ids of stop must be integers"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(models, options, error, message):
     steps = models.History(TOKENIZER.vocabulary_size)
     refuses(Generator(steps, TOKENIZER), error, message, "ab", **{"max_new_tokens": 5, **options})
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(models):
+    steps = models.History(TOKENIZER.vocabulary_size - 2)
+    ids = [index for index in range(TOKENIZER.vocabulary_size) if TOKENIZER.decode([index])]
+    text = TOKENIZER.decode(ids[-1:])
+    refuses(Generator(steps, TOKENIZER), GenerationError, "Prompt 0 has token ids outside 0 to", text, max_new_tokens=5)
 
 
 def test_more_is_refused_before_any_work(models):

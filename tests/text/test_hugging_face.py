@@ -277,7 +277,7 @@ def change_of(*path, value):
         ("bert", change_of("model", "vocab", "the", value=-1), "the token 'the' has the id -1"),
         ("bert", change_of("model", "vocab", "the", value=10**9), "largest id 1000000000 for 184 tokens"),
         ("bert", change_of("model", "type", value="Guess"), "tokenizer.json' contains no valid tokenizer"),
-        ("bert", change_of("normalizer", value={"type": "Magic"}), "contains no valid tokenizer"),
+        ("bert", change_of("normalizer", value={"type": "Magic"}), "a part of the unknown type .Magic."),
         ("bert", change_of("added_tokens", value=7), "'added_tokens' is not a list"),
         ("bert", change_of("added_tokens", 0, "id", value="x"), "invalid added token"),
         ("bert", change_of("added_tokens", 0, "id", value=400), r"'\[PAD\]' has the id 400 .* but 0 when loaded"),

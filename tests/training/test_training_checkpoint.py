@@ -1,7 +1,11 @@
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import zipfile
 from pathlib import Path
 
 import keras
@@ -9,8 +13,14 @@ import numpy as np
 import pytest
 
 from keras_transformer.data import BatchStream
-from keras_transformer.training import AveragedWeights, TrainingCheckpoint, TrainingCheckpointError
-from keras_transformer.training.snapshot import read_snapshot, write_snapshot
+from keras_transformer.training import (
+    AveragedWeights,
+    CorruptCheckpointError,
+    TrainingCheckpoint,
+    TrainingCheckpointError,
+)
+from keras_transformer.training.directory_lock import DirectoryLock
+from keras_transformer.training.snapshot import read_metadata, read_snapshot, write_snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -125,12 +135,114 @@ def test_refuses_what_is_another_training(tmp_path, change, message):
         fit(tmp_path, **change)
 
 
-def test_refuses_a_broken_file(tmp_path):
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_file_falls_back_to_the_one_before(tmp_path, whole):
+    with pytest.raises(Broken):
+        fit(tmp_path, break_after=STEPS + 5)
+    newest, previous = tmp_path / "checkpoint.npz", tmp_path / "checkpoint.previous.npz"
+    steps = [read_metadata(path)["epoch"] * STEPS + read_metadata(path)["step"] for path in (previous, newest)]
+    assert steps == [STEPS + 2, STEPS + 4]
+    damage(newest)
+    kept = previous.read_bytes()
+    warned = pytest.warns(UserWarning, match=r"checkpoint\.npz' is not a complete.*before it, .*previous\.npz")
+    with warned, pytest.raises(Broken):
+        fit(tmp_path, seed=99, break_after=5)  # Two batches are skipped, and one save follows.
+    # The complete file is not replaced by the damaged one.
+    assert previous.read_bytes() == kept
+    assert read_metadata(newest)["step"] == 4
+    assert fit(tmp_path, seed=98) == whole
+
+
+def test_a_missing_file_falls_back_with_a_warning(tmp_path, whole):
+    with pytest.raises(Broken):
+        fit(tmp_path, break_after=STEPS + 5)
+    (tmp_path / "checkpoint.npz").unlink()
+    with pytest.warns(UserWarning, match="is missing"):
+        assert fit(tmp_path, seed=99) == whole
+
+
+def test_refuses_two_damaged_files(tmp_path):
     fit(tmp_path, epochs=1)
-    path = tmp_path / "checkpoint.npz"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(TrainingCheckpointError, match=r"checkpoint\.npz' is not a complete checkpoint"):
+    for path in tmp_path.glob("*.npz"):
+        damage(path)
+    with pytest.raises(CorruptCheckpointError, match=r"checkpoint\.npz' is not a complete checkpoint"):
         fit(tmp_path)
+
+
+def test_refuses_metadata_of_other_types(tmp_path):
+    for name, value in (("epoch", -1), ("step", "3"), ("steps_per_epoch", 1.5), ("history", []), ("data", None)):
+        metadata = {
+            "epoch": 0,
+            "step": 0,
+            "steps_per_epoch": STEPS,
+            "data": "one",
+            "history": {"epoch": [], "logs": {}},
+        }
+        write_snapshot(tmp_path / "checkpoint.npz", {"model": []}, {**metadata, name: value})
+        with pytest.raises(CorruptCheckpointError, match=f"its metadata is .*'{name}': "):
+            fit(tmp_path)
+
+
+def test_refuses_a_second_training_in_the_directory(tmp_path):
+    entered, leave = threading.Event(), threading.Event()
+
+    class Wait(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            entered.set()
+            assert leave.wait(60)
+
+    first = threading.Thread(target=fit, args=(tmp_path,), kwargs={"epochs": 1, "extra": [Wait()]})
+    first.start()
+    assert entered.wait(60)
+    try:
+        with pytest.raises(TrainingCheckpointError, match="is in use: a training in thread"):
+            fit(tmp_path)
+    finally:
+        leave.set()
+        first.join()
+    fit(tmp_path, epochs=1)
+
+
+LOCKING = """
+import os, sys, time
+from keras_transformer.training.directory_lock import DirectoryLock
+lock = DirectoryLock(sys.argv[1])
+lock.acquire()
+if not os.fork():
+    time.sleep(60)
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    lock = DirectoryLock(tmp_path)
+    other = subprocess.Popen([sys.executable, "-c", LOCKING, tmp_path], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(TrainingCheckpointError, match=f"a training in process {other.pid} on "):
+            lock.acquire()
+        other.kill()
+        other.wait()
+        lock.acquire()  # Although a child of that process is still there.
+    finally:
+        os.killpg(other.pid, signal.SIGKILL)
+        lock.release()
+
+
+def test_a_training_that_failed_does_not_lock_the_next_one(tmp_path):
+    first, second = DirectoryLock(tmp_path), DirectoryLock(tmp_path)
+    first.acquire()
+    second.acquire()  # The same thread: the first cannot be running.
+    first.release()  # No longer its lock.
+    command = [sys.executable, "-c", LOCKING, tmp_path]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "TrainingCheckpointError" in refused.stderr
 
 
 def test_arguments():
@@ -185,6 +297,45 @@ def test_reading_changes_all_variables_or_none(tmp_path):
     with pytest.raises(TrainingCheckpointError, match=r"\(2,\)"):
         read_snapshot(path, groups)
     assert float(groups["model"][0]) == 0.0
+
+
+def test_every_damaged_byte_is_a_typed_error_or_changes_nothing(tmp_path):
+    path = tmp_path / "state"
+    write_snapshot(path, variables((1.5, "float32"), ([3, 4], "int16")), {"step": 3})
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    damaged = [content[:length] for length in range(0, len(content), 31)]
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= int(rng.integers(1, 256))
+        damaged.append(bytes(changed))
+    refused = 0
+    for each in damaged:
+        path.write_bytes(each)
+        groups = variables((0.0, "float32"), ([0, 0], "int16"))
+        try:
+            read_metadata(path)
+            assert read_snapshot(path, groups) == {"step": 3}
+        except CorruptCheckpointError:
+            refused += 1
+            assert float(groups["model"][0]) == 0.0
+        else:
+            assert [keras.ops.convert_to_numpy(each).tolist() for each in groups["model"]] == [1.5, [3, 4]]
+    assert refused > len(damaged) / 2
+
+
+def test_a_snapshot_takes_no_more_memory_than_its_file(tmp_path):
+    path = tmp_path / "state"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metadata.npy", bytes(2**20))
+    with pytest.raises(CorruptCheckpointError, match=r"'metadata\.npy' is compressed"):
+        read_metadata(path)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (2**45,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("metadata.npy", header.getvalue())
+    with pytest.raises(CorruptCheckpointError, match="with 0 bytes"):
+        read_metadata(path)
 
 
 def test_killed_at_any_moment(tmp_path):

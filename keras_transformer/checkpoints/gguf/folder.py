@@ -22,8 +22,8 @@ from keras_transformer.checkpoints.gguf.tokenizer_files import token_settings, t
 
 # A class of transformers whose pooler GGUF files lack.
 _WITHOUT_HEAD = "BertModel"
-# safetensors' names of types; blocks become float32.
-_DTYPES = {"F64": "F64", "F32": "F32", "F16": "F16", "BF16": "BF16"}
+# Types whose names are safetensors' as well; blocks become float32.
+_NUMBERS = ("F64", "F32", "F16", "BF16", "I8", "I16", "I32", "I64")
 
 
 class GgufFolder(Folder):
@@ -74,7 +74,8 @@ class GgufFolder(Folder):
     def _info(self, name: str) -> TensorInfo:
         stored, layout = self._stored[name]
         tensor = self.container.tensors[stored]
-        return TensorInfo(self.container.path, layout.shape(tensor.shape), _DTYPES.get(tensor.kind, "F32"), name)
+        dtype = tensor.kind if tensor.kind in _NUMBERS else "F32"
+        return TensorInfo(self.container.path, layout.shape(tensor.shape), dtype, name)
 
 
 def _stored(places: Mapping[str, Place], source: str) -> dict[str, tuple[str, Same]]:

@@ -30,6 +30,10 @@ _WITHOUT_EFFECT = {
     "task_type",
 }
 _READ = {"peft_type", "r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "bias", "init_lora_weights"}
+_LARGEST = 2**31 - 1
+_MAX_EXPRESSION, _MAX_REPETITIONS = 1000, 3
+_REPETITION = re.compile(r"[*+{]")
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
 # Other initializations change the weights of the model, too.
 _INITIALIZATIONS = (None, True, False, "gaussian", "eva", "orthogonal")
 
@@ -74,22 +78,34 @@ class AdapterConfig:
         return alpha * math.sqrt(self.rank(module)) if self._is_rank_stabilized else alpha
 
     def _positive(self, name, value):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise ConfigError(f"{self._source}: {name!r} must be a positive number. Received: {value!r:.60}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
+            raise ConfigError(
+                f"{self._source}: {name!r} must be a positive number up to {_LARGEST}. Received: {value!r:.60}"
+            )
         return value
 
     def _pattern(self, name, value):
         if not isinstance(value or {}, dict):
             raise ConfigError(f"{self._source}: {name!r} must be a dict. Received: {value!r:.60}")
+        for key in value or {}:
+            _check_expression(key, f"{self._source}: {name!r}")
         return {key: self._positive(name, each) for key, each in (value or {}).items()}
+
+
+def _check_expression(key: str, source: str) -> None:
+    """Refuses expressions that could take exponential time: repeated groups, and many repetitions."""
+    is_slow = _REPEATED_GROUP.search(key) or len(_REPETITION.findall(key)) > _MAX_REPETITIONS
+    if is_slow or len(key) > _MAX_EXPRESSION:
+        raise ConfigError(f"{source}: the pattern {key[:60]!r} is too complex.")
+    try:
+        re.compile(key)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ConfigError(f"{source}: {key[:60]!r} is not a regular expression: {error}") from error
 
 
 def _of_pattern(pattern: Mapping[str, float], module: str, default: float) -> float:
     """Returns the value of the first key that is the end of a module's name, as a regular expression, as PEFT does."""
     for key, value in pattern.items():
-        try:
-            if re.match(rf"(.*\.)?({key})$", module):
-                return value
-        except re.error as error:
-            raise ConfigError(f"The pattern {key!r} is not a regular expression: {error}") from error
+        if re.match(rf"(.*\.)?({key})$", module):
+            return value
     return default

@@ -15,10 +15,12 @@ from keras_transformer.checkpoints.errors import (
     MissingFileError,
     MissingTensorError,
     TensorShapeError,
+    TensorTypeError,
     UnexpectedTensorError,
 )
 from keras_transformer.checkpoints.peft.config import AdapterConfig
 from keras_transformer.checkpoints.peft.modules import Module, modules_of
+from keras_transformer.checkpoints.transfers import check_range
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
@@ -48,6 +50,7 @@ def from_peft(model: keras.Model, folder: Path, *, like: Path | None = None) -> 
             message names it.
         UnexpectedTensorError: a tensor is no A or B of a linear module of the checkpoint.
         MissingTensorError, TensorShapeError: an A or B is missing, or has another shape than its module and rank require.
+        TensorTypeError: an A or B has integers, or a value that is infinite in float32.
         AdapterError: the model has adapters.
         CheckpointError: the checkpoint of the model is not known. In each case the model is unchanged.
 
@@ -71,6 +74,8 @@ def from_peft(model: keras.Model, folder: Path, *, like: Path | None = None) -> 
     adapters = []
     for name, (module, factors) in found.items():
         _check(name, module, factors, config, source)
+        for factor, tensor in factors.items():
+            _check_values(f"{PREFIX}{name}.lora_{factor}.weight", tensor, source)
         alpha = config.alpha(name)
         for layer, (a, b) in zip(module.layers, module.read(factors["A"], factors["B"]), strict=True):
             adapters.append((layer, alpha, a.astype("float32"), b.astype("float32")))
@@ -115,6 +120,12 @@ def _factors(
 def _with_prefixes(name: str, prefixes: tuple[str, ...]) -> list[str]:
     plain = next((name.removeprefix(each) for each in prefixes if each and name.startswith(each)), name)
     return [name, plain, *(prefix + plain for prefix in prefixes)]
+
+
+def _check_values(name: str, tensor: np.ndarray, source: str) -> None:
+    if not keras.backend.is_float_dtype(str(tensor.dtype)):
+        raise TensorTypeError(f"{source}: {name!r} has the dtype {tensor.dtype}; adapters are floats.")
+    check_range(name, tensor, "float32", source)
 
 
 def _check(name: str, module: Module, factors: dict[str, Any], config: AdapterConfig, source: str) -> None:

@@ -323,7 +323,9 @@ class Engine:
                 self._changed.notify_all()
             try:
                 scheduler.run()
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # A panic of a library in Rust is no `Exception`.
                 scheduler.fail(error)
 
     def _take_arrivals(self) -> None:

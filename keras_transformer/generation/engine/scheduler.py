@@ -192,7 +192,10 @@ class Scheduler:
     def _advance(self, request: Request, logits: np.ndarray) -> None:
         try:
             is_finished = request.advance(logits)
-        except Exception as error:  # An error of its sampler or tokenizer ends this request only.
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            # An error of its sampler or tokenizer ends this request only. A panic of a library in Rust is no `Exception`.
             self._finish(request, _engine_error(error))
             return
         self.counters["tokens_written"] += 1

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from keras_transformer.text.hugging_face.formats import library_calls
 from keras_transformer.text.hugging_face.json import added_tokens
 
 # Timestamp tokens of Whisper, which decoding removes.
@@ -51,7 +52,8 @@ class Decoder:
             # The prompt of Whisper is not part of the transcript.
             start = self._tokenizer.token_to_id("<|startoftranscript|>")
             ids = ids[ids.index(start) :] if start in ids else []
-        text = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        with library_calls():
+            text = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
         if self._word_end is not None:
             text = text.replace(self._word_end, " ").strip()
         if self.clean_up_spaces:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from keras_transformer.text.errors import TokenizerLibraryError
 
 
 def library() -> Any:
@@ -24,12 +27,33 @@ def library() -> Any:
     return tokenizers
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of a library in Rust, whose class derives from `BaseException` and cannot be imported."""
+    return type(error).__name__ == "PanicException"
+
+
+@contextlib.contextmanager
+def library_calls() -> Iterator[None]:
+    """Context manager in which a failure of the library is a `TokenizerLibraryError`.
+
+    The library raises plain `Exception`s, and panics.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error) is not Exception and not is_panic(error):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise TokenizerLibraryError(f"The tokenizers library failed: {reason or type(error).__name__}") from error
+
+
 def encode_batch(tokenizer: Any, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
     """Returns the ids of each text and, with `offsets`, the offsets of each token, without adding special tokens."""
-    if not offsets:
-        # For one text this is faster, because a batch starts threads.
-        if len(texts) == 1:
-            return [tokenizer.encode(texts[0], add_special_tokens=False).ids], []
-        return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)], []
-    encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+    with library_calls():
+        if not offsets:
+            # For one text this is faster, because a batch starts threads.
+            if len(texts) == 1:
+                return [tokenizer.encode(texts[0], add_special_tokens=False).ids], []
+            return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)], []
+        encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
     return [each.ids for each in encodings], [each.offsets for each in encodings]

@@ -9,6 +9,8 @@ from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.hugging_face.limits import check_limits
+from keras_transformer.utils.json_files import parse_json
 from keras_transformer.utils.types import Path
 
 # Limit of the largest id, relative to the number of tokens and absolute: tables have one entry for each id.
@@ -19,10 +21,10 @@ def parsed(text: str) -> dict[str, Any]:
     """Parses and validates the content of a `tokenizer.json`.
 
     Raises:
-        InvalidTokenizerError: the text is not JSON, or has no valid model or added tokens.
+        InvalidTokenizerError: the text is not JSON, has no valid model or added tokens, or is beyond a limit.
     """
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
@@ -32,6 +34,7 @@ def parsed(text: str) -> dict[str, Any]:
         if not isinstance(each.get("content"), str) or not is_id(each.get("id")):
             raise InvalidTokenizerError(f"Not a tokenizer.json: invalid added token {str(each)[:80]}")
         each.setdefault("special", False)
+    check_limits(content)
     return content
 
 
@@ -133,6 +136,6 @@ def _template_ids(processor: Any) -> Iterator[tuple[Any, Any]]:
             for index in token["ids"]:
                 yield name, index
     for role in ("cls", "sep"):
-        if isinstance(processor.get(role), list):
-            name, index = processor[role]
-            yield name, index
+        found = processor.get(role)
+        if isinstance(found, list):
+            yield (found[0], found[1]) if len(found) == 2 else (role, found)

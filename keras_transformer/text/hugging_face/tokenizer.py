@@ -14,8 +14,15 @@ from keras_transformer.text.batching import pad_batch
 from keras_transformer.text.corpus import check_unicode
 from keras_transformer.text.errors import TextError
 from keras_transformer.text.hugging_face.decoding import Decoder
-from keras_transformer.text.hugging_face.formats import encode_batch, library
-from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed, without_special
+from keras_transformer.text.hugging_face.formats import encode_batch, library, library_calls
+from keras_transformer.text.hugging_face.json import (
+    added_tokens,
+    check_ids,
+    library_errors,
+    load_content,
+    parsed,
+    without_special,
+)
 from keras_transformer.text.hugging_face.stream import HuggingFaceStream
 from keras_transformer.text.hugging_face.template import read_template
 from keras_transformer.text.hugging_face.token_bytes import token_bytes
@@ -110,7 +117,8 @@ class HuggingFaceTokenizer(Tokenizer):
         if special_tokens is None:
             special_tokens = well_known_roles([each["content"] for each in added_tokens(content) if each["special"]])
         super().__init__(special_tokens)
-        self._template = read_template(self._tokenizer, self._processor)
+        with library_errors(FILE):
+            self._template = read_template(self._tokenizer, self._processor)
 
     @classmethod
     def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> HuggingFaceTokenizer:
@@ -171,13 +179,15 @@ class HuggingFaceTokenizer(Tokenizer):
         """Returns the `tokenizers.Encoding` of a text, with names of special tokens as ordinary text."""
         as_list(text)
         check_unicode(text)
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        if (self._special_ids - {self.unknown_id}).isdisjoint(encoding.ids):
-            return encoding
-        return self._variant("without_special").encode(text, add_special_tokens=False)
+        with library_calls():
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            if (self._special_ids - {self.unknown_id}).isdisjoint(encoding.ids):
+                return encoding
+            return self._variant("without_special").encode(text, add_special_tokens=False)
 
     def _encode_with_special(self, text: str) -> list[int]:
-        return self._variant("with_special").encode(text, add_special_tokens=False).ids
+        with library_calls():
+            return self._variant("with_special").encode(text, add_special_tokens=False).ids
 
     def _variant(self, name: str) -> Any:
         """Returns a variant of the tokenizer, because changing `encode_special_tokens` would affect all threads.
@@ -230,11 +240,12 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _pair_encoding(self, first: str, second: str, max_length: int | None) -> Any:
         one, two = self._encoding(first), self._encoding(second)
-        total = text_length(max_length, self._processor.num_special_tokens_to_add(True))
-        if total is not None:
-            for encoding, length in zip((one, two), pair_lengths(len(one), len(two), total), strict=True):
-                encoding.truncate(length, direction=self.truncation_side)
-        return self._processor.process(one, two, True)
+        with library_calls():
+            total = text_length(max_length, self._processor.num_special_tokens_to_add(True))
+            if total is not None:
+                for encoding, length in zip((one, two), pair_lengths(len(one), len(two), total), strict=True):
+                    encoding.truncate(length, direction=self.truncation_side)
+            return self._processor.process(one, two, True)
 
     def _pad(self, rows: list, padding: str | int, offsets: list | None) -> dict[str, np.ndarray]:
         if self.padding_side == "right":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Sequence
 from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError
-from keras_transformer.text.hugging_face.formats import encode_batch, library
+from keras_transformer.text.hugging_face.formats import encode_batch, library, library_calls
+from keras_transformer.text.hugging_face.json import added_tokens, load_content, parsed
 from keras_transformer.text.tokenizers.special_tokens import (
     WITHOUT_UNKNOWN,
     special_token_roles,
@@ -65,16 +65,12 @@ class BytePair(Tokenizer):
         self._content = _parsed(tokenizer_json)
         # A post-processor would trim spaces from the offsets.
         plain = {**self._content, "truncation": None, "padding": None, "post_processor": None}
-        tokenizers = library()
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
-        except Exception as error:  # The library raises no narrower class.
-            raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
+        self._tokenizer = load_content(plain)
         # The name of a special token in a text is ordinary text; see `encode`.
         self._tokenizer.encode_special_tokens = True
         # Not the number of tokens: a file may skip ids.
-        self._size = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-        added = {each["content"]: each for each in self._content.get("added_tokens") or ()}
+        self._size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        added = {each["content"]: each for each in added_tokens(self._content)}
         if special_tokens is None:
             special_tokens = well_known_roles([name for name, each in added.items() if each["special"]])
         super().__init__(special_tokens)
@@ -129,7 +125,8 @@ class BytePair(Tokenizer):
             initial_alphabet=sorted(byte_alphabet()),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(texts, trainer)
+        with library_calls():
+            tokenizer.train_from_iterator(texts, trainer)
         return cls(tokenizer.to_str(), roles)
 
     @classmethod
@@ -189,17 +186,13 @@ class BytePair(Tokenizer):
 
 
 def _byte_levels(pre_tokenizer: Any) -> list[dict[str, Any]]:
-    parts = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer or {}])
+    parts = (pre_tokenizer or {}).get("pretokenizers") or [pre_tokenizer or {}]
     return [part for part in parts if part.get("type") == "ByteLevel"]
 
 
 def _parsed(tokenizer_json: str) -> dict[str, Any]:
-    try:
-        content = json.loads(tokenizer_json)
-        is_bpe = content["model"].get("type", "BPE") == "BPE" and "merges" in content["model"]
-        byte_level = bool(_byte_levels(content["pre_tokenizer"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidTokenizerError(f"Not a tokenizer.json: {type(error).__name__}: {error}") from None
-    if not is_bpe or not byte_level:
+    content = parsed(tokenizer_json)
+    is_bpe = content["model"].get("type", "BPE") == "BPE" and "merges" in content["model"]
+    if not is_bpe or not _byte_levels(content.get("pre_tokenizer")):
         raise InvalidTokenizerError("This tokenizer.json does not contain a byte-level BPE.")
     return content

@@ -7,7 +7,12 @@ from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
-from keras_transformer.text.tokenizers.sentencepiece_model import SPACE, read_model_type, with_exact_scores
+from keras_transformer.text.tokenizers.sentencepiece_model import (
+    SPACE,
+    read_charsmap,
+    read_model_type,
+    with_exact_scores,
+)
 from keras_transformer.text.tokenizers.sentencepiece_training import library, meta_pieces, train_model
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
@@ -49,12 +54,14 @@ class SentencePiece(Tokenizer):
     kind = "sentencepiece"
 
     def __init__(self, model: bytes, special_tokens: dict[str, Any] | None = None) -> None:
-        try:
-            self._processor = library().SentencePieceProcessor(model_proto=bytes(model))
-        except (RuntimeError, TypeError) as error:
-            raise InvalidTokenizerError(f"Not a SentencePiece model: {error}") from None
         self._model = bytes(model)
+        # Before the library, which checks neither.
+        read_charsmap(self._model)
         self.model_type = read_model_type(self._model)
+        try:
+            self._processor = library().SentencePieceProcessor(model_proto=self._model)
+        except (RuntimeError, TypeError, OSError) as error:
+            raise InvalidTokenizerError(f"Not a SentencePiece model: {error}") from None
         self._size = self._processor.vocab_size()
         super().__init__(_own_roles(self._processor) if special_tokens is None else special_tokens)
         self._inspect_model()

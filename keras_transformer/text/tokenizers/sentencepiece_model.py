@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from keras_transformer.text.charsmap import check_charsmap
 from keras_transformer.text.errors import InvalidTokenizerError
 
 # The meta symbol for a space in pieces.
@@ -17,6 +18,7 @@ SPACE = "\u2581"
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 # Types of pieces: control pieces do not occur in text, and user-defined ones are never split.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+_MAX_PIECE = 1000
 # Sums of multiples of this step are exact in float32 up to 2 ** 16.
 SCORE_STEP = 1 / 256
 
@@ -27,6 +29,8 @@ def read_model_type(model: bytes) -> str:
     for _, start, stop in _fields(model, 0, len(model), wanted=2):
         for value, _, _ in _fields(model, start, stop, wanted=3):
             kind = value
+    if kind not in KINDS:
+        raise InvalidTokenizerError(f"Not a SentencePiece model: unknown model type {kind}.")
     return KINDS[kind]
 
 
@@ -47,8 +51,8 @@ def read_pieces(model: bytes) -> list[tuple[str, float, int]]:
             score = struct.unpack_from("<f", model, at)[0]
         for value, _, _ in _fields(model, start, stop, wanted=3):
             kind = value
-        if text is None:
-            raise InvalidTokenizerError("Not a SentencePiece model: a piece has no text.")
+        if not text or len(text) > _MAX_PIECE:
+            raise InvalidTokenizerError(f"Not a SentencePiece model: a piece is empty, or longer than {_MAX_PIECE}.")
         pieces.append((text, score, kind))
     if not pieces:
         raise InvalidTokenizerError("Not a SentencePiece model: no pieces.")
@@ -63,11 +67,17 @@ def _text(data: bytes) -> str:
 
 
 def read_charsmap(model: bytes) -> bytes:
-    """Reads the precompiled character map of the normalizer; empty if the model does not normalize."""
+    """Reads the precompiled character map of the normalizer; empty if the model does not normalize.
+
+    Raises:
+        InvalidTokenizerError: an offset of the map is outside of it.
+    """
     charsmap = b""
     for _, start, stop in _fields(model, 0, len(model), wanted=3):
         for _, at, end in _fields(model, start, stop, wanted=2):
             charsmap = model[at:end]
+    if charsmap:
+        check_charsmap(charsmap)
     return charsmap
 
 

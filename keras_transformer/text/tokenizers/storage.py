@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.utils.atomic_write import replacing_folder
+from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
 CONFIG = "tokenizer_config.json"
@@ -68,16 +69,18 @@ def read_config(directory: Path) -> dict[str, Any]:
         InvalidTokenizerError: the config is missing or invalid.
     """
     path = os.path.join(os.fspath(directory), CONFIG)
+    if not os.path.isfile(path):
+        raise InvalidTokenizerError(f"'{directory}' contains no tokenizer: No such file: '{path}'.")
     try:
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
+        config = read_json(path, InvalidTokenizerError)
+    except InvalidTokenizerError as error:
+        raise InvalidTokenizerError(f"{error} It is not a tokenizer config.") from None
+    try:
         for key, kind in (("kind", str), ("special_tokens", dict), ("options", dict), ("files", list)):
             if not isinstance(config[key], kind):
                 raise ValueError(f"{key!r} is not a {kind.__name__}")
         if not all(isinstance(name, str) and os.path.basename(name) == name for name in config["files"]):
             raise ValueError("'files' names files outside of the folder")
-    except OSError as error:
-        raise InvalidTokenizerError(f"'{directory}' contains no tokenizer: {error.strerror}: '{path}'.") from None
     except KeyError as error:
         raise InvalidTokenizerError(f"'{path}' is not a tokenizer config: missing key {error}.") from None
     except (ValueError, TypeError) as error:

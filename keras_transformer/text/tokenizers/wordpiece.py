@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError
-from keras_transformer.text.hugging_face.formats import encode_batch, library
+from keras_transformer.text.hugging_face.formats import encode_batch, library, library_calls
 from keras_transformer.text.tokenizers.special_tokens import BERT, special_token_roles, tokens_in, well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
@@ -130,7 +130,8 @@ class WordPiece(Tokenizer):
             continuing_subword_prefix=PREFIX,
             show_progress=False,
         )
-        tokenizer.train_from_iterator(texts, trainer)
+        with library_calls():
+            tokenizer.train_from_iterator(texts, trainer)
         ids = tokenizer.get_vocab()
         return cls(sorted(ids, key=ids.get), lowercase, roles)
 
