@@ -25,7 +25,8 @@ import pytest
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
 from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import file_records, read_manifest
+from keras_transformer.export.bundle.manifest_checks import check_files
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.generation import GenerationError
@@ -580,3 +581,28 @@ def test_lengths_that_other_readers_cut(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"\x3a" + varint(2**32 + 8) + b"location")
     with pytest.raises(ValueError, match="it is cut short"):
         check_external_data(tmp_path / "model.onnx")
+
+
+def test_many_names_are_read_in_linear_time(tmp_path):
+    """Work that grows with the square of the number of names would take ten minutes."""
+    names = [f"k{number}" for number in range(200_000)]
+    text = "{" + ",".join(f'"{name}": 0' for name in [*names, names[-1]]) + "}"
+    (tmp_path / "manifest.json").write_text(text)
+    _, error = attempt(lambda: read_manifest(tmp_path))
+    assert isinstance(error, InvalidBundleError)
+    assert "it contains 'k199999' twice" in str(error)
+
+
+def test_many_artifacts_are_found_in_linear_time(tmp_path):
+    for name in ("model/a", "b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    paths = {f"s{number}": "model" for number in range(50_000)}
+    manifest = {
+        "files": {name: {"bytes": 0} for name in ("model/a", "b")},
+        "artifacts": {"onnx": {"signatures": paths}},
+    }
+    attempt(lambda: check_files(tmp_path, manifest))
+    paths["last"] = "mode"
+    _, error = attempt(lambda: check_files(tmp_path, manifest))
+    assert "'mode' is not among the files" in str(error)
