@@ -157,7 +157,6 @@ ACCEPTED = {
     "channels": convolution("CONV_2D", (3, 2, 2, 2), 3, dilationHFactor=2),
     "pool": pool("MAX_POOL_2D"),
     "slice": cut(3, 1),
-    "rest": cut(0, -1),
     "blocks": blocks("SPACE_TO_BATCH_ND", 2, [[0, 0], [2, 2]]),
     "dense": dense(4096),
     "radius": radius(3),
@@ -202,3 +201,7 @@ def test_sparse_tensors_are_refused(tmp_path):
     model.subgraphs[0].tensors[1].sparsity = schema().SparsityParametersT(traversalOrder=np.int32([0, 1]))
     with pytest.raises(ValueError, match="tensor 1 of graph 0 is sparse"):
         check_flatbuffer(saved(model, tmp_path))
+
+
+def test_the_rest_of_an_axis_is_accepted(tmp_path):
+    check_flatbuffer(saved(cut(2, -1), tmp_path))
