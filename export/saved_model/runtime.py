@@ -10,6 +10,7 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import artifact_path
 from keras_transformer.export.saved_model.graph_check import FILE, check_saved_model
 from keras_transformer.export.saved_model.library import LIBRARY, NAME
+from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.utils.captured_stderr import captured_stderr
 
 
@@ -23,7 +24,9 @@ def load_saved_model(path: str, num_threads: int) -> Any:
     Raises:
         MissingLibraryError: TensorFlow is not installed.
         InvalidBundleError: it is damaged, or would do more than compute: see `check_saved_model`.
+        ExportError: TensorFlow was used before this process was forked.
     """
+    check_process()
     with captured_stderr():
         with LIBRARY.required_by(f"backend '{NAME}'"):
             import tensorflow as tf
@@ -73,6 +76,7 @@ class SavedModelRuntime:
         self._convert = tf.convert_to_tensor
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        check_process()
         outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
         return {name: _decoded(tensor.numpy()) for name, tensor in outputs.items()}
 
