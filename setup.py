@@ -59,7 +59,7 @@ setup(
         "onnx>=1.19,<2",
         "onnx-ir>=1.1,<2",
         "onnxscript>=0.7.2,<0.8",
-        "onnxruntime>=1.23,<2",
+        "onnxruntime>=1.27,<2",  # The first that refuses all weights outside the folder of a file by itself.
         "ai-edge-litert>=2.1,<3",
         "flatbuffers>=25.12,<26",
         "numpy>=2.0,<3",

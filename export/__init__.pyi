@@ -103,6 +103,9 @@ from .reporting.report import (
 from .reporting.report import (
     Reports as Reports,
 )
+from .runtime.isolated.isolation import (
+    Isolation as Isolation,
+)
 from .runtime.loading import (
     load as load,
 )

@@ -1,7 +1,8 @@
 """The errors of exporting, verifying and running bundles. Each message is one line that names the cause."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from keras_transformer.version import install_command
 
@@ -228,6 +229,24 @@ class OutOfSpaceError(ExportError):
     def __init__(self, directory: object) -> None:
         super().__init__(f"no space left on the device of '{directory}'")
         self.directory = str(directory)
+
+
+def revived(
+    record: Mapping[str, Any], base: type[Exception] = ExportError, names: Mapping[str, Any] | None = None
+) -> Any:
+    """An error of another process, as an object of its class.
+
+    Args:
+        record: dict with "class", "message" and "state", the attributes of the error.
+        base: the class of the error, where there is none of that name among `names`.
+        names: dict of name to class; those of this module when None.
+    """
+    cls = (globals() if names is None else names).get(record["class"])
+    cls = cls if isinstance(cls, type) and issubclass(cls, base) else base
+    error = cls.__new__(cls)
+    error.args = (record["message"],)
+    vars(error).update(record["state"])
+    return error
 
 
 def suggestion(name: object, valid: Iterable[str]) -> str:

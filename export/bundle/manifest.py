@@ -52,10 +52,11 @@ def _read_json(directory: pathlib.Path, path: pathlib.Path) -> Any:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"it contains '{next(name for name in names if names.count(name) > 1)}' twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it contains '{name[:80]}' twice")
+        found[name] = value
     return found
 
 

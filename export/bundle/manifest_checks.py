@@ -69,10 +69,16 @@ def check_files(directory: pathlib.Path, manifest: dict[str, Any]) -> None:
     used = [path for artifact in manifest["artifacts"].values() for path in artifact["signatures"].values()]
     if "tokenizer" in manifest:
         used.append(manifest["tokenizer"]["path"])
+    listed = {name[:end] for name in manifest["files"] for end in _ends(name)}
     for name in used:
-        if not any(file == name or file.startswith(f"{name}/") for file in manifest["files"]):
+        if name not in listed:
             raise InvalidBundleError(f"'{_shown(name)}' is not among the files of the manifest")
     _check_plain(directory, root)
+
+
+def _ends(name: str) -> list[int]:
+    """Where the path of a file, and the paths of the folders in which it is, end."""
+    return [*(at for at, letter in enumerate(name) if letter == "/"), len(name)]
 
 
 class _Incomplete(Exception):

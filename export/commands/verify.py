@@ -2,18 +2,19 @@
 
 import argparse
 
-EXAMPLES = ["bundle", "bundle --backend onnx"]
+EXAMPLES = ["bundle", "bundle --backend onnx", "bundle --tolerance 1e-5"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer verify`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--backend", action="append", help="only this runtime; repeatable")
+    parser.add_argument("--tolerance", type=float, help="largest difference allowed, as a share of each output's scale")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the difference of each file from Keras; returns the exit status."""
     from keras_transformer.export.verification.verify import verify_bundle
 
-    print(verify_bundle(arguments.bundle, arguments.backend))
+    print(verify_bundle(arguments.bundle, arguments.backend, tolerance=arguments.tolerance))
     return 0

@@ -1,10 +1,12 @@
-"""Check that the external weights of an ONNX file are inside its folder, which ONNX Runtime 1.23 does not verify.
+"""Check that the external weights of an ONNX file are inside its folder.
 
-The file is parsed as a protocol buffer (onnx.proto) without the onnx package.
+ONNX Runtime refuses others itself: from 1.24 on, and in sparse tensors from 1.27 on. The file is parsed as a protocol
+buffer (onnx.proto) without the onnx package.
 """
 
 import mmap
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +14,10 @@ from keras_transformer.utils.types import Path
 
 # Fields that may contain tensors, by message: number of the field -> message in it.
 _CHILDREN = {
-    "model": {7: "graph", 25: "function"},
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "function": {7: "node"},
+    "function": {7: "node", 11: "attribute"},
     "node": {5: "attribute"},
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
@@ -22,6 +25,10 @@ _CHILDREN = {
 }
 _FIXED = {1: 8, 5: 4}
 _MAX_DEPTH = 200
+# Readers keep 32 bits of a tag, and 31 of a length.
+_TAGS, _LENGTHS = 2**32, 2**31
+# ONNX Runtime takes names with stars for addresses in memory.
+_LOCATION = re.compile(r"[\w. +=@~()-]+(/[\w. +=@~()-]+)*")
 
 
 def check_external_data(path: Path) -> None:
@@ -36,13 +43,17 @@ def check_external_data(path: Path) -> None:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b"location") < 0:  # The key of every external path; much faster than parsing the graph.
             return
+        folder = pathlib.Path(path).parent
         for location in dict.fromkeys(_locations(content)):
-            parts = pathlib.PurePosixPath(location).parts
-            if not parts or location.startswith("/") or ".." in parts or "\\" in location or ":" in location:
+            if not _is_inside(folder, location):
                 raise ValueError(f"it has weights outside its folder, in {location[:80]!a}")
-            folder = pathlib.Path(path).parent
-            if not (folder / location).resolve().is_relative_to(folder.resolve()):
-                raise ValueError(f"it has weights outside its folder, in {location[:80]!a}")
+
+
+def _is_inside(folder: pathlib.Path, location: str) -> bool:
+    parts = pathlib.PurePosixPath(location).parts
+    if not parts or ".." in parts or not _LOCATION.fullmatch(location):
+        return False
+    return (folder / location).resolve().is_relative_to(folder.resolve())
 
 
 def weight_files(path: Path) -> list[str]:
@@ -53,7 +64,11 @@ def weight_files(path: Path) -> list[str]:
 
     Returns:
         List of str, sorted.
+
+    Raises:
+        ValueError: as `check_external_data`.
     """
+    check_external_data(path)
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return sorted(set(_locations(content)))
 
@@ -80,10 +95,12 @@ def _fields(content: Any, at, stop):
     """Yields number, start and end of each length-delimited field of a message; other fields are skipped."""
     while at < stop:
         key, at = _varint(content, at, stop)
+        if not 8 <= key < _TAGS:
+            raise ValueError("it is not an ONNX file: a field has no valid number")
         wire = key & 7
         if wire == 2:
             length, at = _varint(content, at, stop)
-            if at + length > stop:
+            if length >= _LENGTHS or at + length > stop:
                 raise ValueError("it is cut short")
             yield key >> 3, at, at + length
             at += length

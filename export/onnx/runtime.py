@@ -35,6 +35,7 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1  # Operations run one after another, each on all threads.
     options.log_severity_level = 4  # Errors are raised, not printed.
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # Only that is checked, not ORT's own format.
     # Products of uint8 and int8 ("int8_static") are exact on processors without VNNI too.
     options.add_session_config_entry("session.x64quantprecision", "1")
     # Activations that a file has in float or in 16 bits are not rounded to 8 where a dequantized weight is multiplied.

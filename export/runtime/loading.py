@@ -16,6 +16,7 @@ from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
+    from keras_transformer.export.runtime.isolated.isolation import Isolation
     from keras_transformer.export.runtime.language_runtime import RuntimeLanguageModel
 
 SERVE = "serve"
@@ -27,6 +28,7 @@ def load(
     signature: str | None = None,
     num_threads: int | None = None,
     check: bool = True,
+    isolated: bool | Isolation = False,
 ) -> Any:
     """Loads one artifact of a bundle in its own runtime.
 
@@ -41,6 +43,9 @@ def load(
             and takes it before its first use only, so the `"saved_model"` backend ignores it after that.
         check: bool. Whether the files are compared with their hashes, about a second for a gigabyte; their presence and
             sizes are always checked. Default True.
+        isolated: bool or `Isolation`. Whether the files are opened in a process of their own, for bundles that are not
+            trusted: a call whose process crashes, or exceeds the limits of `Isolation`, raises `RunError`. Calls run one
+            after another. A language model has `generate` there, without `stream`. Default False.
 
     Returns:
         A `RuntimeModel`: call it with arrays by name, or with texts where the bundle has a tokenizer; it returns a dict of
@@ -70,6 +75,13 @@ def load(
     directory = pathlib.Path(bundle)
     try:
         manifest = read_manifest(directory)
+        if isolated is not False:
+            from keras_transformer.export.runtime.isolated.model import open_isolated
+
+            signature = _whole_or_first(manifest, signature)
+            arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
+            arguments |= {"num_threads": num_threads, "check": check}
+            return open_isolated(directory, manifest, arguments, isolated)
         if check:
             check_hashes(directory, manifest, files_of(manifest, backend))
         return _open(directory, manifest, backend, signature, num_threads)
@@ -79,16 +91,24 @@ def load(
         raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
 
 
+def _whole_or_first(manifest: dict[str, Any], signature: str | None) -> str | None:
+    """The signature to open; None for a whole language model."""
+    if signature is None and manifest.get("generation") is not None:
+        from keras_transformer.export.runtime.generation_record import is_language_bundle
+
+        if is_language_bundle(manifest):
+            return None
+    return signature or (SERVE if SERVE in manifest["signatures"] else next(iter(manifest["signatures"])))
+
+
 def _open(
     directory: pathlib.Path, manifest: dict[str, Any], backend: str, signature: str | None, num_threads: int
 ) -> RuntimeModel | RuntimeLanguageModel:
-    if signature is None and manifest.get("generation") is not None:
-        from keras_transformer.export.runtime.generation_record import is_language_bundle
+    signature = _whole_or_first(manifest, signature)
+    if signature is None:
         from keras_transformer.export.runtime.language_runtime import open_language_model
 
-        if is_language_bundle(manifest):
-            return open_language_model(directory, manifest, backend, num_threads)
-    signature = signature or (SERVE if SERVE in manifest["signatures"] else next(iter(manifest["signatures"])))
+        return open_language_model(directory, manifest, backend, num_threads)
     model = open_artifact(directory, manifest, backend, signature, num_threads)
     model.tokenizer = read_tokenizer(directory, manifest)
     model.tokenizer_options = manifest.get("tokenizer", {}).get("options", {})

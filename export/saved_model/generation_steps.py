@@ -3,6 +3,7 @@
 from typing import Any
 
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.export.saved_model.runtime import load_saved_model
 from keras_transformer.utils.types import Cache
 
@@ -15,6 +16,7 @@ class SavedModelSteps(RuntimeSteps):
         self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
 
     def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        check_process()
         import tensorflow as tf
 
         tensors = {name: tf.convert_to_tensor(array) for name, array in {**arrays, **cache}.items()}

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.saved_model.graph_check import FILE, check_saved_model
 from keras_transformer.export.saved_model.library import LIBRARY, NAME
+from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.utils.captured_stderr import captured_stderr
 
 
 def load_saved_model(path: str, num_threads: int) -> Any:
-    """A loaded SavedModel; what TensorFlow prints on stderr while it starts is dropped.
+    """A loaded SavedModel, checked before it is loaded; what TensorFlow prints on stderr while it starts is dropped.
 
     Args:
         path: path of the folder.
@@ -21,7 +23,10 @@ def load_saved_model(path: str, num_threads: int) -> Any:
 
     Raises:
         MissingLibraryError: TensorFlow is not installed.
+        InvalidBundleError: it is damaged, or would do more than compute: see `check_saved_model`.
+        ExportError: TensorFlow was used before this process was forked.
     """
+    check_process()
     with captured_stderr():
         with LIBRARY.required_by(f"backend '{NAME}'"):
             import tensorflow as tf
@@ -50,10 +55,11 @@ def _loaded(path: str) -> Any:
     """The SavedModel, which all its signatures share while one of them is in use."""
     import tensorflow as tf
 
-    file = pathlib.Path(path, "saved_model.pb").stat()
+    file = pathlib.Path(path, FILE).stat()
     key = path, file.st_ino, file.st_mtime_ns, file.st_size
     found = _LOADED.get(key)
     if found is None:
+        check_saved_model(pathlib.Path(path))
         _LOADED[key] = found = tf.saved_model.load(path)
     return found
 
@@ -70,6 +76,7 @@ class SavedModelRuntime:
         self._convert = tf.convert_to_tensor
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        check_process()
         outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
         return {name: _decoded(tensor.numpy()) for name, tensor in outputs.items()}
 

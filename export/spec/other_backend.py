@@ -10,8 +10,7 @@ import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export import errors
-from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line
+from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line, revived
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, Reports
 
@@ -55,7 +54,7 @@ def export_elsewhere(
             raise ConversionError("export", reason, log)
         result = json.loads((folder / RESULT).read_text())
     if "error" in result:
-        raise _revived(result["error"])
+        raise revived(result["error"])
     return Reports.from_dict(result["reports"]) if "reports" in result else Report.from_dict(result["report"])
 
 
@@ -102,12 +101,3 @@ def _run(folder: pathlib.Path, progress: Callable[[str], Any]) -> str:
                 raise
         log.seek(0)
         return log.read()
-
-
-def _revived(record: dict[str, Any]) -> errors.ExportError:
-    """The error of the other process, as an object of its class."""
-    cls = getattr(errors, record["class"], errors.ExportError)
-    error = cls.__new__(cls)
-    error.args = (record["message"],)
-    vars(error).update(record["state"])
-    return error

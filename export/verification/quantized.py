@@ -31,12 +31,17 @@ _FLOOR = 1e-6
 
 
 def verify_quantized_artifact(
-    directory: pathlib.Path, format: str, probes: Mapping[str, Sequence[Probe]], manifest: dict[str, Any]
+    directory: pathlib.Path,
+    format: str,
+    probes: Mapping[str, Sequence[Probe]],
+    manifest: dict[str, Any],
+    tolerance: float | None = None,
 ) -> tuple[list[Parity], dict[str, float] | None]:
     """Verifies a quantized artifact of a bundle again. The limits are those of its mode, not of its manifest.
 
     Args:
         directory, format, probes, manifest: as for `verify_quantized`.
+        tolerance: largest change of an output; None for that of the mode.
 
     Returns:
         `(parity, behavior)`: list of `Parity`, and the figures of a language model or a classifier, or None.
@@ -51,7 +56,7 @@ def verify_quantized_artifact(
     mode = str(manifest["artifacts"][format]["quantization"])
     limits, is_language = limits_of(mode), {"prefill", "decode"} <= set(manifest["signatures"])
     is_judged = is_language and manifest.get("generation") is not None and {"prefill", "decode"} <= set(probes)
-    limit = change_limit(mode, is_judged_on_text=is_judged)
+    limit = change_limit(mode, is_judged_on_text=is_judged) if tolerance is None else tolerance
     parity, classes = verify_quantized(directory, format, probes, limit, manifest, is_judged_on_text=is_judged)
     if not is_judged:
         if classes is not None and not is_language:

@@ -37,7 +37,8 @@ def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tol
         backends: names of the formats to run; all that the bundle has when None.
         tolerance: largest difference allowed, as a share of each output's scale. By default what the rounding of the
             model explains, as measured by the export, but at most 1e-3 of a block's scale, and of quantized files what
-            their mode allows. The tolerance in the manifest is not believed.
+            their mode allows. The tolerance in the manifest is not believed; that a file is quantized, and how, is. A number
+            holds every file to it.
 
     Returns:
         A `Report`.
@@ -96,7 +97,7 @@ def _verified(
     own = _probes_of_format(manifest, name, probes)
     record = manifest["artifacts"][name]
     if "quantization" in record:
-        parity, behavior = verify_quantized_artifact(directory, name, own, manifest)
+        parity, behavior = verify_quantized_artifact(directory, name, own, manifest, tolerance)
     else:
         parity, behavior = _compared(directory, name, own, kept_limit(manifest, name, tolerance), manifest), None
     path = directory / next(iter(record["signatures"].values()))

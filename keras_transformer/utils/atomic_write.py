@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 
+from keras_transformer.utils.folder_locks import FolderLock, exchange
 from keras_transformer.utils.types import Path
+
+# Suffixes of the folder that is being filled, and of the one that it replaces.
+_NEW, _OLD = ".partial", ".old"
 
 
 @contextlib.contextmanager
@@ -53,35 +59,50 @@ def replacing_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 class FolderReplacement:
-    """The replacement of a folder, which `abandon` undoes at any point."""
+    """The replacement of a folder, which `abandon` undoes at any point.
+
+    The new folder takes the place of the old one in one step where the file system supports that. What a process left that
+    was killed is removed by the next replacement of the same folder; an old folder that it had moved away comes back.
+    """
 
     def __init__(self, target: pathlib.Path) -> None:
         self.target = target
         self.created: list[pathlib.Path] = []
         self.work: pathlib.Path | None = None
         self.backup: pathlib.Path | None = None
+        self._lock: FolderLock | None = None
 
     def begin(self) -> pathlib.Path:
         """Creates and returns `work`, the folder to fill."""
         parent = self.target.parent
         self.created = [each for each in (parent, *parent.parents) if not each.exists()]
         parent.mkdir(parents=True, exist_ok=True)
-        # Assigned before it is created, so that an interrupt in between does not leak it.
-        self.work = self._beside(".partial")
-        self.work.mkdir()
-        return self.work
+        sweep(self.target)
+        while True:
+            # Assigned before it is created, so that an interrupt in between does not leak it.
+            self.work = _beside(self.target, secrets.token_hex(4), _NEW)
+            self.work.mkdir()
+            self._lock = FolderLock(self.work)
+            if self.work.exists() and not self._lock.is_taken:
+                return self.work
+            self._lock.release()  # Another process swept it before it was locked.
 
     def commit(self) -> None:
         """Moves the folder to the target."""
         if self.work is None:
             raise RuntimeError("begin() was not called")
-        if self.target.exists():
-            self.backup = self._beside(".old")
+        if not self.target.exists():
+            self.work.rename(self.target)
+        elif exchange(self.work, self.target):
+            self.backup = self.work
+        else:
+            self.backup = self.work.with_suffix(_OLD)
             self.target.rename(self.backup)
-        self.work.rename(self.target)
+            self.work.rename(self.target)
         self.work = None
         if self.backup is not None:
             shutil.rmtree(self.backup, ignore_errors=True)
+        self._unlock()
 
     def abandon(self) -> None:
         """Restores the original state."""
@@ -90,9 +111,35 @@ class FolderReplacement:
         for leftover in (self.work, self.backup):
             if leftover is not None:
                 shutil.rmtree(leftover, ignore_errors=True)
+        self._unlock()
         for parent in self.created:
             with contextlib.suppress(OSError):
                 parent.rmdir()
 
-    def _beside(self, suffix: str) -> pathlib.Path:
-        return self.target.parent / f".{self.target.name}.{secrets.token_hex(4)}{suffix}"
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
+def sweep(target: pathlib.Path) -> None:
+    """Removes what dead processes left beside a folder that they were replacing, and restores the folder if it is missing.
+
+    Args:
+        target: absolute path of the folder.
+    """
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.([0-9a-f]{{8}})({re.escape(_NEW)}|{re.escape(_OLD)})")
+    found = [match for match in map(pattern.fullmatch, os.listdir(target.parent)) if match]
+    for token in dict.fromkeys(match[1] for match in found):
+        new, old = _beside(target, token, _NEW), _beside(target, token, _OLD)
+        lock = FolderLock(new if new.exists() else old)
+        if not lock.is_held:
+            continue
+        if old.is_dir() and not target.exists():
+            old.rename(target)
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        lock.release()
+
+
+def _beside(target: pathlib.Path, token: str, suffix: str) -> pathlib.Path:
+    return target.parent / f".{target.name}.{token}{suffix}"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 
 import pytest
 
@@ -9,6 +10,7 @@ from keras_transformer.export import ExportError, InvalidBundleError, OutOfSpace
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.formats import check_formats
+from keras_transformer.utils import atomic_write
 
 
 def make_bundle(directory, text="old"):
@@ -66,7 +68,15 @@ def test_parents_made_on_the_way_are_removed(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_the_old_bundle_comes_back_when_the_last_step_fails(tmp_path, monkeypatch):
+@pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
+def has_exchange(request, monkeypatch):
+    """File systems that exchange two folders in one step, and those that do not."""
+    if not request.param:
+        monkeypatch.setattr(atomic_write, "exchange", lambda one, other: False)
+    return request.param
+
+
+def test_the_old_bundle_comes_back_when_the_last_step_fails(tmp_path, monkeypatch, has_exchange):
     target = make_bundle(tmp_path / "bundle")
     rename = type(target).rename
 
@@ -75,11 +85,79 @@ def test_the_old_bundle_comes_back_when_the_last_step_fails(tmp_path, monkeypatc
             raise OSError(errno.EIO, "broken disk")
         return rename(path, to)
 
+    def failing_exchange(one, other):
+        raise OSError(errno.EIO, "broken disk")
+
+    if has_exchange:
+        monkeypatch.setattr(atomic_write, "exchange", failing_exchange)
     monkeypatch.setattr(type(target), "rename", failing)
     with pytest.raises(OSError, match="broken disk"), writing.replacing(target):
         pass
     assert names(tmp_path) == ["bundle"]
     assert (target / "model.onnx").read_text() == "old"
+
+
+def killed(target, step):
+    """Replaces a bundle in a process that is killed at a step of the replacement."""
+    child = os.fork()
+    if not child:
+        count = iter(range(10))
+
+        def kill(*_, **__):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        rename = type(target).rename
+        if step == "writing":
+            atomic_write.FolderReplacement.commit = kill
+        elif step == "removing":
+            atomic_write.shutil.rmtree = kill
+        else:
+            type(target).rename = lambda path, to: kill() if next(count) else rename(path, to)
+        try:
+            with writing.replacing(target) as work:
+                (work / "model.tflite").write_text("new")
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+@pytest.mark.parametrize("step", ["writing", "removing"])
+def test_there_is_always_a_bundle(tmp_path, step):
+    target = make_bundle(tmp_path / "bundle")
+    killed(target, step)
+    assert names(target) == (["manifest.json", "model.onnx"] if step == "writing" else ["model.tflite"])
+    assert len(names(tmp_path)) == 2
+    with writing.replacing(target) as work:
+        assert names(tmp_path) == sorted([work.name, "bundle"]), "what the dead process left is gone"
+        (work / "model.onnx").write_text("third")
+    assert names(tmp_path) == ["bundle"]
+    assert names(target) == ["model.onnx"]
+
+
+def test_a_bundle_that_was_moved_away_comes_back(tmp_path, monkeypatch):
+    """Without an exchange in one step there is a moment between two renames."""
+    monkeypatch.setattr(atomic_write, "exchange", lambda one, other: False)
+    target = make_bundle(tmp_path / "bundle")
+    killed(target, "renaming")
+    assert not target.exists()
+    with writing.replacing(target):
+        assert (target / "model.onnx").read_text() == "old"
+    assert names(tmp_path) == ["bundle"]
+
+
+def test_what_others_write_is_not_swept(tmp_path):
+    target = make_bundle(tmp_path / "bundle")
+    one, other = atomic_write.FolderReplacement(target), atomic_write.FolderReplacement(target)
+    foreign = tmp_path / ".bundle.12345678.partial.mine"
+    foreign.mkdir()
+    work = one.begin()
+    (work / "half").write_text("...")
+    other.begin()
+    other.commit()
+    assert (work / "half").exists()
+    one.commit()
+    assert names(target) == ["half"]
+    assert names(tmp_path) == [foreign.name, "bundle"]
 
 
 def test_what_is_being_written_can_be_abandoned_from_outside(tmp_path):

@@ -25,7 +25,8 @@ import pytest
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
 from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import file_records, read_manifest
+from keras_transformer.export.bundle.manifest_checks import check_files
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.generation import GenerationError
@@ -501,7 +502,7 @@ def test_graphs_that_call_themselves(language, tmp_path):
 
 
 def external(location, reverse=False):
-    """An ONNX file with one external weight: in the graph, in a constant of a branch, or in a function."""
+    """ONNX files with one external weight: in the graph, in a constant of a branch, and in all parts of a function."""
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
     pairs = [("offset", "0"), ("location", location), ("length", "16")]
     for key, value in reversed(pairs) if reverse else pairs:
@@ -513,14 +514,30 @@ def external(location, reverse=False):
     choose = onnx.helper.make_node("If", ["x"], ["y"], then_branch=branch, else_branch=branch)
     opset = [onnx.helper.make_opsetid("", 18)]
     function = onnx.helper.make_function("d", "F", ["x"], ["y"], [constant, add], opset)
-    for nodes, weights, functions in (([add], [tensor], []), ([choose], [], []), ([add], [], [function])):
+    default = onnx.helper.make_attribute("weight", tensor)
+    defaults = onnx.helper.make_function("d", "F", ["x"], ["y"], [add], opset, attribute_protos=[default])
+    sparse = onnx.SparseTensorProto(values=tensor, dims=[4])
+    dense = onnx.helper.make_node("Constant", [], ["w"], sparse_value=sparse)
+    sparse_function = onnx.helper.make_function("d", "F", ["x"], ["y"], [dense, add], opset)
+    for nodes, weights, functions in (
+        ([add], [tensor], []),
+        ([choose], [], []),
+        ([add], [], [function]),
+        ([add], [], [defaults]),
+        ([add], [], [sparse_function]),
+    ):
         graph = onnx.helper.make_graph(nodes, "g", [x], [y], weights)
         yield onnx.helper.make_model(graph, opset_imports=opset, functions=functions)
+    graph = onnx.helper.make_graph([add], "g", [x], [y], sparse_initializer=[sparse])
+    yield onnx.helper.make_model(graph, opset_imports=opset)
 
 
-@pytest.mark.parametrize("location", ["../outside", "/etc/passwd", "link", "a/../../outside", "C:\\x", "", "."])
+OUTSIDE = ["../outside", "/etc/passwd", "link", "a/../../outside", "C:\\x", "", ".", "*/_ORT_MEM_ADDR_/*"]
+
+
+@pytest.mark.parametrize("location", OUTSIDE)
 def test_weights_outside_the_folder_are_not_read(tmp_path, location):
-    # ONNX Runtime 1.23 would read them.
+    # ONNX Runtime 1.23 would read them, and take the last one for an address in memory.
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link").symlink_to("/etc/passwd")
@@ -532,3 +549,60 @@ def test_weights_outside_the_folder_are_not_read(tmp_path, location):
             (folder / "model.onnx").write_bytes(wrong.SerializeToString())
             with pytest.raises(ValueError, match="it has weights outside its folder"):
                 check_external_data(folder / "model.onnx")
+
+
+def varint(value):
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+@pytest.mark.parametrize(
+    "tag, message",
+    [(13 << 3 | 2 | 2**32, "no valid number"), (13 << 3 | 2 | 2**34, "no valid number"), (2, "no valid number")],
+)
+def test_fields_that_other_readers_number_otherwise(tmp_path, tag, message):
+    """ONNX Runtime keeps 32 bits of the number of a field: these are the paths of external weights to it."""
+    model = next(external("../outside"))
+    tensor = model.graph.initializer[0]
+    paths = b"".join(
+        varint(tag) + varint(len(each)) + each for each in (pair.SerializeToString() for pair in tensor.external_data)
+    )
+    tensor.ClearField("external_data")
+    weight = tensor.SerializeToString() + paths
+    model.graph.ClearField("initializer")
+    graph = model.graph.SerializeToString() + b"\x2a" + varint(len(weight)) + weight
+    model.ClearField("graph")
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString() + b"\x3a" + varint(len(graph)) + graph)
+    with pytest.raises(ValueError, match=message):
+        check_external_data(tmp_path / "model.onnx")
+
+
+def test_lengths_that_other_readers_cut(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"\x3a" + varint(2**32 + 8) + b"location")
+    with pytest.raises(ValueError, match="it is cut short"):
+        check_external_data(tmp_path / "model.onnx")
+
+
+def test_many_names_are_read_in_linear_time(tmp_path):
+    """Work that grows with the square of the number of names would take ten minutes."""
+    names = [f"k{number}" for number in range(200_000)]
+    text = "{" + ",".join(f'"{name}": 0' for name in [*names, names[-1]]) + "}"
+    (tmp_path / "manifest.json").write_text(text)
+    _, error = attempt(lambda: read_manifest(tmp_path))
+    assert isinstance(error, InvalidBundleError)
+    assert "it contains 'k199999' twice" in str(error)
+
+
+def test_many_artifacts_are_found_in_linear_time(tmp_path):
+    for name in ("model/a", "b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    paths = {f"s{number}": "model" for number in range(50_000)}
+    manifest = {
+        "files": {name: {"bytes": 0} for name in ("model/a", "b")},
+        "artifacts": {"onnx": {"signatures": paths}},
+    }
+    attempt(lambda: check_files(tmp_path, manifest))
+    paths["last"] = "mode"
+    _, error = attempt(lambda: check_files(tmp_path, manifest))
+    assert "'mode' is not among the files" in str(error)

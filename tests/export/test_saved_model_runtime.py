@@ -1,10 +1,15 @@
 """A SavedModel is loaded once for all its signatures, and again once it was written anew."""
 
 import gc
+import os
+import pathlib
+import signal
 
+import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.saved_model.runtime import load_saved_model
+from keras_transformer.export import ExportError
+from keras_transformer.export.saved_model.runtime import SavedModelRuntime, load_saved_model
 
 
 def save(path, value):
@@ -32,3 +37,22 @@ def test_it_is_not_kept(tmp_path):
     del first
     gc.collect()
     assert not any(key[0] == str(tmp_path) for key in runtime._LOADED)
+
+
+def test_a_forked_process_does_not_hang(tmp_path):
+    """The threads of TensorFlow are not in it: each use would wait for them."""
+    save(str(tmp_path / "model"), 2.0)
+    manifest = {"artifacts": {"saved_model": {"signatures": {"give": "model"}}}}
+    runtime = SavedModelRuntime(pathlib.Path(tmp_path), manifest, "give", 1)
+    np.testing.assert_array_equal(runtime({})["y"], 3.0)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        refused = 0
+        for use in (lambda: runtime({}), lambda: load_saved_model(str(tmp_path / "model"), 1)):
+            try:
+                use()
+            except ExportError as error:
+                refused += "was loaded before this process was forked" in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2

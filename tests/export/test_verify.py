@@ -6,9 +6,13 @@ import pathlib
 import shutil
 
 import numpy as np
+import onnx
 import pytest
+from hand_made import bundle_of
 
 from keras_transformer.export import InvalidBundleError, ParityError, Probe, verify_bundle
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.writing import write_manifest
 from keras_transformer.export.reporting.report import Artifact, Parity, Report, readable_size
 from keras_transformer.export.verification.comparison import Limit
 from keras_transformer.export.verification.verify import _Comparison, read_probes, write_probes
@@ -100,8 +104,7 @@ def test_an_altered_file_is_found_by_its_hash(copy):
 
 def rewrite(directory, change, **fields):
     """Changes the probes of a bundle and fields of its manifest, which then fits its files."""
-    from keras_transformer.export.bundle.manifest import file_records, read_manifest
-    from keras_transformer.export.bundle.writing import write_manifest
+    from keras_transformer.export.bundle.manifest import read_manifest
 
     probes = read_probes(directory)
     change(probes["serve"])
@@ -133,6 +136,25 @@ def test_a_bundle_does_not_state_what_it_is_held_to(copy):
     with pytest.raises(ParityError, match="onnx: output 'probabilities' differs"):
         verify_bundle(copy, ["onnx"])
     assert verify_bundle(copy, ["onnx"], tolerance=0.1)["onnx"].ratio > 1e-3
+
+
+def test_a_file_that_is_called_quantized_is_held_to_the_tolerance_of_the_caller(tmp_path):
+    text = '<ir_version: 9, opset_import: ["" : 18]> g (float[N, 4] x) => (float[N, 4] y) { y = Add(x, x) }'
+    specs = {"x": ("float32", (None, 4))}, {"y": ("float32", (None, 4))}
+    bundle = bundle_of(tmp_path / "bundle", "onnx", onnx.parser.parse_model(text).SerializeToString(), *specs)
+    x = np.linspace(1, 2, 8, dtype="float32").reshape(2, 4)
+    write_probes(bundle, {"serve": [Probe({"x": x}, "probe", {"y": 2.1 * x})]}, limit=10**6)
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["artifacts"]["onnx"]["quantization"] = "int8"
+    manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
+    write_manifest(bundle, manifest)
+    assert 0.04 < verify_bundle(bundle)["onnx"].ratio < 0.05
+    with pytest.raises(ParityError, match=r"output 'y' changes by 0\.0476 .* tolerance 0\.01"):
+        verify_bundle(bundle, tolerance=0.01)
+    del manifest["artifacts"]["onnx"]["quantization"]
+    write_manifest(bundle, manifest)
+    with pytest.raises(ParityError, match="output 'y' differs"):
+        verify_bundle(bundle)
 
 
 def test_the_report_is_a_table_and_survives_a_round_trip():

@@ -1,0 +1,110 @@
+"""The operations that a SavedModel may contain: they compute from their inputs and from variables, in memory alone.
+
+None of these reads or writes a file, opens a connection or runs code that is not part of the graph. What is not listed
+is refused, also where it is harmless.
+"""
+
+_ARITHMETIC = """
+Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Angle ApproximateEqual Asin Asinh Atan Atan2 Atanh BesselI0 BesselI0e
+BesselI1 BesselI1e Betainc BitwiseAnd BitwiseOr BitwiseXor Cast Ceil ClipByValue Complex ComplexAbs Conj Cos Cosh
+Cross Digamma Div DivNoNan Equal Erf Erfc Erfinv Exp Expint Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Igamma
+Igammac Imag Inv Invert IsFinite IsInf IsNan LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr
+Maximum Minimum Mod Mul MulNoNan Ndtri Neg NextAfter NotEqual Polygamma PopulationCount Pow Real RealDiv Reciprocal
+RightShift Rint Round Rsqrt Sigmoid Sign Sin Sinh Sqrt Square SquaredDifference Sub Tan Tanh TruncateDiv TruncateMod
+Xdivy Xlog1py Xlogy Zeta
+"""
+_REDUCTIONS = """
+All Any ArgMax ArgMin Bincount Bucketize Cumprod Cumsum CumulativeLogsumexp DenseBincount EuclideanNorm
+HistogramFixedWidth InTopK InTopKV2 LowerBound Max Mean Min NthElement Prod SegmentMax SegmentMaxV2 SegmentMean
+SegmentMin SegmentMinV2 SegmentProd SegmentProdV2 SegmentSum SegmentSumV2 Sum TopK TopKV2 ApproxTopK Unique UniqueV2
+UniqueWithCounts UniqueWithCountsV2 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum
+UpperBound
+"""
+_ARRAYS = """
+BatchToSpace BatchToSpaceND Bitcast BroadcastArgs BroadcastGradientArgs BroadcastTo CheckNumerics CheckNumericsV2
+Concat ConcatOffset ConcatV2 ConjugateTranspose Const DataFormatDimMap DataFormatVecPermute DeepCopy DepthToSpace Diag
+DiagPart DynamicPartition DynamicStitch Empty EnsureShape ExpandDims ExtractImagePatches ExtractVolumePatches
+FakeParam Fill Gather GatherNd GatherV2 GuaranteeConst Identity IdentityN InplaceAdd InplaceSub InplaceUpdate
+InvertPermutation LinSpace ListDiff MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3
+MatrixDiagV2 MatrixDiagV3 MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MirrorPad NoOp OneHot OnesLike Pack Pad PadV2
+ParallelConcat ParallelDynamicStitch Placeholder PlaceholderV2 PlaceholderWithDefault PreventGradient RaggedGather
+RaggedRange RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant Range Rank Reshape
+Reverse ReverseSequence ReverseV2 Roll ScatterNd Select SelectV2 Shape ShapeN Size Slice Snapshot SpaceToBatch
+SpaceToBatchND SpaceToDepth Split SplitV Squeeze StopGradient StridedSlice TensorScatterAdd TensorScatterMax
+TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile Transpose Unpack UnravelIndex
+Where ZerosLike SparseFillEmptyRows SparseReorder SparseReshape SparseSlice SparseTensorDenseMatMul SparseToDense
+"""
+_ALGEBRA = """
+BandedTriangularSolve BatchMatMul BatchMatMulV2 BatchMatMulV3 Cholesky Einsum LogMatrixDeterminant Lu MatMul
+MatrixDeterminant MatrixExponential MatrixInverse MatrixLogarithm MatrixSolve MatrixSolveLs MatrixSquareRoot
+MatrixTriangularSolve Qr SelfAdjointEig SelfAdjointEigV2 Svd TridiagonalMatMul TridiagonalSolve FFT FFT2D FFT3D FFTND
+IFFT IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND RFFT RFFT2D RFFT3D RFFTND AudioSpectrogram Mfcc
+"""
+_NETWORKS = """
+AvgPool AvgPool3D BiasAdd BiasAddV1 Conv Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2
+Conv3DBackpropInputV2 DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput
+Dilation2D Elu FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 L2Loss LRN LeakyRelu LogSoftmax MaxPool MaxPool3D
+MaxPoolV2 MaxPoolWithArgmax Relu Relu6 Selu Softmax SoftmaxCrossEntropyWithLogits Softplus Softsign
+SparseSoftmaxCrossEntropyWithLogits AvgPool3DGrad AvgPoolGrad BiasAddGrad EluGrad FusedBatchNormGrad
+FusedBatchNormGradV2 FusedBatchNormGradV3 IgammaGradA InvGrad LRNGrad LeakyReluGrad MaxPool3DGrad MaxPoolGrad
+MaxPoolGradV2 MirrorPadGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad
+SqrtGrad StridedSliceGrad TanhGrad Dequantize FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars
+FakeQuantWithMinMaxVarsPerChannel QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
+QuantizeAndDequantizeV4 QuantizeV2 AdjustContrastv2 AdjustHue AdjustSaturation CombinedNonMaxSuppression CropAndResize
+HSVToRGB ImageProjectiveTransformV2 ImageProjectiveTransformV3 NonMaxSuppressionV3 NonMaxSuppressionV4
+NonMaxSuppressionV5 RGBToHSV ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor ResizeBicubicGrad
+ResizeBilinearGrad ResizeNearestNeighborGrad ScaleAndTranslate XlaConvV2 XlaDotV2 XlaDynamicSlice
+XlaDynamicUpdateSlice XlaEinsum XlaGather XlaPad XlaReducePrecision XlaScatter XlaSort
+"""
+_RANDOM = """
+Multinomial ParameterizedTruncatedNormal RandomGamma RandomPoissonV2 RandomShuffle RandomStandardNormal RandomUniform
+RandomUniformInt RandomIndexShuffle StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomBinomial
+StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessRandomGetAlg StatelessRandomGetKeyCounter
+StatelessRandomGetKeyCounterAlg StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomPoisson
+StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt
+StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessShuffle StatelessTruncatedNormal
+StatelessTruncatedNormalV2 TruncatedNormal
+"""
+_CONTROL = """
+Assert Case ControlTrigger For If PartitionedCall StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile
+While Enter Exit LoopCond Merge NextIteration Switch EmptyTensorList TensorListConcat TensorListConcatLists
+TensorListConcatV2 TensorListElementShape TensorListFromTensor TensorListGather TensorListGetItem TensorListLength
+TensorListPopBack TensorListPushBack TensorListPushBackBatch TensorListReserve TensorListResize TensorListScatter
+TensorListScatterIntoExistingList TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
+TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayReadV3 TensorArrayScatterV3 TensorArraySizeV3
+TensorArraySplitV3 TensorArrayV3 TensorArrayWriteV3
+"""
+_STATE = """
+AssignAddVariableOp AssignSubVariableOp AssignVariableOp ReadVariableOp ResourceGather ResourceGatherNd
+ResourceScatterAdd ResourceScatterMax ResourceScatterMin ResourceScatterNdAdd ResourceScatterNdSub
+ResourceScatterNdUpdate ResourceScatterSub ResourceScatterUpdate ResourceStridedSliceAssign RngReadAndSkip RngSkip
+StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
+VarIsInitializedOp VariableShape HashTableV2 InitializeTableV2 LookupTableExportV2 LookupTableFindV2
+LookupTableImportV2 LookupTableInsertV2 LookupTableRemoveV2 LookupTableSizeV2 MutableDenseHashTableV2
+MutableHashTableOfTensorsV2 MutableHashTableV2
+"""
+_TEXT = """
+AsString CaseFoldUTF8 ConstrainedSequence DecodeBase64 DecodePaddedRaw DecodeRaw EditDistance EncodeBase64
+FastBertNormalize FastWordpieceTokenizeWithOffsets FindSourceOffsets NormalizeUTF8 NormalizeUTF8WithOffsetsMap
+ReduceJoin RegexFullMatch RegexReplace RegexSplitWithOffsets SentencepieceDetokenizeOp SentencepieceIdToStringOp
+SentencepieceOp SentencepieceStringToIdOp SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp
+SentencepieceVocabSizeOp SplitMergeTokenizeWithOffsets StaticRegexFullMatch StaticRegexReplace StringFormat StringJoin
+StringLength StringLower StringNGrams StringSplit StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast
+StringToHashBucketStrong StringToNumber StringUpper Substr TFText>BoiseTagsToOffsets TFText>ByteSplitByOffsets
+TFText>ByteSplitWithOffsets TFText>FastSentencepieceDetokenize TFText>FastSentencepieceTokenize
+TFText>FastWordpieceDetokenize TFText>NgramsStringJoin TFText>OffsetsToBoiseTags TFText>PhraseDetokenize
+TFText>RoundRobinGenerateMasks TFText>RoundRobinTrim TFText>Utf8Binarize TFText>WhitespaceTokenizeWithOffsetsV2
+TokenizerFromLogits UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeScript
+UnicodeScriptTokenizeWithOffsets UnicodeTranscode UnsortedSegmentJoin WhitespaceTokenizeWithOffsets
+WordpieceTokenizeWithOffsets
+"""
+
+COMPUTING = frozenset(
+    " ".join(
+        (_ARITHMETIC, _REDUCTIONS, _ARRAYS, _ALGEBRA, _NETWORKS, _RANDOM, _CONTROL, _STATE, _TEXT),
+    ).split()
+)
+# TensorFlow writes these into the two functions that save and restore the variables, which only servers call.
+SAVING = frozenset({"DisableCopyOnRead", "MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"})
+# The variables of the main graph, which only servers run.
+MAIN_GRAPH = COMPUTING | {"VarHandleOp"}

@@ -1,0 +1,29 @@
+"""Bundles of files that are written by hand."""
+
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.metadata import PRODUCER
+from keras_transformer.export.bundle.writing import write_manifest
+
+
+def bundle_of(directory, backend, content, inputs, outputs):
+    """Writes a bundle of one file; `inputs` and `outputs` are dicts of name to `(dtype, shape)`; returns its path."""
+    directory.mkdir()
+    name = {"onnx": "model.onnx", "tflite": "model.tflite"}[backend]
+    (directory / name).write_bytes(content)
+    sides = {
+        side: [
+            {
+                "name": each,
+                "dtype": dtype,
+                "shape": list(shape),
+                "axes": [None if size is not None else f"{each}_{axis}" for axis, size in enumerate(shape)],
+            }
+            for each, (dtype, shape) in specs.items()
+        ]
+        for side, specs in (("inputs", inputs), ("outputs", outputs))
+    }
+    artifact = {"signatures": {"serve": name}, "bytes": len(content)}
+    manifest = {"schema": 1, "producer": PRODUCER, "signatures": {"serve": sides}, "artifacts": {backend: artifact}}
+    manifest |= {"tolerance": 1e-5, "versions": {}, "files": file_records(directory)}
+    write_manifest(directory, manifest)
+    return directory
