@@ -181,7 +181,7 @@ def test_a_language_model_generates(language):
         model.stream([5])
 
 
-def test_text_and_every_runtime(exported):
+def test_every_runtime(exported):
     for backend in ("saved_model", "tflite"):
         bundle = exported.bundle("two_signatures")
         model = load(bundle, backend, isolated=True)
