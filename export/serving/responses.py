@@ -1,4 +1,4 @@
-"""HTTP responses of the gateway: those of replicas, streams, and refusals."""
+"""HTTP responses of the gateway that replicas make: whole ones and streams."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 _LOG = logging.getLogger(__name__)
-BUSY, UNAVAILABLE = 429, 503
 
 
 class Streamed(Response):
@@ -56,22 +55,3 @@ def as_response(start: Any, content: bytes) -> Response:
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     headers.pop("content-length", None)
     return Response(content, start["status"], headers)
-
-
-def refusal(status: int, reason: str, parameter: str | None = None) -> JSONResponse:
-    """An error response in the form of OpenAI's API."""
-    kind = "server_error" if status >= 500 else "rate_limit_error" if status == BUSY else "invalid_request_error"
-    content = {"error": {"message": reason, "type": kind, "param": parameter, "code": str(status)}}
-    return JSONResponse(content, status, headers={"Retry-After": "1"} if status in (BUSY, UNAVAILABLE) else None)
-
-
-def refuse_http(request: Any, error: Any) -> Response:
-    """The response to a Starlette `HTTPException`, such as an unknown path."""
-    response = refusal(error.status_code, str(error.detail))
-    response.headers.update(error.headers or {})
-    return response
-
-
-def hide_failure(request: Any, error: Exception) -> Response:
-    """The response to an unexpected error, without its message."""
-    return refusal(500, f"the server failed: {type(error).__name__}")

@@ -10,10 +10,12 @@ from starlette.testclient import TestClient
 pytest.importorskip("prometheus_client")
 
 from keras_transformer.export import ArraySpec
-from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
+from keras_transformer.export.serving.gateway import Gateway
 from keras_transformer.export.serving.requests import Limits, Reader, RequestError
+from keras_transformer.export.serving.served_model import ReplicaDiedError, ServedModel
 
 X = ArraySpec("x", "float32", (None, 2), ("batch", None))
+Y = ArraySpec("y", "float32", (None,), ("batch",))
 LIMITS = Limits(max_bytes=500, max_examples=4, timeout_s=0.5)
 GOOD = {"inputs": [[1, 2]]}
 
@@ -44,7 +46,7 @@ class Writers:
     def __init__(self, *lengths, status=200):
         self.lengths, self.status, self.bodies = list(lengths), status, []
 
-    async def complete(self, body):
+    async def complete(self, body, path):
         asked = json.loads(body)
         self.bodies.append(asked)
         number = len(self.bodies)
@@ -72,13 +74,14 @@ class Writers:
 
 def arrays_client(*told, retries=3):
     replicas = Replicas(*told)
-    gateway = Gateway("model", replicas, Reader({"serve": (X,)}, LIMITS), LIMITS, {"id": "model"}, retries)
+    model = ServedModel("model", replicas, Reader({"serve": (X,)}, LIMITS), {"id": "model"}, {"serve": (Y,)})
+    gateway = Gateway([model], LIMITS, retries)
     return TestClient(gateway.application, raise_server_exceptions=False), replicas
 
 
 def text_client(*lengths, **options):
     writers = Writers(*lengths, **options)
-    gateway = Gateway("model", writers, None, LIMITS, {"id": "model"}, retries=3)
+    gateway = Gateway([ServedModel("model", writers, None)], LIMITS, retries=3)
     return TestClient(gateway.application, raise_server_exceptions=False), writers
 
 
