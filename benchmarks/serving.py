@@ -55,7 +55,7 @@ def bare(bundle, threads, batch, seconds):
 
     def loop(own):
         while (start := time.perf_counter()) < end:
-            model._engine(arrays)
+            model._runtime(arrays)
             own.append(time.perf_counter() - start)
 
     workers = [threading.Thread(target=loop, args=(own,)) for own in times]

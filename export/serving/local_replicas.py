@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import concurrent.futures
 import dataclasses
+import threading
+import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ class _Waiting:
     request: tuple[str, dict[str, Any]]
     examples: int
     since: float
+    loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 
 
@@ -37,10 +39,14 @@ class LocalReplicas:
     """
 
     def __init__(self, replicas: Sequence[Any], batching: Batching) -> None:
-        self._batching, self._idle = batching, list(replicas)
+        self._batching, self._wait_s = batching, batching.wait_ms / 1000
         self._waiting: collections.deque[_Waiting] = collections.deque()
-        self._threads = concurrent.futures.ThreadPoolExecutor(len(replicas), "replica")
-        self._timer: asyncio.TimerHandle | None = None
+        self._changed = threading.Condition()
+        self._is_closed = False
+        # Threads take the next batch themselves: waking the event loop for it would cost as much as a small model.
+        self._threads = [threading.Thread(target=self._work, args=(each,), daemon=True) for each in replicas]
+        for each in self._threads:
+            each.start()
 
     async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """Returns the outputs, and the number of examples of the batch.
@@ -48,17 +54,20 @@ class LocalReplicas:
         Raises:
             RequestError: 429 where `max_waiting` requests wait; 422 for values that cannot be computed.
         """
-        if len(self._waiting) >= self._batching.max_waiting:
-            raise RequestError(429, "all slots are taken: try again later")
         loop = asyncio.get_running_loop()
-        waiting = _Waiting((signature, arrays), _examples(arrays), loop.time(), loop.create_future())
-        self._waiting.append(waiting)
-        self._dispatch()
+        request = (signature, arrays)
+        waiting = _Waiting(request, _examples(arrays), time.monotonic(), loop, loop.create_future())
+        with self._changed:
+            if len(self._waiting) >= self._batching.max_waiting:
+                raise RequestError(429, "all slots are taken: try again later")
+            self._waiting.append(waiting)
+            self._changed.notify()
         try:
             result, examples = await waiting.future
         except asyncio.CancelledError:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            with self._changed:
+                if waiting in self._waiting:
+                    self._waiting.remove(waiting)
             raise
         if isinstance(result, RequestError):
             raise result
@@ -70,38 +79,45 @@ class LocalReplicas:
         yield
 
     async def is_healthy(self) -> None:
-        """Raises nothing: a call that computes something else than the probes is found where it fails."""
+        """Raises `ExportError` if a thread has ended."""
+        if not all(each.is_alive() for each in self._threads):
+            raise ExportError("a thread has ended")
 
     def close(self) -> None:
         """Ends the threads when they have computed what they have begun."""
-        self._threads.shutdown()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for each in self._threads:
+            each.join()
 
-    def _dispatch(self) -> None:
-        """Gives what waits to idle threads."""
-        while self._waiting and self._idle:
-            if not self._is_due():
-                return
-            batch = self._take()
-            replica = self._idle.pop()
-            loop = asyncio.get_running_loop()
-            self._threads.submit(self._compute, loop, replica, batch)
+    def _work(self, replica: Any) -> None:
+        """One thread."""
+        while batch := self._next():
+            try:
+                results, sizes = replica.run([each.request for each in batch])
+                answers = [(result, max(sizes)) for result in results]
+            except BaseException as error:  # Of all requests: what belongs to one is among the results.
+                answers = [error if isinstance(error, Exception) else RuntimeError(type(error).__name__)] * len(batch)
+            _answer(batch, answers)
 
-    def _is_due(self) -> bool:
-        """Whether a batch may start; otherwise it is tried again when its first request has waited."""
-        wait = self._batching.wait_ms / 1000
-        if not wait or sum(each.examples for each in self._waiting) >= self._batching.max_batch_size:
-            return True
-        loop = asyncio.get_running_loop()
-        due = self._waiting[0].since + wait
-        if loop.time() >= due:
-            return True
-        if self._timer is None:
-            self._timer = loop.call_at(due, self._wake)
-        return False
+    def _next(self) -> list[_Waiting]:
+        """Waits for a batch; [] when the replicas are closed."""
+        with self._changed:
+            while not self._is_closed:
+                due = self._due()
+                if due is not None and due <= 0:
+                    return self._take()
+                self._changed.wait(due)
+            return []
 
-    def _wake(self) -> None:
-        self._timer = None
-        self._dispatch()
+    def _due(self) -> float | None:
+        """Seconds until a batch may start; None if nothing waits."""
+        if not self._waiting:
+            return None
+        if not self._wait_s or sum(each.examples for each in self._waiting) >= self._batching.max_batch_size:
+            return 0
+        return self._waiting[0].since + self._wait_s - time.monotonic()
 
     def _take(self) -> list[_Waiting]:
         batch = [self._waiting.popleft()]
@@ -111,25 +127,25 @@ class LocalReplicas:
             examples += batch[-1].examples
         return batch
 
-    def _compute(self, loop: asyncio.AbstractEventLoop, replica: Any, batch: list[_Waiting]) -> None:
-        """In a thread: computes a batch."""
-        try:
-            results, sizes = replica.run([each.request for each in batch])
-            answers = [(result, max(sizes)) for result in results]
-        except Exception as error:  # Of all requests: what belongs to one is among the results.
-            answers = [error] * len(batch)
-        loop.call_soon_threadsafe(self._answer, replica, batch, answers)
 
-    def _answer(self, replica: Any, batch: list[_Waiting], answers: list[Any]) -> None:
-        self._idle.append(replica)
-        self._dispatch()  # First: the thread computes while responses are written.
-        for each, answer in zip(batch, answers, strict=True):
-            if each.future.done():  # The client has gone.
-                continue
-            if isinstance(answer, Exception):
-                each.future.set_exception(answer)
-            else:
-                each.future.set_result(answer)
+def _answer(batch: list[_Waiting], answers: list[Any]) -> None:
+    """Hands answers to the event loops of the requests, each of which is woken once."""
+    loops: dict[Any, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for each, answer in zip(batch, answers, strict=True):
+        loops.setdefault(each.loop, []).append((each.future, answer))
+    for loop, pairs in loops.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, pairs)
+
+
+def _resolve(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, answer in pairs:
+        if future.done():  # The client has gone.
+            continue
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
 
 def _examples(arrays: dict[str, Any]) -> int:

@@ -19,6 +19,12 @@ GOOD = [[1, 2]]
 HEAD = b"POST /v1/models/sums:predict HTTP/1.1\r\nHost: localhost\r\n"
 
 
+def drip(connection, part, count, seconds=0.0):
+    for _ in range(count):
+        connection.sendall(part)
+        time.sleep(seconds)
+
+
 def test_what_was_accepted_is_answered_when_the_server_ends():
     replica = Sums()
     with LocalServer(sums_gateway(replica, max_batch_size=4).application) as server:
@@ -70,9 +76,7 @@ def test_a_drip_of_bytes_does_not_keep_a_connection():
         for first in (b"GET /health HTTP/1.1\r\n", HEAD + b"Content-Length: 4000\r\n\r\n"):
             connection = server.send(first)
             with pytest.raises(OSError):
-                for _ in range(40):
-                    connection.sendall(b"x")
-                    time.sleep(0.05)
+                drip(connection, b"x", 40, 0.05)
             connection.close()
 
 
@@ -83,8 +87,7 @@ def test_an_idle_connection_and_endless_headers_are_closed():
         assert received(idle).startswith(b"HTTP/1.1 200 ")
         connection = server.send(b"GET /health HTTP/1.1\r\n")
         with pytest.raises(OSError):
-            for number in range(4000):
-                connection.sendall(b"a%d: %s\r\n" % (number, b"b" * 1000))
+            drip(connection, b"a: %s\r\n" % (b"b" * 1000), 4000)
 
 
 def test_a_client_that_reads_nothing_is_closed():
