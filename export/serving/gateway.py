@@ -41,7 +41,7 @@ class Gateway:
         models: list of `ServedModel`.
         limits: `Limits`, or None for its defaults.
         retries: int >= 0: how often a request is retried when its replica dies. 0 where none can die alone.
-        access: `Access`, or None for no key and any host.
+        access: `Access`, or None for the key of the environment, if there is one, and any host.
 
     Attributes:
         application: `Guard`: the application.
@@ -71,7 +71,7 @@ class Gateway:
         ]
         handlers = {HTTPException: refuse_http, Exception: hide_failure}
         starlette = Starlette(routes=routes, exception_handlers=handlers)
-        self.application = Guard(starlette, access or Access(), limits.max_bytes, limits.read_s)
+        self.application = Guard(starlette, access or Access.of_address(""), limits.max_bytes, limits.read_s)
 
     def _counted(self, handler: Callable[[Any], Awaitable[Response]]) -> Callable[[Any], Awaitable[Response]]:
         """The endpoint with metrics, and with errors as responses."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,7 +58,7 @@ def http_application(
         num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`, or None for 32 examples without waiting.
         limits: `Limits` of a request, or None for its defaults.
-        access: `Access`, or None for no key, any host, and no page of a browser.
+        access: `Access`, or None for the key of the environment, if there is one, any host, and no page of a browser.
         engine_options: dict of options of `generation.Engine`, for language models.
 
     Returns:
@@ -129,7 +130,7 @@ def _named(bundles: Bundles) -> list[tuple[str, pathlib.Path]]:
     """Pairs of name and path."""
     if isinstance(bundles, Mapping):
         return [(name, pathlib.Path(path)) for name, path in bundles.items()]
-    paths = [bundles] if isinstance(bundles, (str, pathlib.Path)) else bundles
+    paths = [bundles] if isinstance(bundles, (str, os.PathLike)) else bundles
     named = [(pathlib.Path(path).resolve().name, pathlib.Path(path)) for path in paths]
     names = [name for name, _ in named]
     if len({*names}) < len(names):  # Before they are loaded.

@@ -94,6 +94,7 @@ class LocalReplicas:
     def _work(self, replica: Any) -> None:
         """One thread."""
         while batch := self._next():
+            answers: list[Any]
             try:
                 results, sizes = replica.run([each.request for each in batch])
                 answers = [(result, max(sizes)) for result in results]

@@ -71,7 +71,7 @@ def ray_application(
             `ray_gateway` takes. Default 1.
         cpus_per_replica: float >= 0: CPUs that Ray reserves for a replica. None for `num_threads`.
         engine_options: dict of options of `generation.Engine`, for a language model.
-        access: `Access`, or None for no key, any host, and no page of a browser.
+        access: `Access`, or None for the key of the environment, if there is one, any host, and no page of a browser.
 
     Returns:
         `ray.serve.Application`, for `ray.serve.run`.
@@ -97,6 +97,7 @@ def ray_application(
         least = 0 if figure == "num_gateways" else 1
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ExportError(f"{figure} must be an integer from {least}. Received: {value!r}")
+    access = access or Access.of_address("")  # The environment is that of this process.
     batching, limits, name = batching or Batching(), limits or Limits(), name or bundle.name
     own = (str(bundle), backend, num_threads)
     cpus = num_threads if cpus_per_replica is None else cpus_per_replica
@@ -209,10 +210,8 @@ class _Forward:
 class GatewayDeployment:
     """The HTTP gateway of a bundle."""
 
-    def __init__(
-        self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits, access: Access | None = None
-    ) -> None:
-        self.gateway = ray_gateway(replicas, bundle, name, backend, limits, access or Access())
+    def __init__(self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits, access: Access) -> None:
+        self.gateway = ray_gateway(replicas, bundle, name, backend, limits, access)
 
 
 class _Replicas:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +44,25 @@ class Streamed(Response):
 async def _disconnected(receive: Any):
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def while_connected(request: Any, call: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a call, which is cancelled when the client of a request disconnects.
+
+    Raises:
+        ClientDisconnect: the client has gone.
+    """
+    calling = asyncio.create_task(call)
+    leaving = asyncio.create_task(_disconnected(request.receive))
+    try:
+        await asyncio.wait((calling, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not calling.done():
+            raise ClientDisconnect()
+        return calling.result()
+    finally:
+        for task in (calling, leaving):
+            task.cancel()
+        await asyncio.gather(calling, leaving, return_exceptions=True)
 
 
 def is_stream(start: Any) -> bool:

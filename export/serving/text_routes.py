@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from keras_transformer.export.serving.requests import RequestError
-from keras_transformer.export.serving.responses import Streamed, as_response, is_stream
+from keras_transformer.export.serving.responses import Streamed, as_response, is_stream, while_connected
 from keras_transformer.export.serving.resumable_stream import ResumableStream
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, ReplicaDiedError
 from keras_transformer.generation.engine.chat_completions import read_chat_body
@@ -36,12 +36,14 @@ class TextRoutes:
     async def completions(self, request: Any) -> Response:
         """The response to a request for completions."""
         body = await request.body()
-        return await self._respond(request, COMPLETIONS, body, read_body(body))
+        # In a thread: the grammar of a schema may take long.
+        return await self._respond(request, COMPLETIONS, body, await asyncio.to_thread(read_body, body))
 
     async def chat(self, request: Any) -> Response:
         """The response to a request for a chat completion. The template is applied by the replica."""
         body = await request.body()
-        return await self._respond(request, CHAT, body, read_chat_body(body, lambda messages, tools: []))
+        completion = await asyncio.to_thread(read_chat_body, body, lambda messages, tools: [])
+        return await self._respond(request, CHAT, body, completion)
 
     async def _respond(self, request: Any, path: str, body: bytes, completion: Completion) -> Response:
         calls = self._calls
@@ -54,7 +56,7 @@ class TextRoutes:
         if completion.stream:
             return await self._stream(model, path, body)
         async with asyncio.timeout(calls.limits.timeout_s):
-            return await calls.retried(model, lambda: _whole(model, path, body))
+            return await while_connected(request, calls.retried(model, lambda: _whole(model, path, body)))
 
     async def _stream(self, model: ServedModel, path: str, body: bytes) -> Response:
         """The response stream, after its first message."""

@@ -172,10 +172,10 @@ class GrpcServer:
 
     async def _infer(self, request: Any) -> Any:
         calls, start, status = self._calls, time.perf_counter(), 500
-        model, signature = self._models.find_arrays(request.model_name, request.model_version)
+        model, reader, signature = self._models.find_arrays(request.model_name, request.model_version)
         calls.metrics.began(model.name)
         try:
-            arrays = model.reader.check(signature, _arrays(request))
+            arrays = reader.check(signature, _arrays(request))
             names = [each.name for each in request.outputs]
             wanted_outputs({spec.name: None for spec in model.outputs[signature]}, names)
             outputs = wanted_outputs(await calls.predict(model, signature, arrays), names)

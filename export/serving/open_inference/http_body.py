@@ -87,7 +87,7 @@ def write_infer(name: str, request: InferRequest, outputs: dict[str, np.ndarray]
     """
     records, contents = [], []
     for each, array in outputs.items():
-        record = {"name": each, "datatype": datatype_of(array), "shape": array.shape}
+        record: dict[str, Any] = {"name": each, "datatype": datatype_of(array), "shape": array.shape}
         if request.binary.get(each, request.all_binary):
             contents.append(to_bytes(array))
             record["parameters"] = {_SIZE: len(contents[-1])}

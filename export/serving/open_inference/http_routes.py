@@ -50,12 +50,12 @@ class OpenInferenceRoutes:
 
     async def _infer(self, request: Any) -> Response:
         name, version = request.path_params["name"], request.path_params.get("version", "")
-        model, signature = self._models.find_arrays(name, version)
+        model, reader, signature = self._models.find_arrays(name, version)
         request.state.model = model.name
         if request.headers.get("content-encoding", "identity") != "identity":
             raise RequestError(415, "compressed bodies are not supported")
         asked = read_infer(await request.body(), request.headers.get(LENGTH_HEADER))
-        arrays = model.reader.check(signature, asked.arrays)
+        arrays = reader.check(signature, asked.arrays)
         wanted_outputs({spec.name: None for spec in model.outputs[signature]}, asked.names)
         outputs = await self._calls.predict(model, signature, arrays)
         content, headers = write_infer(name, asked, wanted_outputs(outputs, asked.names))

@@ -10,6 +10,7 @@ from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
     from keras_transformer.export.serving.calls import Calls
+    from keras_transformer.export.serving.requests import Reader
     from keras_transformer.export.serving.served_model import ServedModel
     from keras_transformer.export.spec.export_spec import ArraySpec
 
@@ -51,16 +52,16 @@ class Models:
             raise RequestError(404, f"there is no version '{version:.20}' of '{name}'; there is {VERSION}")
         return self._found[name]
 
-    def find_arrays(self, name: str, version: str = "") -> tuple[ServedModel, str]:
-        """`find` for a request.
+    def find_arrays(self, name: str, version: str = "") -> tuple[ServedModel, Reader, str]:
+        """The model, its reader and the signature of a name.
 
         Raises:
-            RequestError: 400 for a language model too.
+            RequestError: 404; 400 for a language model.
         """
         model, signature = self.find(name, version)
         if model.reader is None:
             raise RequestError(400, f"'{name}' is a language model: use /v1/completions")
-        return model, signature
+        return model, model.reader, signature
 
     def metadata(self, name: str, version: str = "") -> dict[str, Any]:
         """The metadata of a model: its inputs and outputs; sizes that vary are -1."""

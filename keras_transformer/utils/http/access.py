@@ -83,11 +83,11 @@ class Access:
         Raises:
             AccessError: 403 for a host or an origin, 401 for the key.
         """
-        hosts, origins, keys = [], [], []
+        given: dict[bytes, list[str]] = {b"host": [], b"origin": [], b"authorization": []}
         for name, value in scope["headers"]:
-            for wanted, found in ((b"host", hosts), (b"origin", origins), (b"authorization", keys)):
-                if name == wanted:
-                    found.append(value.decode("latin-1"))
+            if name in given:
+                given[name].append(value.decode("latin-1"))
+        hosts, origins, keys = given.values()
         if self.hosts is not None and (len(hosts) != 1 or host_name(hosts[0]) not in self.hosts):
             raise AccessError(
                 403, f"the host {', '.join(hosts)!r:.100} is not allowed; allowed: {', '.join(self.hosts)}"

@@ -5,15 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-try:
-    import resource
-except ImportError:  # Not on Windows.
-    resource: Any = None
-try:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _Protocol
-except ImportError:
-    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
-
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _MAX_HEAD_BYTES = 64 << 10
 # What is left of a body that was refused before it was read.
@@ -47,11 +38,10 @@ def protocol_class(limits: ConnectionLimits) -> type:
     Returns:
         A class for the option `http` of `uvicorn.Config`.
     """
-    most = limits.max_connections
-    if resource is not None:
-        most = max(1, min(most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES))
+    most = max(1, min(limits.max_connections, _max_files() - _OTHER_FILES))
+    base: Any = _uvicorn_protocol()
 
-    class LimitedProtocol(_Protocol):
+    class LimitedProtocol(base):
         _head_timer: Any = None
         _write_timer: Any = None
         _unused_bytes = 0
@@ -106,3 +96,24 @@ def protocol_class(limits: ConnectionLimits) -> type:
                 setattr(self, name, None)
 
     return LimitedProtocol
+
+
+def _uvicorn_protocol() -> Any:
+    """The faster one of what is installed."""
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+        return HttpToolsProtocol
+    except ImportError:
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+
+        return H11Protocol
+
+
+def _max_files() -> int:
+    """How many files and connections this process may open."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit.
+        return 1 << 30
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -9,6 +9,8 @@ from starlette.testclient import TestClient
 
 pytest.importorskip("prometheus_client")
 
+from local_server import LocalServer, wait_until
+
 from keras_transformer.export import ArraySpec
 from keras_transformer.export.serving.gateway import Gateway
 from keras_transformer.export.serving.requests import Limits, Reader, RequestError
@@ -190,6 +192,27 @@ def test_a_whole_text_is_asked_for_again():
     letters = np.random.default_rng(3).integers(0, 26, 6)
     assert answer.json() == {"text": "".join(chr(97 + letter) for letter in letters)}
     assert len(writers.bodies) == 3
+
+
+def test_a_client_that_goes_away_ends_its_text():
+    class Endless:
+        cancelled = 0
+
+        async def complete(self, body, path):
+            yield {"type": "http.response.start", "status": 200, "headers": []}
+            try:
+                await asyncio.sleep(20)
+            finally:
+                self.cancelled += 1
+
+    writers = Endless()
+    gateway = Gateway([ServedModel("model", writers, None)], Limits(), 0)
+    with LocalServer(gateway.application) as server:
+        body = b'{"prompt": "a"}'
+        connection = server.send(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n", body)
+        wait_until(lambda: server.server.traffic.active == 1)
+        connection.close()
+        wait_until(lambda: writers.cancelled == 1 and server.server.traffic.active == 0)
 
 
 def test_refusals_of_texts():
