@@ -156,7 +156,7 @@ def test_hosts_and_origins_of_others_are_refused():
         for headers in ({"Host": "LOCALHOST:9"}, {"Host": "[::1]:80"}, {"Origin": "http://localhost:3000"}):
             assert server.predict(GOOD, headers=headers)[0] == 200
         twice = HEAD + b"Host: evil.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        assert b"403" in received(server.send(twice))[:20]
+        assert received(server.send(twice)).split(b" ")[1] in (b"400", b"403")
 
 
 def test_pages_that_are_allowed_may_ask():
