@@ -17,6 +17,7 @@ from starlette.routing import Route
 from keras_transformer.export.errors import one_line
 from keras_transformer.export.serving.array_routes import ArrayRoutes
 from keras_transformer.export.serving.calls import Calls
+from keras_transformer.export.serving.embedding_routes import EMBEDDINGS, EmbeddingRoutes
 from keras_transformer.export.serving.open_inference.http_routes import OpenInferenceRoutes
 from keras_transformer.export.serving.requests import Limits, RequestError
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, ReplicaDiedError
@@ -64,6 +65,7 @@ class Gateway:
             Route("/v1/models/{name}:predict", self._counted(arrays.predict), methods=["POST"]),
             Route(COMPLETIONS, self._counted(texts.completions), methods=["POST"]),
             Route(CHAT, self._counted(texts.chat), methods=["POST"]),
+            Route(EMBEDDINGS, self._counted(EmbeddingRoutes(self.calls).embeddings), methods=["POST"]),
             Route("/health", self._health),
             Route("/metrics", self._figures),
             Route("/v1/models", self._models),

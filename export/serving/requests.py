@@ -135,6 +135,14 @@ class Reader:
         self._check_sizes(specs, arrays)
         return arrays
 
+    def read_texts(self, signature: str, texts: str | list[str]) -> dict[str, np.ndarray]:
+        """The inputs of a signature for texts.
+
+        Raises:
+            RequestError: 400 if they are not texts for the signature; 413 for too many.
+        """
+        return self.check(signature, self._encoded(texts, self.signatures[signature]))
+
     def _named(self, inputs: Any, specs: Any) -> dict[str, Any]:
         """Inputs by name."""
         if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and isinstance(inputs[0], str)):
