@@ -43,8 +43,8 @@ def http_application(
     """Returns the ASGI application of bundles that are computed in the threads of this process.
 
     A model of arrays serves `POST /v2/models/NAME/infer` of the Open Inference Protocol, with tensors as JSON or binary, and
-    `POST /v1/models/NAME:predict` like TensorFlow Serving, and `POST /v1/embeddings` like OpenAI where a bundle has a tokenizer
-    and an output "embedding" or "pooled". Requests that wait are computed together. A language model serves
+    `POST /v1/models/NAME:predict` like TensorFlow Serving, and `POST /v1/embeddings` like OpenAI where there are a
+    tokenizer and an output "embedding" or "pooled". Requests that wait are computed together. A language model serves
     `POST /v1/completions` and `POST /v1/chat/completions` like OpenAI, whole or as a stream, with continuous batching. All
     serve `/v1/models`, `/v2`, `/health`, and `/metrics` for Prometheus.
 
