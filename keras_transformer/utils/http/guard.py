@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from keras_transformer.utils.http.refusals import refusal
 from keras_transformer.utils.http.traffic import Traffic
 
 _CLOSE = {"Connection": "close"}
+# What is left of a body when its request is answered.
+_MAX_IGNORED_BYTES, _IGNORE_S, _PAUSE_S = 16 << 20, 5.0, 0.5
 
 
 class Guard:
@@ -51,13 +54,13 @@ class Guard:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
+        body = _Body(scope, receive, send, self._max_bytes, self._read_s)
         refused = self._refusal(scope)
         if refused is not None:
-            await refused(scope, receive, send)
+            await refused(scope, body.receive, body.send)
             return
         with self.traffic.request():
-            body = _Body(receive, self._max_bytes, asyncio.get_running_loop().time() + self._read_s)
-            await self.application(scope, body.receive, send)
+            await self.application(scope, body.receive, body.send)
 
     def _refusal(self, scope: Any) -> Any:
         path = scope["path"]
@@ -84,23 +87,49 @@ def _is_preflight(scope: Any, access: Access) -> bool:
 
 
 class _Body:
-    """Reads the body of one request within limits."""
+    """Reads the body of one request within limits, and what is left of it before the response.
 
-    def __init__(self, receive: Any, max_bytes: int, deadline: float) -> None:
-        self._receive, self._left, self._deadline = receive, max_bytes, deadline
-        self._max_bytes, self._is_read = max_bytes, False
+    A connection that is closed with bytes that nobody has read is reset, and the client may not see the response.
+    """
+
+    def __init__(self, scope: Any, receive: Any, send: Any, max_bytes: int, read_s: float) -> None:
+        self._receive, self._send = receive, send
+        self._left, self._max_bytes = max_bytes, max_bytes
+        self._deadline = asyncio.get_running_loop().time() + read_s
+        names = {name for name, value in scope["headers"] if value != b"0"}
+        self._has_rest = b"content-length" in names or b"transfer-encoding" in names
+        self._is_read = False
 
     async def receive(self) -> Any:
         if self._is_read:  # What follows is the end of the connection.
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._deadline):
-                message = await self._receive()
+                message = await self._next()
         except TimeoutError:
+            self._has_rest = False
             raise HTTPException(408, "the body did not arrive in time", _CLOSE) from None
-        self._is_read = message["type"] != "http.request" or not message.get("more_body", False)
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            # The connection stays: a client that is still sending would not see the response when it is closed.
             raise HTTPException(413, f"the body has more than {self._max_bytes} bytes")
         return message
+
+    async def send(self, message: Any) -> None:
+        if self._has_rest and message["type"] == "http.response.start":
+            await self._discard()
+        await self._send(message)
+
+    async def _next(self) -> Any:
+        message = await self._receive()
+        self._is_read = message["type"] != "http.request" or not message.get("more_body", False)
+        self._has_rest = self._has_rest and not self._is_read
+        return message
+
+    async def _discard(self) -> None:
+        left = _MAX_IGNORED_BYTES
+        with contextlib.suppress(TimeoutError):
+            end = asyncio.get_running_loop().time() + _IGNORE_S
+            while self._has_rest and left > 0:
+                async with asyncio.timeout_at(min(end, asyncio.get_running_loop().time() + _PAUSE_S)):
+                    left -= len((await self._next()).get("body", b""))
+        self._has_rest = False

@@ -198,6 +198,24 @@ def test_absurd_bodies_are_the_clients_fault(body, status):
         assert server.predict(GOOD)[0] == 200
 
 
+def test_a_refusal_reaches_a_client_that_closes():
+    with LocalServer(sums_gateway(access=Access("secret")).application) as server:
+        key = b"Authorization: Bearer secret\r\n"
+        for path, more, status in (
+            (b"/v1/models/sums:predict", key, b"413"),
+            (b"/v1/models/sums:predict", b"", b"401"),
+            (b"/v1/models/none:predict", key, b"413"),
+        ):
+            head = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + more
+            whole = received(server.send(head + b"Content-Length: 8000000\r\n\r\n", b" " * 8_000_000))
+            assert whole.split(b" ")[1] == status
+            chunked = (
+                b"Transfer-Encoding: chunked\r\n\r\n" + b"100000\r\n%s\r\n" % (b" " * (1 << 20)) * 5 + b"0\r\n\r\n"
+            )
+            expected = b"404" if b"none" in path else status
+            assert received(server.send(head + chunked)).split(b" ")[1] == expected
+
+
 def test_sizes_that_are_declared_are_checked_first():
     with LocalServer(sums_gateway().application) as server:
         for size in (b"99999999999999999999", b"5000000"):
