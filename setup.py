@@ -22,7 +22,16 @@ GGUF = ["gguf>=0.17,<0.20"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 VISION = ["pillow>=10,<14"]
 AUDIO = ["soundfile>=0.12.1,<1", "soxr>=0.5,<2"]
-HTTP = ["starlette>=1.0,<2", "uvicorn>=0.50,<1", "anyio>=4.16,<5", "prometheus-client>=0.26,<1"]
+HTTP = [
+    "starlette>=1.0,<2",
+    "uvicorn>=0.50,<1",
+    "uvloop>=0.21,<1; sys_platform != 'win32'",
+    "httptools>=0.6.3,<1",
+    "anyio>=4.16,<5",
+    "orjson>=3.11,<4",
+    "prometheus-client>=0.26,<1",
+]
+GRPC = ["grpcio>=1.70,<2", "protobuf>=5,<8"]
 DOCS = [
     "mkdocs>=1.6,<2",
     "mkdocs-material>=9.8,<10",
@@ -74,7 +83,9 @@ setup(
         "retrieval": ["faiss-cpu>=1.12,<2", "usearch>=2.20,<3"],
         "browsing": ["bm25s>=0.3,<0.4"],
         "docs": [*PLOTS, *DOCS],
-        "serve": [*HTTP, "ray[serve]>=2.60,<3"],
+        "serve": HTTP,
+        "grpc": [*HTTP, *GRPC],
+        "ray": [*HTTP, "ray[serve]>=2.60,<3"],
         "vision": VISION,
         "audio": AUDIO,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
@@ -96,6 +107,7 @@ setup(
             *GRAMMAR,
             *GGUF,
             *HTTP,
+            *GRPC,
             *VISION,
             *AUDIO,
             "pytest>=8,<9.2",  # From 9.2 on pytest-xdist 3.8 does not see groups.

@@ -1,6 +1,6 @@
-"""Serves a bundle over HTTP with Ray Serve: replicas, batching of requests, streamed texts.
+"""Serves a bundle over HTTP with Ray Serve: replicas in processes, on one machine or many.
 
-    pip install ".[serve]"
+    pip install ".[ray]"
     python examples/serve.py bundle --replicas 2
     curl localhost:8000/health
     curl localhost:8000/metrics
@@ -9,45 +9,43 @@
     curl localhost:8000/v1/models/bundle:predict -d '{"inputs": {"x": [[1, 2, 3, 4]]}}'
     curl localhost:8000/v1/completions -d '{"prompt": "ROMEO:", "max_tokens": 64, "stream": true}'
 
-The server runs until it is interrupted, and then answers the accepted requests before it stops.
+The server runs until it is interrupted, and then answers the accepted requests before it stops. One machine needs no
+cluster: `keras-transformer serve bundle` has the same API and is faster.
+
+Requests need the key of the environment variable KERAS_TRANSFORMER_API_KEY, if it is set. Ray's own processes need a token,
+which is drawn at the start. A cluster that --address joins must be started with RAY_AUTH_MODE=token and RAY_AUTH_TOKEN:
+without them whoever reaches its ports may run code.
 """
 
 import argparse
-import signal
-import threading
 
-import ray
-from ray import serve
-
-from keras_transformer.export import Batching, ExportError, Limits, ray_application
+from keras_transformer.export import Access, Batching, ExportError, Limits, serve_with_ray
 
 
 def main() -> None:
     arguments = parse_arguments()
+    access = Access.of_address(arguments.host, arguments.allow_host, arguments.allow_origin)
+    ray_options = {"log_to_driver": arguments.verbose}
+    if arguments.address is not None:
+        ray_options["address"] = arguments.address
     try:
-        app = ray_application(
+        serve_with_ray(
             arguments.bundle,
+            arguments.host,
+            arguments.port,
+            access=access,
+            on_start=lambda url: print(f"serving '{arguments.bundle}' at {url}", flush=True),
+            ray_options=ray_options,
             name=arguments.name,
             backend=arguments.backend,
             num_replicas=arguments.replicas,
             num_threads=arguments.threads,
             batching=Batching(arguments.max_batch_size, arguments.wait_ms, arguments.max_waiting),
             limits=Limits(arguments.max_bytes, arguments.max_examples, arguments.timeout),
-            num_gateways=arguments.gateways,
             cpus_per_replica=arguments.cpus,
         )
     except ExportError as error:
         raise SystemExit(f"error: {error}") from None
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    ray.init(include_dashboard=False, configure_logging=False, log_to_driver=arguments.verbose)
-    serve.start(http_options={"host": arguments.host, "port": arguments.port})
-    serve.run(app, name="keras_transformer")
-    print(f"serving '{arguments.bundle}' at http://{arguments.host}:{arguments.port}", flush=True)
-    stopped.wait()
-    serve.shutdown()
-    ray.shutdown()
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -59,8 +57,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--backend", default="onnx", choices=("onnx", "tflite", "saved_model"))
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--allow-host", action="append", default=[], help="name that requests may use for this server")
+    parser.add_argument("--allow-origin", action="append", default=[], help="page of a browser that may send requests")
+    parser.add_argument("--address", help="address of a Ray cluster; default: Ray on this machine alone")
     parser.add_argument("--replicas", type=int, default=1)
-    parser.add_argument("--gateways", type=int, default=1, help="HTTP processes")
     parser.add_argument("--threads", type=int, default=1, help="threads per call")
     parser.add_argument("--cpus", type=float, help="CPUs that Ray reserves per replica; default: --threads")
     parser.add_argument("--max-batch-size", type=int, default=32, help="maximum number of examples or texts per batch")

@@ -112,11 +112,23 @@ from .runtime.loading import (
 from .serving.batching import (
     Batching as Batching,
 )
+from .serving.http_application import (
+    http_application as http_application,
+)
 from .serving.ray_application import (
     ray_application as ray_application,
 )
+from .serving.ray_server import (
+    serve_with_ray as serve_with_ray,
+)
 from .serving.requests import (
     Limits as Limits,
+)
+from .serving.server import (
+    Access as Access,
+)
+from .serving.server import (
+    run_server as run_server,
 )
 from .spec.export_spec import (
     ArraySpec as ArraySpec,

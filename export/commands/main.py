@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "sensitivity": "show which weights lose most accuracy when they are quantized",
     "serving": "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server",
     "engine": "write a model for onnxruntime-genai, LiteRT-LM, MediaPipe Tasks or transformers.js",
+    "serve": "serve bundles over HTTP and gRPC from one process: arrays, and texts in OpenAI's API",
     "serve-text": "serve a language model over an OpenAI-compatible HTTP API, with continuous batching",
     "catalog": "list architectures, mechanisms and other parts, and what each supports",
     "plan": "estimate the memory and time of a model on one or many devices, without running it",
@@ -50,6 +51,7 @@ _EXAMPLES = """examples:
   keras-transformer bench bundle --batch 8
   keras-transformer sensitivity bundle --evaluate test.npz
   keras-transformer serving bundle --out served --version 1
+  keras-transformer serve bundle --port 8000
   keras-transformer serve-text model.keras --port 8000
   keras-transformer catalog mechanisms
   keras-transformer plan llama:3-8B --device h100 --devices 8

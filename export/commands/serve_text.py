@@ -5,15 +5,17 @@ import pathlib
 from typing import Any
 
 from keras_transformer.export.commands.console import BACKEND_HELP, positive_int, print_status
+from keras_transformer.export.commands.serve import access_of, add_address, missing
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_BACKEND
-from keras_transformer.version import install_command
 
 EXAMPLES = [
     "model.keras",
     "bundle --port 8080 --max-batch-size 8",
     "model.keras --blocks 2048 --quantize int8 --name shakespeare",
 ]
+# A whole text may take long, and its client can go away; it had no limit before.
+_ANSWER_S = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="a language model: a .keras file, a Hugging Face checkpoint, or a bundle"
     )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)"
-    )
-    parser.add_argument("--port", type=positive_int, default=8000, metavar="N", help="default: 8000")
     parser.add_argument("--name", help="name of the model for clients (default: the name of the file)")
     parser.add_argument("--backend", default=DEFAULT_BACKEND, help=f"of a bundle: {BACKEND_HELP}")
     help = "largest number of requests that run at once (default: 16)"
@@ -38,15 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     help = "int8: keys and values in 8 bits, a quarter of the memory; the texts may change"
     parser.add_argument("--quantize", choices=["int8"], help=help)
+    add_address(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves until interrupted; returns the exit status."""
+    access = access_of(arguments)
     try:
-        from keras_transformer.generation.engine.http import serve
+        from keras_transformer.export.serving.http_application import engine_gateway
+        from keras_transformer.utils.http.server import run_server
+    except ExportError:
+        raise
     except ImportError as error:
-        package = (error.name or "").partition(".")[0]
-        raise ExportError(f"serve-text needs {package}: {install_command('serve')}") from None
+        raise missing(error, "serve-text") from None
+    from keras_transformer.export.serving.requests import Limits
     from keras_transformer.generation import Engine
 
     engine = Engine(
@@ -59,9 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print_status("compiling")
     name = arguments.name or pathlib.Path(arguments.model).resolve().stem
+    gateway = engine_gateway(engine, name, Limits(read_s=arguments.read_timeout, timeout_s=_ANSWER_S), access)
+    on_start = lambda url: print_status(f"serving {name!r} at {url}")  # noqa: E731
     with engine.warm_up():
-        print_status(f"serving {name!r} at http://{arguments.host}:{arguments.port}")
-        serve(engine, name, arguments.host, arguments.port)
+        run_server(gateway.application, arguments.host, arguments.port, on_start=on_start)
     return 0
 
 

@@ -6,14 +6,15 @@ import pathlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
-from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError, MissingLibraryError
 from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.serving.batching import Batching
-from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
-from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica, served_signatures
-from keras_transformer.export.serving.requests import Limits, Reader, RequestError
+from keras_transformer.export.serving.gateway import Gateway
+from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica
+from keras_transformer.export.serving.requests import Limits, RequestError
+from keras_transformer.export.serving.served_model import ReplicaDiedError, checked_signatures, served_bundle
+from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.types import Path
 
 try:
@@ -25,7 +26,7 @@ try:
         DeploymentUnavailableError,
     )
 except ModuleNotFoundError as error:
-    raise MissingLibraryError("ray_application", "ray", extra="serve") from error
+    raise MissingLibraryError("ray_application", "ray", extra="ray") from error
 
 _DEAD = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.OwnerDiedError)
 _OURS = (BackPressureError, DeploymentUnavailableError, *_DEAD)  # Errors of Ray that a retry can fix.
@@ -44,6 +45,7 @@ def ray_application(
     num_gateways: int = 1,
     cpus_per_replica: float | None = None,
     engine_options: dict[str, Any] | None = None,
+    access: Access | None = None,
 ) -> serve.Application:
     """Returns the Ray Serve application of a bundle: an HTTP gateway and replicas of the model.
 
@@ -65,9 +67,11 @@ def ray_application(
         batching: `Batching`: how requests are batched; `max_waiting` is for all replicas, each of which accepts twice
             `max_batch_size` requests in addition. None for its defaults.
         limits: `Limits` of a request, or None for its defaults.
-        num_gateways: int >= 1: number of HTTP processes. Default 1.
+        num_gateways: int >= 0: number of HTTP processes, behind Ray's own servers. 0: only the replicas, whose handle
+            `ray_gateway` takes. Default 1.
         cpus_per_replica: float >= 0: CPUs that Ray reserves for a replica. None for `num_threads`.
         engine_options: dict of options of `generation.Engine`, for a language model.
+        access: `Access`, or None for the key of the environment, if there is one, any host, and no page of a browser.
 
     Returns:
         `ray.serve.Application`, for `ray.serve.run`.
@@ -88,32 +92,52 @@ def ray_application(
     """
     bundle = pathlib.Path(bundle).resolve()
     manifest = read_manifest(bundle)
-    if not served_signatures(manifest, backend):
-        raise ExportError(f"the bundle has no {backend} artifact; it has {', '.join(manifest['artifacts'])}")
+    checked_signatures(manifest, backend)
     for figure, value in (("num_replicas", num_replicas), ("num_threads", num_threads), ("num_gateways", num_gateways)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ExportError(f"{figure} must be a positive integer. Received: {value!r}")
+        least = 0 if figure == "num_gateways" else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ExportError(f"{figure} must be an integer from {least}. Received: {value!r}")
+    access = access or Access.of_address("")  # The environment is that of this process.
     batching, limits, name = batching or Batching(), limits or Limits(), name or bundle.name
-    options = {
-        "num_replicas": num_replicas,
+    own = (str(bundle), backend, num_threads)
+    cpus = num_threads if cpus_per_replica is None else cpus_per_replica
+    replicas = _replicas(own, name, num_replicas, cpus, batching, engine_options or {})
+    if not num_gateways:
+        return replicas
+    options = {"num_replicas": num_gateways, "graceful_shutdown_timeout_s": limits.timeout_s}
+    return _configured(GatewayDeployment, **options).bind(replicas, str(bundle), backend, name, limits, access)
+
+
+def _replicas(
+    own: tuple[str, str, int], name: str, number: int, cpus: float, batching: Batching, engine_options: dict[str, Any]
+) -> serve.Application:
+    """The application of the replicas alone."""
+    options: dict[str, Any] = {
+        "num_replicas": number,
         "max_queued_requests": batching.max_waiting,
-        "ray_actor_options": {"num_cpus": num_threads if cpus_per_replica is None else cpus_per_replica},
+        "ray_actor_options": {"num_cpus": cpus},
         "health_check_period_s": 5,
     }
-    own = (str(bundle), backend, num_threads)
-    if manifest.get("generation") is None:
+    if read_manifest(own[0]).get("generation") is None:
         options["max_ongoing_requests"] = 2 * batching.max_batch_size
-        replicas = _configured(ArrayDeployment, **options).bind(own, batching)
-    else:
-        engine = {
-            "max_batch_size": batching.max_batch_size,
-            "max_waiting": batching.max_waiting,
-            **(engine_options or {}),
-        }
-        options["max_ongoing_requests"] = engine["max_batch_size"] + engine["max_waiting"]
-        replicas = _configured(TextDeployment, **options).bind(own, name, engine)
-    gateways = _configured(GatewayDeployment, num_replicas=num_gateways)
-    return gateways.bind(replicas, str(bundle), backend, name, limits)
+        return _configured(ArrayDeployment, **options).bind(own, batching)
+    engine = {"max_batch_size": batching.max_batch_size, "max_waiting": batching.max_waiting, **engine_options}
+    options["max_ongoing_requests"] = engine["max_batch_size"] + engine["max_waiting"]
+    return _configured(TextDeployment, **options).bind(own, name, engine)
+
+
+def ray_gateway(handle: Any, bundle: Path, name: str | None, backend: str, limits: Limits, access: Access) -> Gateway:
+    """Returns the `Gateway` of replicas behind a handle of Ray.
+
+    Args:
+        handle: `ray.serve.handle.DeploymentHandle` of the replicas.
+        bundle: path of the bundle.
+        name: str: name of the model for clients, or None for that of its folder.
+        backend: "onnx", "tflite" or "saved_model".
+        limits: `Limits`.
+        access: `Access`.
+    """
+    return Gateway([served_bundle(bundle, name, backend, _Replicas(handle), limits)], limits, access=access)
 
 
 def _configured(deployment: Any, **options: Any) -> Any:
@@ -155,9 +179,9 @@ class TextDeployment:
         bundle, backend, num_threads = own
         self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
 
-    async def complete(self, body: bytes) -> AsyncIterator[Any]:
+    async def complete(self, body: bytes, path: str) -> AsyncIterator[Any]:
         """The ASGI messages of the response to a body."""
-        async for message in self._replica.complete(body):
+        async for message in self._replica.complete(body, path):
             yield message
 
     async def ready(self) -> bool:
@@ -186,15 +210,8 @@ class _Forward:
 class GatewayDeployment:
     """The HTTP gateway of a bundle."""
 
-    def __init__(self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits) -> None:
-        manifest = read_manifest(bundle)
-        reader = None
-        if manifest.get("generation") is None:
-            names = served_signatures(manifest, backend)
-            inputs = {each: signature_specs(manifest, each)[0] for each in names}
-            tokenizer_options = manifest.get("tokenizer", {}).get("options", {})
-            reader = Reader(inputs, limits, read_tokenizer(pathlib.Path(bundle), manifest), tokenizer_options)
-        self.gateway = Gateway(name, _Replicas(replicas), reader, limits, _described(name, manifest))
+    def __init__(self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits, access: Access) -> None:
+        self.gateway = ray_gateway(replicas, bundle, name, backend, limits, access)
 
 
 class _Replicas:
@@ -213,8 +230,8 @@ class _Replicas:
             raise result
         return result, examples
 
-    async def complete(self, body: bytes) -> AsyncGenerator[Any, None]:
-        response = self._streaming.complete.remote(body)
+    async def complete(self, body: bytes, path: str) -> AsyncGenerator[Any, None]:
+        response = self._streaming.complete.remote(body, path)
         try:
             async for message in response:
                 yield message
@@ -232,9 +249,3 @@ class _Replicas:
 def _translated(error: Exception) -> Exception:
     is_full = isinstance(error, BackPressureError)
     return RequestError(429, "all slots are taken: try again later") if is_full else ReplicaDiedError()
-
-
-def _described(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
-    keys = ("inputs", "outputs")
-    signatures = {each: {key: record[key] for key in keys} for each, record in manifest["signatures"].items()}
-    return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.get("metadata", {})}

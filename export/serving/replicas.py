@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
@@ -86,31 +86,26 @@ class ArrayReplica:
         return RequestError(422, f"these values cannot be computed: {str(error.reason).splitlines()[0][:200]}")
 
 
-class TextReplica:
-    """A language model of a bundle in an engine, with the application of `generation.engine.http`.
+class EngineReplica:
+    """An engine with the application of `generation.engine.http`.
 
     Args:
-        bundle: path of the bundle.
+        engine: `generation.Engine`.
         name: str: name of the model for clients.
-        backend: "onnx", "tflite" or "saved_model".
-        num_threads: int >= 1.
-        options: options of `generation.Engine`.
     """
 
-    def __init__(
-        self, bundle: Path, name: str, backend: str = DEFAULT_BACKEND, num_threads: int = 1, **options: Any
-    ) -> None:
-        from keras_transformer.generation import Engine
+    def __init__(self, engine: Any, name: str) -> None:
         from keras_transformer.generation.engine.http import application
 
-        self.engine = Engine(load(bundle, backend, num_threads=num_threads), **options).warm_up()
-        self._application = application(self.engine, name)
+        self.engine = engine
+        self._application = application(engine, name)
 
-    async def complete(self, body: bytes) -> AsyncIterator[dict[str, Any]]:
-        """Runs one completion request.
+    async def complete(self, body: bytes, path: str = "/v1/completions") -> AsyncGenerator[dict[str, Any], None]:
+        """Runs one request for completions.
 
         Args:
             body: bytes of JSON.
+            path: str: that of completions or of chat completions.
 
         Yields:
             The ASGI messages of the response. Closing the generator cancels the request.
@@ -125,7 +120,8 @@ class TextReplica:
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        task = asyncio.create_task(self._application(_SCOPE, receive, messages.put))
+        scope = {**_SCOPE, "path": path, "raw_path": path.encode()}
+        task = asyncio.create_task(self._application(scope, receive, messages.put))
         task.add_done_callback(lambda done: messages.put_nowait(None) if not messages.full() else None)
         try:
             while not (task.done() and messages.empty()):
@@ -138,10 +134,38 @@ class TextReplica:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    async def is_healthy(self) -> dict[str, Any]:
+        """The figures of the engine; raises `ExportError` if it is closed."""
+        self.check_health()
+        return self.engine.stats()
+
     def check_health(self) -> None:
         """Raises `ExportError` if the engine is closed."""
         if not self.engine.is_open:
             raise ExportError("the engine is closed")
+
+    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Raises `RequestError`: a language model is asked for texts."""
+        raise RequestError(400, "this is a language model")
+
+
+class TextReplica(EngineReplica):
+    """A language model of a bundle in an engine.
+
+    Args:
+        bundle: path of the bundle.
+        name: str: name of the model for clients.
+        backend: "onnx", "tflite" or "saved_model".
+        num_threads: int >= 1.
+        options: options of `generation.Engine`.
+    """
+
+    def __init__(
+        self, bundle: Path, name: str, backend: str = DEFAULT_BACKEND, num_threads: int = 1, **options: Any
+    ) -> None:
+        from keras_transformer.generation import Engine
+
+        super().__init__(Engine(load(bundle, backend, num_threads=num_threads), **options).warm_up(), name)
 
 
 _SCOPE = {
@@ -150,8 +174,6 @@ _SCOPE = {
     "http_version": "1.1",
     "method": "POST",
     "scheme": "http",
-    "path": "/v1/completions",
-    "raw_path": b"/v1/completions",
     "root_path": "",
     "query_string": b"",
     "headers": [(b"content-type", b"application/json")],

@@ -1,14 +1,16 @@
 """Validation of HTTP requests before they reach a replica; errors have a status and a reason."""
 
 import dataclasses
-import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import orjson
 
 from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.errors import ExportError, InputError, MissingLibraryError
 from keras_transformer.export.runtime.inputs import check_inputs
+from keras_transformer.utils.http.json_bodies import InvalidJsonError, parse_json
 
 _KEYS = ("inputs", "signature_name")
 
@@ -38,6 +40,7 @@ class Limits:
         max_bytes: int >= 1: size of a body. Default 4 MiB.
         max_examples: int >= 1: examples in one request. Default 256.
         timeout_s: float > 0: seconds until a request fails with 504. Default 60.
+        read_s: float > 0: seconds in which a body must arrive, or the request fails with 408. Default 30.
 
     Raises:
         ExportError: a value is out of range.
@@ -51,11 +54,13 @@ class Limits:
     max_bytes: int = 4 << 20
     max_examples: int = 256
     timeout_s: float = 60.0
+    read_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, kinds in (("max_bytes", int), ("max_examples", int), ("timeout_s", (int, float))):
+        seconds = (int, float)
+        for name, kinds in (("max_bytes", int), ("max_examples", int), ("timeout_s", seconds), ("read_s", seconds)):
             value = getattr(self, name)
-            if not isinstance(value, kinds) or isinstance(value, bool) or value <= 0:
+            if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < 2**62:
                 raise ExportError(f"{name} must be positive. Received: {value!r}")
 
 
@@ -107,13 +112,36 @@ class Reader:
             raise RequestError(400, f"no such signature_name; there is {', '.join(self.signatures)}")
         if "inputs" not in request:
             raise RequestError(400, "'inputs' is missing")
+        return signature, self.check(signature, self._named(request["inputs"], self.signatures[signature]))
+
+    def check(self, signature: str, named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Checks the inputs of a signature.
+
+        Args:
+            signature: str.
+            named: dict of input name to array or nested lists.
+
+        Returns:
+            Dict of input name to array.
+
+        Raises:
+            RequestError: 400 if they are not the inputs of the signature; 413 for too many examples.
+        """
         specs = self.signatures[signature]
         try:
-            arrays = check_inputs(specs, self._named(request["inputs"], specs))
+            arrays = check_inputs(specs, named)
         except InputError as error:
             raise RequestError(400, str(error)) from None
         self._check_sizes(specs, arrays)
-        return signature, arrays
+        return arrays
+
+    def read_texts(self, signature: str, texts: str | list[str]) -> dict[str, np.ndarray]:
+        """The inputs of a signature for texts.
+
+        Raises:
+            RequestError: 400 if they are not texts for the signature; 413 for too many.
+        """
+        return self.check(signature, self._encoded(texts, self.signatures[signature]))
 
     def _named(self, inputs: Any, specs: Any) -> dict[str, Any]:
         """Inputs by name."""
@@ -156,17 +184,12 @@ def _read_json(body: bytes | str, limits: Limits) -> dict[str, Any]:
     if len(body) > limits.max_bytes:
         raise RequestError(413, f"the body has more than {limits.max_bytes} bytes")
     try:
-        request = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"{error}"
-        raise RequestError(400, f"the body is not JSON: {reason[:200]}") from None
+        request = parse_json(body, max_depth=None)  # numpy refuses what is nested deeper than an array may be.
+    except InvalidJsonError as error:
+        raise RequestError(400, f"the body is not JSON: {error}") from None
     if not isinstance(request, dict):
         raise RequestError(400, "the body must be a JSON object")
     return request
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def write_outputs(arrays: dict[str, np.ndarray]) -> bytes:
@@ -178,12 +201,16 @@ def write_outputs(arrays: dict[str, np.ndarray]) -> bytes:
     Returns:
         bytes. NaN and infinities are null.
     """
-    outputs = {name: _as_lists(array) for name, array in arrays.items()}
-    return json.dumps({"outputs": outputs}, separators=(",", ":"), allow_nan=False).encode()
+    return to_json({"outputs": arrays})
 
 
-def _as_lists(array: np.ndarray) -> Any:
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        nulls: Any = None
-        return np.where(np.isfinite(array), array.astype(object), nulls).tolist()
-    return array.tolist()
+def to_json(content: Any) -> bytes:
+    """Returns objects, lists and arrays as JSON; NaN and infinities are null."""
+    return orjson.dumps(content, default=_as_lists, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _as_lists(array: Any) -> Any:
+    """Arrays of texts and other ones that orjson does not write itself."""
+    if isinstance(array, np.ndarray):
+        return array.tolist()
+    raise TypeError(f"{type(array).__name__} is no JSON")

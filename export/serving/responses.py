@@ -1,16 +1,16 @@
-"""HTTP responses of the gateway: those of replicas, streams, and refusals."""
+"""HTTP responses of the gateway that replicas make: whole ones and streams."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 _LOG = logging.getLogger(__name__)
-BUSY, UNAVAILABLE = 429, 503
 
 
 class Streamed(Response):
@@ -46,6 +46,25 @@ async def _disconnected(receive: Any):
         pass
 
 
+async def while_connected(request: Any, call: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a call, which is cancelled when the client of a request disconnects.
+
+    Raises:
+        ClientDisconnect: the client has gone.
+    """
+    calling = asyncio.create_task(call)
+    leaving = asyncio.create_task(_disconnected(request.receive))
+    try:
+        await asyncio.wait((calling, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not calling.done():
+            raise ClientDisconnect()
+        return calling.result()
+    finally:
+        for task in (calling, leaving):
+            task.cancel()
+        await asyncio.gather(calling, leaving, return_exceptions=True)
+
+
 def is_stream(start: Any) -> bool:
     """Whether the first ASGI message of a response announces a stream of events."""
     return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"])
@@ -56,22 +75,3 @@ def as_response(start: Any, content: bytes) -> Response:
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     headers.pop("content-length", None)
     return Response(content, start["status"], headers)
-
-
-def refusal(status: int, reason: str, parameter: str | None = None) -> JSONResponse:
-    """An error response in the form of OpenAI's API."""
-    kind = "server_error" if status >= 500 else "rate_limit_error" if status == BUSY else "invalid_request_error"
-    content = {"error": {"message": reason, "type": kind, "param": parameter, "code": str(status)}}
-    return JSONResponse(content, status, headers={"Retry-After": "1"} if status in (BUSY, UNAVAILABLE) else None)
-
-
-def refuse_http(request: Any, error: Any) -> Response:
-    """The response to a Starlette `HTTPException`, such as an unknown path."""
-    response = refusal(error.status_code, str(error.detail))
-    response.headers.update(error.headers or {})
-    return response
-
-
-def hide_failure(request: Any, error: Exception) -> Response:
-    """The response to an unexpected error, without its message."""
-    return refusal(500, f"the server failed: {type(error).__name__}")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import Search
 
+MIN_TEMPERATURE = 1e-4
+
 
 @dataclasses.dataclass(frozen=True)
 class Greedy:
@@ -60,7 +62,7 @@ class Random:
     """Random sampling, with temperature, top-k, top-p and min-p, in this order.
 
     Args:
-        temperature: float > 0. Logits are divided by it.
+        temperature: float >= 1e-4. Logits are divided by it; a smaller one makes infinite logits in float32.
         top_k: int >= 1 or None. Samples from the k most likely tokens only.
         top_p: float in (0, 1] or None. Samples from the smallest set of most likely tokens with this total probability.
         min_p: float in [0, 1] or None. Samples from tokens with at least this fraction of the largest probability.
@@ -93,9 +95,10 @@ class Random:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
+        if not MIN_TEMPERATURE <= self.temperature < float("inf"):
             raise ValueError(
-                f"temperature must be above 0; for the limit 0 use sampler='greedy'. Received: {self.temperature}"
+                f"temperature must be at least {MIN_TEMPERATURE}; for the limit 0 use sampler='greedy'."
+                f" Received: {self.temperature}"
             )
         if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
             raise ValueError(f"top_k must be a positive integer. Received: {self.top_k!r}")

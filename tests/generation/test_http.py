@@ -203,6 +203,15 @@ REFUSED = {
     "tokens": ({"prompt": "a", "max_tokens": 0}, "max_tokens", "a positive integer"),
     "bool": ({"prompt": "a", "max_tokens": True}, "max_tokens", "a positive integer"),
     "temperature": ({"prompt": "a", "temperature": -1}, "temperature", "a number from 0"),
+    "cold": ({"prompt": "a", "temperature": 1e-45}, "temperature", "0 (greedy), or a number from 0.0001"),
+    "huge top_k": ({"prompt": "a", "top_k": 2**31}, "top_k", "below 2^31"),
+    "huge max_tokens": ({"prompt": "a", "max_tokens": 10**30}, "max_tokens", "below 2^31"),
+    "huge seed": ({"prompt": "a", "seed": 2**63}, "seed", "below 2^63"),
+    "huge id": ({"prompt": [1, 2**40]}, None, "token ids outside"),
+    "larger id": ({"prompt": [1, 10**30]}, "prompt", "'prompt' must be"),
+    "negative id": ({"prompt": [1, -7]}, None, "token ids outside"),
+    "small penalty": ({"prompt": "a", "repetition_penalty": 1e-300}, "repetition_penalty", "from 0.01 to 100"),
+    "large penalty": ({"prompt": "a", "repetition_penalty": 1e300}, "repetition_penalty", "from 0.01 to 100"),
     "top_p": ({"prompt": "a", "top_p": 0}, "top_p", "above 0"),
     "stop": ({"prompt": "a", "stop": [""]}, "stop", "at most 16 texts"),
     "seed": ({"prompt": "a", "seed": -1}, "seed", "from 0"),
@@ -221,6 +230,36 @@ def test_what_cannot_be_had_is_refused_with_a_reason(refusing, name):
     assert answer["error"]["param"] == parameter
     assert answer["error"]["type"] == "invalid_request_error"
     assert refusing.engine.stats()["tokens_read"] == 0
+
+
+DEEP = b'{"a": ' * 40 + b"[" * 40 + b"]" * 40 + b"}" * 40
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 100_000,
+        DEEP,
+        b'{"prompt": "a", "messages": [], "response_format": ' + DEEP + b"}",
+        b'{"prompt": ' + b"[" * 900 + b"1" + b"]" * 900 + b', "messages": []}',
+        b'{"prompt": "a", "messages": [], "temperature": NaN}',
+        b'{"prompt": "a", "messages": [], "temperature": 1e400}',
+        b'{"prompt": "a", "messages": [], "repetition_penalty": Infinity}',
+        b'{"prompt": "a", "messages": [], "seed": ' + b"9" * 5000 + b"}",
+        b'{"prompt": "a", "messages": [], "max_tokens": -' + b"9" * 400 + b"}",
+        b'{"prompt": "\xff", "messages": []}',
+        b'{"prompt": "\\ud800", "messages": [{"role": "user", "content": "\\ud800"}]}',
+    ],
+    ids=range(13),
+)
+def test_absurd_bodies_are_the_clients_fault(refusing, path, body):
+    status, answer, _ = refusing.call("POST", path, body)
+    assert status == 400
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert len(answer["error"]["message"]) < 400
 
 
 def test_bodies_lengths_models_and_paths(server):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from keras_transformer.generation.engine.response_format import read_response_format
 from keras_transformer.generation.errors import GenerationError, GrammarError
-from keras_transformer.generation.samplers import Greedy, Random
+from keras_transformer.generation.samplers import MIN_TEMPERATURE, Greedy, Random
+from keras_transformer.utils.http.json_bodies import InvalidJsonError, parse_json
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.request import Request
@@ -46,19 +47,36 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, str) for each in value)
 
 
+# Larger integers fit no tensor, and penalties beyond these make infinite logits in float32.
+_MAX_COUNT, _MAX_SEED = 2**31 - 1, 2**63 - 1
+_MIN_PENALTY, _MAX_PENALTY = 1e-2, 100
+
+
+def _is_count(value: Any) -> bool:
+    return _is_whole(value) and 1 <= value <= _MAX_COUNT
+
+
+def _is_temperature(value: Any) -> bool:
+    return _is_number(value) and (value == 0 or MIN_TEMPERATURE <= value <= 100)
+
+
 Parameters: TypeAlias = "Mapping[str, tuple[Any, Callable[[Any], bool], str]]"
 # Default, validator and description of each parameter that every kind of completion has.
 SHARED: Parameters = {
     "model": (None, lambda value: isinstance(value, str), "the name of a model"),
-    "max_tokens": (16, lambda value: _is_whole(value) and value >= 1, "a positive integer"),
-    "temperature": (1.0, lambda value: _is_number(value) and 0 <= value <= 100, "a number from 0 (greedy) to 100"),
+    "max_tokens": (16, _is_count, "a positive integer below 2^31"),
+    "temperature": (1.0, _is_temperature, f"0 (greedy), or a number from {MIN_TEMPERATURE} to 100"),
     "top_p": (1.0, lambda value: _is_number(value) and 0 < value <= 1, "a number above 0, at most 1"),
-    "top_k": (None, lambda value: _is_whole(value) and value >= 1, "a positive integer"),
+    "top_k": (None, _is_count, "a positive integer below 2^31"),
     "min_p": (None, lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
-    "repetition_penalty": (1.0, lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "repetition_penalty": (
+        1.0,
+        lambda value: _is_number(value) and _MIN_PENALTY <= value <= _MAX_PENALTY,
+        f"a number from {_MIN_PENALTY} to {_MAX_PENALTY}",
+    ),
     "n": (1, lambda value: _is_whole(value) and 1 <= value <= 128, "an integer from 1 to 128"),
     "response_format": (None, lambda value: isinstance(value, dict), "an object"),
-    "seed": (None, lambda value: _is_whole(value) and value >= 0, "an integer from 0"),
+    "seed": (None, lambda value: _is_whole(value) and 0 <= value <= _MAX_SEED, "an integer from 0, below 2^63"),
     "stop": (
         None,
         lambda value: (
@@ -136,8 +154,8 @@ def read_object(body: bytes) -> dict[str, Any]:
         InvalidBodyError: the body is something else.
     """
     try:
-        given = json.loads(body)
-    except ValueError as error:
+        given = parse_json(body)
+    except InvalidJsonError as error:
         raise InvalidBodyError(f"The body is not JSON: {error}.") from None
     if not isinstance(given, dict):
         raise InvalidBodyError("The body must be a JSON object.")

@@ -23,6 +23,9 @@ from keras_transformer.generation.errors import (
     QueueFullError,
     RequestCancelledError,
 )
+from keras_transformer.utils.http.access import Access
+from keras_transformer.utils.http.guard import Guard
+from keras_transformer.utils.http.server import run_server
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -108,16 +111,17 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
 
 
 def serve(engine: Engine, model_name: str, host: str = "127.0.0.1", port: int = 8000, wait: float | None = 0.0) -> None:
-    """Serves an engine until the process is interrupted. Running requests are finished first.
+    """Serves an engine until the process is interrupted. Accepted requests are answered first.
+
+    Requests need the key in the environment variable `KERAS_TRANSFORMER_API_KEY`, if it is set. Slow connections are closed.
 
     Args:
         engine, model_name, wait: as in `application`.
-        host: str. Address to bind. Default "127.0.0.1".
+        host: str. Address to bind. Default "127.0.0.1": requests must name this machine.
         port: int. Default 8000.
     """
-    import uvicorn
-
-    uvicorn.run(application(engine, model_name, wait), host=host, port=port, log_level="warning")
+    guard = Guard(application(engine, model_name, wait), Access.of_address(host), _MAX_BODY_BYTES)
+    run_server(guard, host, port)
 
 
 class _EngineResponse(Response):

@@ -9,11 +9,15 @@ from starlette.testclient import TestClient
 
 pytest.importorskip("prometheus_client")
 
+from local_server import LocalServer, wait_until
+
 from keras_transformer.export import ArraySpec
-from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
+from keras_transformer.export.serving.gateway import Gateway
 from keras_transformer.export.serving.requests import Limits, Reader, RequestError
+from keras_transformer.export.serving.served_model import ReplicaDiedError, ServedModel
 
 X = ArraySpec("x", "float32", (None, 2), ("batch", None))
+Y = ArraySpec("y", "float32", (None,), ("batch",))
 LIMITS = Limits(max_bytes=500, max_examples=4, timeout_s=0.5)
 GOOD = {"inputs": [[1, 2]]}
 
@@ -44,7 +48,7 @@ class Writers:
     def __init__(self, *lengths, status=200):
         self.lengths, self.status, self.bodies = list(lengths), status, []
 
-    async def complete(self, body):
+    async def complete(self, body, path):
         asked = json.loads(body)
         self.bodies.append(asked)
         number = len(self.bodies)
@@ -72,13 +76,14 @@ class Writers:
 
 def arrays_client(*told, retries=3):
     replicas = Replicas(*told)
-    gateway = Gateway("model", replicas, Reader({"serve": (X,)}, LIMITS), LIMITS, {"id": "model"}, retries)
+    model = ServedModel("model", replicas, Reader({"serve": (X,)}, LIMITS), {"id": "model"}, {"serve": (Y,)})
+    gateway = Gateway([model], LIMITS, retries)
     return TestClient(gateway.application, raise_server_exceptions=False), replicas
 
 
 def text_client(*lengths, **options):
     writers = Writers(*lengths, **options)
-    gateway = Gateway("model", writers, None, LIMITS, {"id": "model"}, retries=3)
+    gateway = Gateway([ServedModel("model", writers, None)], LIMITS, retries=3)
     return TestClient(gateway.application, raise_server_exceptions=False), writers
 
 
@@ -187,6 +192,27 @@ def test_a_whole_text_is_asked_for_again():
     letters = np.random.default_rng(3).integers(0, 26, 6)
     assert answer.json() == {"text": "".join(chr(97 + letter) for letter in letters)}
     assert len(writers.bodies) == 3
+
+
+def test_a_client_that_goes_away_ends_its_text():
+    class Endless:
+        cancelled = 0
+
+        async def complete(self, body, path):
+            yield {"type": "http.response.start", "status": 200, "headers": []}
+            try:
+                await asyncio.sleep(20)
+            finally:
+                self.cancelled += 1
+
+    writers = Endless()
+    gateway = Gateway([ServedModel("model", writers, None)], Limits(), 0)
+    with LocalServer(gateway.application) as server:
+        body = b'{"prompt": "a"}'
+        connection = server.send(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n", body)
+        wait_until(lambda: server.server.traffic.active == 1)
+        connection.close()
+        wait_until(lambda: writers.cancelled == 1 and server.server.traffic.active == 0)
 
 
 def test_refusals_of_texts():

@@ -24,15 +24,27 @@ from keras_transformer.export import load
 SCRIPT = pathlib.Path(__file__).parents[3] / "examples" / "serve.py"
 
 
-class Server:
-    """Runs `examples/serve.py` in a separate process."""
+# The application whose gateways are processes of Ray too, behind Ray's own server.
+CLUSTER = """
+import sys, time, ray
+from ray import serve
+from keras_transformer.export import ray_application
+ray.init(include_dashboard=False, configure_logging=False)
+serve.start(http_options={"port": int(sys.argv[sys.argv.index("--port") + 1])})
+serve.run(ray_application(sys.argv[1], name="model", num_replicas=2, cpus_per_replica=0))
+time.sleep(600)
+"""
 
-    def __init__(self, folder, bundle, *words):
+
+class Server:
+    """Runs `examples/serve.py`, or another script, in a separate process."""
+
+    def __init__(self, folder, bundle, *words, script=(str(SCRIPT),)):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.log = folder / "log"
-        command = [sys.executable, str(SCRIPT), str(bundle), "--name", "model", "--cpus", "0", "--port", str(self.port)]
+        command = [sys.executable, *script, str(bundle), "--name", "model", "--cpus", "0", "--port", str(self.port)]
         self.mark = f"KERAS_TRANSFORMER_TEST={uuid.uuid4()}"
         environment = os.environ | dict([self.mark.split("=")])
         with open(self.log, "w") as log:
@@ -120,7 +132,7 @@ def test_a_stream_outlives_its_replica(language, tmp_path):
     bundle = language.bundle("gpt")
     expected = load(bundle).generate("Zeus", max_new_tokens=15, stop=None)
     asked = {"prompt": "Zeus", "max_tokens": 15, "temperature": 0}
-    with Server(tmp_path, bundle, "--replicas", 2) as server:
+    with Server(tmp_path, bundle, script=("-c", CLUSTER)) as server:
         status, content = server.ask("v1/completions", asked)
         assert (status, json.loads(content)["choices"][0]["text"]) == (200, expected)
         with concurrent.futures.ThreadPoolExecutor(9) as pool:
@@ -134,3 +146,29 @@ def test_a_stream_outlives_its_replica(language, tmp_path):
                 assert "".join(json.loads(line)["choices"][0]["text"] for line in lines) == expected
         assert server.ask("v1/completions", {"prompt": "a" * 100, "max_tokens": 2})[0] == 400
         assert server.ask("health")[0] == 200
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_what_was_accepted_is_answered_and_nobody_else_is_let_in(exported, tmp_path, end):
+    """28 of 30 requests were lost, and every process listened on every interface."""
+    bundle = exported.bundle("mlp")
+    model = load(bundle)
+    (spec,) = model.inputs
+    examples = np.random.default_rng(0).normal(size=(30, 1, *spec.shape[1:])).astype("float32")
+    # Each batch waits for others for two seconds, so that the signal comes before the responses.
+    with Server(tmp_path, bundle, "--wait-ms", 2000, "--max-batch-size", 64) as server:
+        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            address, port = line.split()[1].split(":")
+            assert int(port, 16) != server.port or address == "0100007F"
+        with concurrent.futures.ThreadPoolExecutor(30) as pool:
+            path = "v1/models/model:predict"
+            answers = [pool.submit(server.ask, path, {"inputs": each.tolist()}) for each in examples]
+            time.sleep(1)
+            server.process.send_signal(end)
+            answers = [each.result() for each in answers]
+        assert [status for status, _ in answers] == [200] * 30
+        for (_, content), each in zip(answers, examples, strict=True):
+            for name, expected in model({spec.name: each}).items():
+                np.testing.assert_allclose(json.loads(content)["outputs"][name], expected, atol=1e-5)
+        assert server.process.wait(30) == 0

@@ -1,0 +1,100 @@
+"""A model behind the HTTP application, wherever it is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
+from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.serving.replicas import served_signatures
+from keras_transformer.export.serving.requests import Limits, Reader
+
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ArraySpec
+    from keras_transformer.utils.types import Path
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+
+
+class ReplicaDiedError(Exception):
+    """A replica ended before its response; the request can be sent to another."""
+
+
+class Replicas(Protocol):
+    """What computes a model: threads of this process, or processes of a cluster.
+
+    The methods raise `RequestError` and `ReplicaDiedError`.
+    """
+
+    async def predict(self, signature: str, arrays: dict[str, Any], /) -> tuple[dict[str, Any], int]:
+        """Returns the outputs, and the number of examples of the batch."""
+        ...
+
+    def complete(self, body: bytes, path: str, /) -> AsyncGenerator[Any, None]:
+        """Yields the ASGI messages of a response to a path of OpenAI's API."""
+        ...
+
+    async def is_healthy(self) -> dict[str, Any] | None:
+        """Raises if no replica can respond; returns figures, or None."""
+
+
+@dataclasses.dataclass
+class ServedModel:
+    """A model that clients may ask.
+
+    Args:
+        name: str: its name for clients.
+        replicas: `Replicas`.
+        reader: `Reader` of a model of arrays; None for a language model.
+        described: dict: the description of the model for `/v1/models/NAME`.
+        outputs: dict of signature to its outputs, tuples of `ArraySpec`.
+        platform: str: what computes it.
+    """
+
+    name: str
+    replicas: Replicas
+    reader: Reader | None
+    described: dict[str, Any] = dataclasses.field(default_factory=dict)
+    outputs: dict[str, tuple[ArraySpec, ...]] = dataclasses.field(default_factory=dict)
+    platform: str = ""
+
+
+def served_bundle(bundle: Path, name: str | None, backend: str, replicas: Replicas, limits: Limits) -> ServedModel:
+    """Returns the `ServedModel` of a bundle, which loads no model.
+
+    Args:
+        bundle: path of the bundle.
+        name: str, or None for the name of its folder.
+        backend: "onnx", "tflite" or "saved_model".
+        replicas: `Replicas`.
+        limits: `Limits`.
+    """
+    path, manifest = pathlib.Path(bundle), read_manifest(bundle)
+    name = name or path.resolve().name
+    reader, outputs = None, {}
+    if manifest.get("generation") is None:
+        specs = {each: signature_specs(manifest, each) for each in checked_signatures(manifest, backend)}
+        outputs = {each: found for each, (_, found) in specs.items()}
+        options = manifest.get("tokenizer", {}).get("options", {})
+        inputs = {each: found for each, (found, _) in specs.items()}
+        reader = Reader(inputs, limits, read_tokenizer(path, manifest), options)
+    platform = f"keras_transformer_{backend}"
+    return ServedModel(name, replicas, reader, _described(name, manifest), outputs, platform)
+
+
+def checked_signatures(manifest: dict[str, Any], backend: str) -> list[str]:
+    """`served_signatures`; `ExportError` if the bundle has none for the backend."""
+    names = served_signatures(manifest, backend)
+    if not names:
+        raise ExportError(f"the bundle has no {backend} artifact; it has {', '.join(manifest['artifacts'])}")
+    return names
+
+
+def _described(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
+    keys = ("inputs", "outputs")
+    signatures = {each: {key: record[key] for key in keys} for each, record in manifest["signatures"].items()}
+    return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.get("metadata", {})}
