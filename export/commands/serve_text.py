@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-batch-size", type=positive_int, default=16, metavar="N", help=help)
     help = "largest number of requests that wait; further ones get status 429 (default: 64)"
     parser.add_argument("--max-waiting", type=positive_int, default=64, metavar="N", help=help)
+    help = "largest number of requests of one user, whom the field 'user' names; further ones get status 429"
+    parser.add_argument("--max-per-user", type=positive_int, metavar="N", help=help)
     help = "blocks of the cache, shared by all requests (default: 512)"
     parser.add_argument("--blocks", type=positive_int, default=512, metavar="N", help=help)
     parser.add_argument(
@@ -59,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         block_size=arguments.block_size,
         max_waiting=arguments.max_waiting,
         quantize=arguments.quantize,
+        max_per_user=arguments.max_per_user,
     )
     print_status("compiling")
     name = arguments.name or pathlib.Path(arguments.model).resolve().stem

@@ -312,6 +312,35 @@ def test_a_full_queue_answers_429_and_what_it_took_is_answered(server):
     assert [answer["choices"][0]["text"] for status, answer, _ in answers if status == 200] == [expected] * 5
 
 
+def test_users_and_priorities_reach_the_engine(formula):
+    server = Server(Model(formula, TOKENIZER), max_per_user=1)
+    submitted, submit = [], server.engine.submit_samples
+
+    def recorded(*arguments, **options):
+        submitted.extend(found := submit(*arguments, **options))
+        return found
+
+    server.engine.submit_samples = recorded
+    server.engine.steps.gate.clear()
+    answers = []
+    body = {"prompt": "ab", "max_tokens": 5, "temperature": 0, "user": "ada", "priority": 2}
+    thread = threading.Thread(target=lambda: answers.append(server.complete(**body)))
+    thread.start()
+    server.wait(lambda stats: stats["running"] == 1)
+    status, answer, _ = server.complete(**body)
+    assert (status, "1 of at most 1" in answer["error"]["message"]) == (429, True)
+    other = threading.Thread(target=lambda: answers.append(server.complete(**{**body, "user": "bob", "priority": -1})))
+    other.start()
+    server.wait(lambda stats: stats["running"] + stats["waiting"] == 2)
+    server.engine.steps.gate.set()
+    for each in (thread, other):
+        each.join(10)
+    assert [status for status, _, _ in answers] == [200, 200]
+    assert sorted((request.user, request.priority) for request in submitted) == [("ada", 2), ("bob", -1)]
+    assert server.complete(**{**body, "priority": "high"})[0] == 400
+    server.close()
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_goes_away_ends_its_requests(server, stream):
     server.engine.steps.gate.clear()

@@ -87,6 +87,7 @@ SHARED: Parameters = {
     "stream": (False, lambda value: isinstance(value, bool), "true or false"),
     "stream_options": (None, lambda value: isinstance(value, dict), "an object"),
     "user": (None, lambda value: isinstance(value, str), "text"),
+    "priority": (0, lambda value: _is_whole(value) and abs(value) <= _MAX_COUNT, "an integer"),
 }
 _PARAMETERS: Parameters = {
     "prompt": (
@@ -176,7 +177,7 @@ def completion_of(values: Mapping[str, Any], prompts: list[Any]) -> Completion:
         "max_new_tokens": values["max_tokens"],
         "sampler": _sampler(values),
         "grammar": grammar,
-        **{name: values[name] for name in ("stop", "seed", "repetition_penalty")},
+        **{name: values[name] for name in ("stop", "seed", "repetition_penalty", "priority", "user")},
     }
     with_usage = bool((values["stream_options"] or {}).get("include_usage"))
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
