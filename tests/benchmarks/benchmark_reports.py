@@ -11,7 +11,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).parents[2]
 WORKER = pathlib.Path(__file__).with_name("benchmark_worker.py")
 # These set threads or a policy for their whole process.
-ALONE = {"train_step", "inference", "gpu_training", "latent_attention"}
+ALONE = {"train_step", "inference", "gpu_training", "latent_attention", "engine_load"}
 
 
 class Command(NamedTuple):

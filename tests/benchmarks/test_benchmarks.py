@@ -47,28 +47,6 @@ def test_every_ratio_is_of_a_peer_in_the_same_run(reports):
         assert row["low"] <= row["ratio"] <= row["high"]
 
 
-def test_what_an_export_says_of_itself(reports):
-    (row,) = reports["every_model"][1]["rows"]
-    assert float(row["float32 onnx"]) <= 1e-5
-    ratio, share = map(float, row["int8 onnx"].split())
-    assert 1e-4 < ratio < 0.2
-    assert 0.2 < share < 1
-    (row,) = reports["quantized_tasks"][1]["rows"]
-    assert row["change"] == pytest.approx(row["score"] - row["float_score"], abs=0.011)
-    assert 0.8 < row["agreement"] <= 1
-
-
-def test_scores_on_an_accelerator_are_of_the_same_rows(reports):
-    rows = reports["accelerator_tasks"][1]["rows"]
-    assert [(row["precision"], row["rows"]) for row in rows] == [("float", 6), ("int8_static", 6)]
-    assert rows[0]["from_cpu"] <= 1e-4
-    assert (rows[0]["lost"], rows[0]["agreement"]) == (0, 100)
-    for row in rows:
-        assert row["lost"] == pytest.approx(row["keras"] - row["score"], abs=0.011)
-        taken, nodes = map(int, row["nodes"].split(" of "))
-        assert 0 < taken <= nodes
-
-
 def test_every_accepted_request_is_answered_as_it_is_alone(reports):
     (row,) = reports["engine_load"][1]["rows"]
     assert row["accepted"] == 40
