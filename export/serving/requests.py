@@ -183,6 +183,15 @@ class Reader:
 def _read_json(body: bytes | str, limits: Limits) -> dict[str, Any]:
     if len(body) > limits.max_bytes:
         raise RequestError(413, f"the body has more than {limits.max_bytes} bytes")
+    return read_object(body)
+
+
+def read_object(body: bytes | str | memoryview) -> dict[str, Any]:
+    """The JSON object of a body.
+
+    Raises:
+        RequestError: the body is something else.
+    """
     try:
         request = parse_json(body, max_depth=None)  # numpy refuses what is nested deeper than an array may be.
     except InvalidJsonError as error:

@@ -15,8 +15,7 @@ from keras_transformer.export.serving.open_inference.tensors import (
     from_lists,
     to_bytes,
 )
-from keras_transformer.export.serving.requests import RequestError, to_json
-from keras_transformer.utils.http.json_bodies import InvalidJsonError, parse_json
+from keras_transformer.export.serving.requests import RequestError, read_object, to_json
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 _KEYS = ("id", "parameters", "inputs", "outputs")
@@ -56,7 +55,7 @@ def read_infer(body: bytes, length: str | None) -> InferRequest:
     """
     view = memoryview(body)
     size = _length(length, len(view))
-    request = _object(view[:size])
+    request = read_object(view[:size])
     _check_keys(request, _KEYS, "a request")
     inputs = request.get("inputs")
     if not isinstance(inputs, list):
@@ -110,16 +109,6 @@ def _length(length: str | None, size: int) -> int:
     if not (length.isascii() and length.isdigit() and len(length) < 19 and int(length) <= size):
         raise RequestError(400, f"{LENGTH_HEADER} must be the size of the JSON, at most {size}")
     return int(length)
-
-
-def _object(content: memoryview) -> dict[str, Any]:
-    try:
-        request = parse_json(content, max_depth=None)  # numpy refuses what is nested deeper than an array may be.
-    except InvalidJsonError as error:
-        raise RequestError(400, f"the body is not JSON: {error}") from None
-    if not isinstance(request, dict):
-        raise RequestError(400, "the body must be a JSON object")
-    return request
 
 
 def _check_keys(given: Any, known: tuple[str, ...], what: str) -> None:
