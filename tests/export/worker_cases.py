@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import time
 import traceback
 
 import keras
@@ -18,10 +20,12 @@ def run_cases(out, cases, after=None, exhaustive=()):
         if name in exhaustive and os.environ.get("EXHAUSTIVE") != "1":
             continue
         keras.utils.set_random_seed(0)
+        start = time.monotonic()
         try:
             results[name] = case()
         except Exception:
             results[name] = {"crash": traceback.format_exc()}
         (out / "results.json").write_text(json.dumps(results))
+        print(f"{name}: {time.monotonic() - start:.1f} s", file=sys.stderr)
         if after is not None:
             after()
