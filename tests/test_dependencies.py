@@ -1,6 +1,7 @@
 """Every distribution that the code imports is declared in `setup.py`, under the name that `pip` knows."""
 
 import ast
+import functools
 import importlib.util
 import re
 import subprocess
@@ -76,8 +77,12 @@ def imported(path):
 
 def is_ours(module):
     """Whether it is the package, or a script beside another one."""
-    beside = (ROOT / folder for folder in ("benchmarks", "examples", "tests"))
-    return module == "keras_transformer" or any(next(each.rglob(f"{module}.py"), None) for each in beside)
+    return module == "keras_transformer" or module in scripts()
+
+
+@functools.cache
+def scripts():
+    return {path.stem for folder in ("benchmarks", "examples", "tests") for path in (ROOT / folder).rglob("*.py")}
 
 
 def test_every_import_of_the_package_is_declared(declared):

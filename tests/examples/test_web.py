@@ -87,6 +87,7 @@ def fake_modules(folder, builder):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_the_folder_is_replaced_whole_or_not_at_all(bundles, builder, tmp_path):
     modules, out = fake_modules(tmp_path / "modules", builder), tmp_path / "site"
     builder.build(bundles / "digits", bundles / "text", modules, out)

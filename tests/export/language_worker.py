@@ -177,8 +177,8 @@ CASES = {
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }
 
-# Other forms of a cache: exhaustive tests ask for them.
-EXHAUSTIVE = ("rounded", "latent", "yoco", "transformer_xl", "recurrent_memory")
+# Sound, and other forms of a cache: exhaustive tests ask for them.
+EXHAUSTIVE = ("listener", "mistral", "rounded", "latent", "yoco", "transformer_xl", "recurrent_memory")
 
 
 def _export(make, target, **options):

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -256,6 +257,8 @@ FAULTS = {
 def main(directory):
     results = {}
     for make, faults in FAULTS.items():
+        if make in (detector, translator) and os.environ.get("EXHAUSTIVE") != "1":
+            continue
         model, spec = sound(make)
         results[make.__name__] = {"sound": max(each.share for each in verified(spec))}
         for name, plant in faults.items():

@@ -214,6 +214,7 @@ def _one_scale(arrays):
         arrays[name] = np.full_like(arrays[name], arrays[name].mean() * 1.5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["int8", "weight_int4"])
 class TestTrainedFile:
     """A small model that has learned a language: its quantized files pass, and fail with one fault."""
@@ -240,6 +241,7 @@ class TestTrainedFile:
             verify_bundle(folder, ["onnx"])
 
 
+@pytest.mark.exhaustive
 def test_a_float_bundle_is_quantized_without_its_model(behaviors, tmp_path, capsys):
     source, target = behaviors.bundle("float"), tmp_path / "quantized"
     before = {path.name: path.stat().st_size for path in source.iterdir()}

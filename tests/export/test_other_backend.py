@@ -52,6 +52,7 @@ print("done")
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 def test_export_from_jax(tmp_path):
     script = SCRIPT.format(here=str(pathlib.Path(__file__).parent), out=str(tmp_path))

@@ -347,6 +347,7 @@ class TestComparison:
         assert get_format("saved_model").weight_pairs(pathlib.Path(), pathlib.Path(), {}) is None
 
 
+@pytest.mark.exhaustive
 def test_a_bundle_has_the_record_of_its_weights(behaviors):
     for mode in ("int8", "weight_int4"):
         artifacts = read_manifest(pathlib.Path(behaviors.bundle(mode)))["artifacts"]

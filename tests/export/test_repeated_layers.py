@@ -269,6 +269,7 @@ class TestOnnx:
         # An opaque operation, its result, and the weights.
         assert counts[8][0] - counts[4][0] < 4 * 25
 
+    @pytest.mark.exhaustive
     def test_files_have_the_same_operators(self, monkeypatch, tmp_path):
         import onnx
 

@@ -18,7 +18,7 @@ from keras_transformer.export.onnx.ternary import _layout
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.runtime.loading import load
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 # Two layers with four projections and three feed-forward kernels.
 KERNELS = 2 * 7

@@ -21,7 +21,7 @@ from keras_transformer.text import Bytes
 NODE_MODULES = os.environ.get("NODE_MODULES")
 NEEDS_NODE = pytest.mark.skipif(not NODE_MODULES, reason="NODE_MODULES is not set")
 WORKER = Path(__file__).with_name("transformers_js_language_worker.py")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ CLEAN = {
     "fresh": encoder,
 }
 # Exhaustive tests ask for these.
-EXHAUSTIVE = ("vit", "dinov2", "mixtral", "retnet")
+EXHAUSTIVE = ("recurrent", "rescaled", "vit", "dinov2", "mixtral", "retnet")
 TABLE, POSITIONS = "token_embedding/embeddings", "position_embedding/"
 QUERY, KEY = "encoder_block_0/self_attention/query/kernel", "encoder_block_0/self_attention/key/kernel"
 

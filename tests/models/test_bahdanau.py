@@ -209,6 +209,7 @@ def test_shared_table_and_refusals():
         BidirectionalGRU(0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_generation_learning_and_saving(tmp_path):
     """It learns to turn a source around, whatever stands beside it; as it does in beams, and after loading."""

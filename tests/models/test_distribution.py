@@ -33,6 +33,7 @@ print(max(float(np.abs(a - b).max()) for a, b in zip(alone, mirrored)))
 """
 
 
+@pytest.mark.exhaustive
 def test_mirrored_strategy_on_two_devices():
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]

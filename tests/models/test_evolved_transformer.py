@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.attention import DynamicConvolution, LongShortRangeAttention
@@ -168,7 +169,7 @@ def translators():
     }
 
 
-@pytest.mark.parametrize("name", translators())
+@pytest.mark.parametrize("name", exhaustive_but(translators(), "evolved"))
 def test_reading_in_pieces_is_reading_at_once(name, tmp_path):
     """The cache against no cache: prompts of 3 and 5 tokens, then pieces, each row at a place of its own."""
     model = tasks.LanguageModel(randomized(translators()[name]()), start_id=1)
@@ -192,7 +193,7 @@ def test_reading_in_pieces_is_reading_at_once(name, tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model.keras").backbone(inputs), whole)
 
 
-@pytest.mark.parametrize("name", translators())
+@pytest.mark.parametrize("name", exhaustive_but(translators(), "lite"))
 def test_every_weight_learns(name):
     keras.utils.set_random_seed(0)
     model = tasks.LanguageModel(translators()[name](), start_id=1)

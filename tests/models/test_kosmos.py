@@ -125,6 +125,7 @@ def test_prompts_that_cannot_be_read(model, prompts, message):
         tasks.LanguageModel(model).generate(prompts, max_new_tokens=2)
 
 
+@pytest.mark.exhaustive
 def test_trains_image_encoder_and_text_alike_and_is_saved(images, tmp_path):
     model = tasks.LanguageModel(make_model())
     before = {weight.path: np.asarray(weight) for weight in model.trainable_weights}

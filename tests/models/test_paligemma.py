@@ -29,6 +29,7 @@ def rows(answers):
     }
 
 
+@pytest.mark.exhaustive
 def test_it_learns_to_answer_and_generates_what_it_has_learnt(backbone):
     model = tasks.LanguageModel(backbone)
     answers = [[5, 6], [7, 8], [6, 5], [8, 7]]

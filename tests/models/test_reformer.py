@@ -66,6 +66,7 @@ def test_published_parameters(size):
         assert sum(math.prod(weight.shape) for weight in trained) == expected
 
 
+@pytest.mark.exhaustive
 def test_it_trains_is_saved_and_generates_from_a_cache(tmp_path):
     keras.utils.set_random_seed(0)
     mechanisms = {"local": ChunkedAttention(4), "lsh": LSHAttention(num_buckets=4, chunk_length=4, num_rounds=2)}

@@ -47,6 +47,7 @@ def test_the_loss_is_that_of_transformers():
     assert 0 < found - float(other) < found
 
 
+@pytest.mark.exhaustive
 def test_a_step_changes_every_weight(tmp_path):
     keras.utils.set_random_seed(0)
     model = tasks.ObjectDetector(backbone(), 3, num_class_layers=1, auxiliary=True)

@@ -7,6 +7,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer import models, tasks
 from keras_transformer.generation import BeamSearch, Engine
@@ -83,6 +84,7 @@ def adapted_layers(model):
     return [layer for layer in model._flatten_layers() if getattr(layer, "lora_enabled", False)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampler", ["greedy", BeamSearch(num_beams=1)], ids=["graph", "steps"])
 def test_generate(sampler, tmp_path):
     """The whole loop as one graph, and a search that calls each step; a beam of one is greedy."""
@@ -96,7 +98,7 @@ def test_generate(sampler, tmp_path):
     )
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", exhaustive_but([False, True], True))
 def test_paged_steps(jit_compile, tmp_path):
     model = language_model(jit_compile)
     steps = PagedSteps(model, num_blocks=8, block_size=4, max_batch_size=1, chunk_size=11)

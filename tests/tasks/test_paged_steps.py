@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer import attention, models, tasks
 from keras_transformer.backend.in_place import InPlace
@@ -43,7 +44,7 @@ def mixed_asks(count, longest):
     return asks
 
 
-@pytest.mark.parametrize("position, num_blocks", [("learned", 60), ("rotary", 11)])
+@pytest.mark.parametrize("position, num_blocks", exhaustive_but([("learned", 60), ("rotary", 11)], ("rotary", 11)))
 def test_texts_are_those_of_generate(position, num_blocks):
     model = language_model(position=position)
     asks = mixed_asks(11, longest=28)
@@ -167,6 +168,7 @@ def test_models_with_a_state_give_the_texts_of_generate(name):
     assert (stats["preemptions"] > 0) == (name == "yoco")  # Few blocks, as many states as ever.
 
 
+@pytest.mark.exhaustive
 def test_compiled_states_beside_slots():
     model = with_weights(models.YOCO(SIZE._replace(num_layers=2), 30, self_decoder="retention"), jit_compile=True)
     prompts = [list(range(1, 15)), [3, 1, 4]]

@@ -110,6 +110,7 @@ def _bilinear(x, length):
     return x[low].astype("float64") * (1 - share) + x[np.minimum(low + 1, len(x) - 1)] * share
 
 
+@pytest.mark.exhaustive
 def test_it_is_saved_with_its_processor_and_learns(model, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")

@@ -109,6 +109,7 @@ def test_loss_and_mean_iou_count_the_pixels_that_have_a_class(model, tmp_path):
     assert load_model(tmp_path / "model.keras").processor == PROCESSOR
 
 
+@pytest.mark.exhaustive
 def test_fit_learns_which_half_is_bright():
     keras.utils.set_random_seed(0)
     backbone = models.SegFormer(SIZE, image_size=(15, 18), stochastic_depth=0.0)

@@ -51,6 +51,7 @@ def together(functions):
     return results
 
 
+@pytest.mark.exhaustive
 def test_generate(alone):
     model = language_model()
     asks = ASKS * 2

@@ -163,6 +163,7 @@ def detector(**options):
     return model
 
 
+@pytest.mark.exhaustive
 def test_it_trains_in_a_compiled_step_and_is_saved_with_its_loss(tmp_path):
     from keras_transformer import load_model
 

@@ -194,6 +194,7 @@ print(trainer.fit(inputs, ids, epochs=2, batch_size=6, verbose=0).history["loss"
 """
 
 
+@pytest.mark.exhaustive
 def test_under_jax(tmp_path):
     paths = [str(tmp_path / name) for name in ("student.keras", "teacher.keras", "ids.npy")]
     student, teacher = language_model(1, 16, 2, 1), language_model(1, 32, 4, 2)

@@ -170,6 +170,7 @@ print(json.dumps([float(MaskedCrossentropy(0.1)(labels, logits)), *(float(m.resu
 """
 
 
+@pytest.mark.exhaustive
 def test_under_jax(tmp_path):
     np.savez(tmp_path / "data.npz", logits=LOGITS, labels=LABELS)
     command = [sys.executable, "-c", UNDER_JAX, str(tmp_path / "data.npz")]

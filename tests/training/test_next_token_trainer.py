@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer import blocks, data, models, tasks, training
 from keras_transformer.training.chunked_crossentropy import chunked_crossentropy
@@ -53,7 +54,7 @@ def test_the_loss_is_that_of_each_document_alone(options, chunk_size):
 
 
 @pytest.mark.parametrize("options", [{}, {"tie_embeddings": False, "head_bias": True}, {"logit_soft_cap": 2.0}])
-@pytest.mark.parametrize("adapters", [False, True])
+@pytest.mark.parametrize("adapters", exhaustive_but([False, True], True))
 def test_a_step_is_that_with_the_whole_logits(options, adapters):
     stream = batches(batch_size=4)
     changed = []

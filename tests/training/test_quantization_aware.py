@@ -449,6 +449,7 @@ np.savez(sys.argv[3], start=start, **{str(i): np.asarray(each) for i, each in en
 """
 
 
+@pytest.mark.exhaustive
 def test_under_jax(tmp_path):
     """A step on JAX, compiled, is one on TensorFlow."""
     keras.utils.set_random_seed(2)

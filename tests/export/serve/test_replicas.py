@@ -13,12 +13,15 @@ from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica,
 from keras_transformer.export.serving.requests import RequestError
 
 
-def test_signatures_that_clients_may_name(exported, language):
+def test_signatures_that_clients_may_name(exported):
     assert served_signatures(read_manifest(exported.bundle("two_signatures")), "onnx") == ["prefill", "decode_step"]
+    assert served_signatures(read_manifest(exported.bundle("only_tflite").parent / "only"), "onnx") == []
+
+
+def test_signatures_of_one_length_are_not_named(language):
     names = served_signatures(read_manifest(language.bundle("gpt")), "tflite")
     assert "decode" in names
     assert not any(name[-1].isdigit() for name in names)
-    assert served_signatures(read_manifest(exported.bundle("only_tflite").parent / "only"), "onnx") == []
 
 
 def test_requests_of_several_signatures(exported):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer import models, tasks
 from keras_transformer.generation import ChatTemplateError, GenerationError, MissingTokenizerError
@@ -36,7 +37,7 @@ def tokenizer():
     return HuggingFaceTokenizer(content, source.special_tokens, chat_template=TEMPLATE)
 
 
-@pytest.fixture(scope="module", params=BACKBONES)
+@pytest.fixture(scope="module", params=exhaustive_but(BACKBONES, "decoder", "rwkv"))
 def model(request, tokenizer):
     keras.utils.set_random_seed(0)
     backbone = BACKBONES[request.param](tokenizer.vocabulary_size)
