@@ -44,18 +44,25 @@ def pytest_collection_modifyitems(items):
         if group and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
     yield
-    items.sort(key=lambda item: not any(item.iter_markers("slow")) and not any(item.iter_markers("exhaustive")))
+    items.sort(key=_turn)
+
+
+def _turn(item):
+    """Slow tests first, then those that wait for several processes, which have ended by then, then the others."""
+    if not any(item.iter_markers("slow")) and not any(item.iter_markers("exhaustive")):
+        return 2
+    return int(any("+" in str(mark.args[0]) for mark in item.iter_markers("xdist_group")))
 
 
 def _shared_fixture(item):
-    """The name of a session's fixture that a test uses, or the path of its file if it uses one of the file; else None."""
+    """The names of a session's fixtures that a test uses, or the path of its file if it uses one of the file, or None."""
     fixtures = getattr(item, "_fixtureinfo", None)
     found = {name: each[-1] for name, each in fixtures.name2fixturedefs.items()} if fixtures else {}
     wide = {name: each for name, each in found.items() if each.scope != "function" and name not in _CHEAP}
     of_session = {name: each for name, each in wide.items() if each.scope == "session"}
     # One that is made of another belongs to the group of that.
     roots = sorted(name for name, each in of_session.items() if not of_session.keys() & set(each.argnames))
-    return roots[0] if roots else str(item.path) if wide else None
+    return "+".join(roots) or (str(item.path) if wide else None)
 
 
 @pytest.fixture(scope="module")

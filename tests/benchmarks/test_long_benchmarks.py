@@ -8,6 +8,19 @@ pytestmark = pytest.mark.exhaustive
 
 TURNS = ["--rounds", "2"]
 COMMANDS = {
+    "inference": Command(
+        ["inference", *TURNS, "--formats", "onnx", "--batch-sizes", "1", "--repeat", "1"],
+        {"ours_ms", "peer_ms", "ratio"},
+    ),
+    "engine_load": Command(
+        ["engine_load", "--requests", "40", "--loads", "1.0"],
+        {"load", "accepted", "answered", "same_tokens", "of_offline", "first_token_ms", "between_tokens_ms"},
+    ),
+    "latent_attention": Command(["latent_attention"], {"mode", "peer", "difference", "ratio"}),
+    "hybrid_prefill": Command(
+        ["hybrid_prefill", "--only", "gated_delta_net", "kimi_delta_attention"],
+        {"recurrence", "n", "whole_ms", "loop_ms", "difference"},
+    ),
     "accelerators": Command(
         ["accelerators", "--tiny", "--targets", "xnnpack"],
         {"model", "target", "nodes", "taken", "difference"},
@@ -150,3 +163,39 @@ def test_scores_on_an_accelerator_are_of_the_same_rows(reports):
         assert row["lost"] == pytest.approx(row["keras"] - row["score"], abs=0.011)
         taken, nodes = map(int, row["nodes"].split(" of "))
         assert 0 < taken <= nodes
+
+
+def test_every_ratio_of_inference_is_of_a_peer_and_between_its_bounds(reports):
+    rows = [row for row in reports["inference"][1]["rows"] if "ratio" in row]
+    assert {row["peer"] for row in rows} >= {"keras_hub, our export"}
+    for row in rows:
+        assert row["low"] <= row["ratio"] <= row["high"]
+
+
+def test_every_accepted_request_is_answered_as_it_is_alone(reports):
+    (row,) = reports["engine_load"][1]["rows"]
+    assert row["accepted"] == 40
+    assert row["answered"] == row["same_tokens"] == "34/34"
+    assert row["failed"] == 2
+
+
+def test_all_forms_of_latent_attention_compute_the_same(reports):
+    rows = reports["latent_attention"][1]["rows"]
+    assert [(row["mode"], row["peer"]) for row in rows] == [
+        ("prefill", "transformers"),
+        ("prefill", "transformers, padded values"),
+        ("decode", "transformers"),
+        ("decode", "torch, absorbed"),
+    ]
+    for row in rows:
+        assert row["difference"] < 1e-5
+        assert row["ratio"] > 0
+
+
+def test_prefill_and_its_loop_compute_the_same(reports):
+    rows = reports["hybrid_prefill"][1]["rows"]
+    assert [(row["recurrence"], row["n"]) for row in rows] == [("gated_delta_net", 64), ("kimi_delta_attention", 64)]
+    for row in rows:
+        assert row["difference"] < 1e-4
+        assert row["whole_ms"] > 0
+        assert row["loop_ms"] > 0
