@@ -111,6 +111,7 @@ setup(
             *VISION,
             *AUDIO,
             "pytest>=8,<9.2",  # From 9.2 on pytest-xdist 3.8 does not see groups.
+            "pytest-timeout>=2.3",
             "pytest-xdist>=3.6",
             "ruff>=0.8",
             "pyright[nodejs]>=1.1.400,<2",

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer.export import load
 from keras_transformer.export.commands import main as cli
-from keras_transformer.generation import Engine, GenerationError, Random
+from keras_transformer.generation import Engine, EngineClosedError, GenerationError, Random
 from keras_transformer.version import install_command
 
 PROMPTS = ["Grüße", "a", "To be, or not", "To be, or to", "xyz"]
@@ -60,24 +60,36 @@ def test_int8_blocks_are_for_keras(language):
 
 
 def test_serve_text_serves_the_bundle(language, monkeypatch, capsys):
-    http = pytest.importorskip("keras_transformer.generation.engine.http")
-    served = {}
+    application = pytest.importorskip("keras_transformer.export.serving.http_application")
+    server = pytest.importorskip("keras_transformer.utils.http.server")
+    engines, served, gateway = [], {}, application.engine_gateway
 
-    def serve(engine, name, host, port):
-        served.update(text=engine.submit("ab", max_new_tokens=3).result(60), where=(name, host, port))
+    def run(guard, host, port, on_start):
+        on_start(f"http://{host}:{port}")
+        (engine,) = engines
+        served["text"] = engine.submit("ab", max_new_tokens=3).result(60)
 
-    monkeypatch.setattr(http, "serve", serve)
+    def gateway_of(engine, name, limits, access):
+        engines.append(engine)
+        served["name"] = name
+        return gateway(engine, name, limits, access)
+
+    monkeypatch.setattr(application, "engine_gateway", gateway_of)
+    monkeypatch.setattr(server, "run_server", run)
     bundle = language.bundle("gpt")
     assert cli.main(["serve-text", str(bundle), "--port", "8123", "--blocks", "20", "--name", "mine"]) == 0
-    assert served == {"text": load(bundle).generate("ab", max_new_tokens=3), "where": ("mine", "127.0.0.1", 8123)}
+    assert served == {"text": load(bundle).generate("ab", max_new_tokens=3), "name": "mine"}
     assert "serving 'mine' at http://127.0.0.1:8123" in capsys.readouterr().err
+    assert engines[0].stats()["blocks"] == 20
+    with pytest.raises(EngineClosedError):
+        engines[0].submit("ab")
 
 
 def test_serve_text_says_what_is_missing(monkeypatch, capsys, tmp_path):
-    monkeypatch.delitem(sys.modules, "keras_transformer.generation.engine.http", raising=False)
-    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "keras_transformer.utils.http.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert cli.main(["serve-text", str(tmp_path / "model.keras")]) == 1
-    assert f"serve-text needs starlette: {install_command('serve')}" in capsys.readouterr().err
+    assert f"serve-text needs uvicorn: {install_command('serve')}" in capsys.readouterr().err
 
 
 def test_serve_text_refuses_what_is_no_language_model(capsys, tmp_path):
