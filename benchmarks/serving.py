@@ -73,24 +73,45 @@ def bare(bundle, threads, batch, seconds):
 
 
 @contextlib.contextmanager
-def server(kind, bundle, sessions, batch, *words):
+def server(*arguments):
     """Runs a server in a separate process; yields its address."""
+    with server_process(*arguments) as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def server_process(kind, bundle, sessions, batch, *words):
+    """Runs a server in a separate process; yields its address and the process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     if kind == "ray":
-        command = [sys.executable, str(_HERE.parent / "examples" / "serve.py"), str(bundle), "--name", "model"]
+        command = [
+            sys.executable,
+            str(_HERE.parent / "examples" / "serve.py"),
+            str(bundle),
+            "--name",
+            "model",
+            *map(str, words),
+        ]
         command += ["--cpus", "0", "--replicas", str(sessions)]
     else:
-        command = [sys.executable, "-m", "keras_transformer.export.commands.main", "serve", f"model={bundle}"]
+        command = [
+            sys.executable,
+            "-m",
+            "keras_transformer.export.commands.main",
+            "serve",
+            f"model={bundle}",
+            *map(str, words),
+        ]
         command += ["--sessions", str(sessions)]
-    command += ["--port", str(port), "--max-batch-size", str(batch), *map(str, words)]
+    command += ["--port", str(port), "--max-batch-size", str(batch)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             address = f"http://127.0.0.1:{port}"
             _wait(f"{address}/health", process)
-            yield address
+            yield address, process
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)

@@ -8,6 +8,10 @@ pytestmark = pytest.mark.exhaustive
 
 TURNS = ["--rounds", "2"]
 COMMANDS = {
+    "soak": Command(
+        ["soak", "--tiny", "--minutes", "0.2", "--every", "5"],
+        {"minute", "MB", "threads", "files", "arrays", "texts", "streams", "left", "wrong", "refused", "failed"},
+    ),
     "inference": Command(
         ["inference", *TURNS, "--formats", "onnx", "--batch-sizes", "1", "--repeat", "1"],
         {"ours_ms", "peer_ms", "ratio"},
@@ -199,3 +203,10 @@ def test_prefill_and_its_loop_compute_the_same(reports):
         assert row["difference"] < 1e-4
         assert row["whole_ms"] > 0
         assert row["loop_ms"] > 0
+
+
+def test_a_server_under_load_answers_all_and_refuses_what_is_wrong(reports):
+    rows = reports["soak"][1]["rows"]
+    assert all(row["failed"] == 0 for row in rows)
+    assert all(row["refused"] == row["wrong"] > 0 for row in rows)
+    assert all(min(row["arrays"], row["left"]) > 0 for row in rows)
