@@ -163,12 +163,7 @@ class Bundle(Target):
         path = rng.choice(files)
         self.mutate(rng, path, case)
         if self.repairs:
-            from keras_transformer.export.bundle.manifest import file_records
-
-            manifest = json.loads((case / "bundle" / "manifest.json").read_text())
-            records = file_records(case / "bundle")
-            manifest["files"] = {name: each for name, each in records.items() if name != "manifest.json"}
-            (case / "bundle" / "manifest.json").write_text(json.dumps(manifest))
+            _repair(case / "bundle")
         known = json.loads((seed / "manifest.json").read_text())["artifacts"]
         (case / "backend").write_text(rng.choice([each for each in self.backends if each in known] or ["onnx"]))
 
@@ -186,6 +181,19 @@ class Bundle(Target):
             model(model.example())
         verify_bundle(case / "bundle", [backend])
         return "as before"
+
+
+def _repair(bundle):
+    """Writes the hashes of changed files into the manifest, unless that is what was changed."""
+    from keras_transformer.export.bundle.manifest import file_records
+
+    path = bundle / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text())
+        manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != path.name}
+    except (ValueError, TypeError):
+        return
+    path.write_text(json.dumps(manifest))
 
 
 class Manifests(Bundle):
