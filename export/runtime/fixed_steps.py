@@ -46,8 +46,8 @@ class FixedSteps(RuntimeSteps):
     def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
         specs = {each.name: each for each in self._specs(self._first_decode)[0]}
         shapes = {name: [batch_size, *(size or 0 for size in specs[name].shape[1:])] for name in self._updated}
-        zeros = {name: np.zeros(shape, specs[name].dtype) for name, shape in shapes.items()}
-        return zeros if source is None else {**zeros, **self._encode(source)}
+        cache = {name: self._zeros(specs[name], shape) for name, shape in shapes.items()}
+        return cache if source is None else {**cache, **self._encode(source)}
 
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads each prompt: its beginning in one call, further tokens one by one."""

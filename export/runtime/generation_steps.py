@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.export.runtime.generation_record import cache_names
+from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.generation.chat.sizes import cache_size
 from keras_transformer.generation.decoding_request import ModelOutput
@@ -58,12 +59,24 @@ class RuntimeSteps:
         for spec in self._specs("decode")[0]:
             if spec.name in self._updated:
                 shape = [sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True)]
-                cache[spec.name] = self._array(np.zeros(shape, spec.dtype))
+                cache[spec.name] = self._array(self._zeros(spec, shape))
         if source is not None:
             with self._typed_errors("encode"):
                 memory = self._call("encode", dict(zip(self.spec.source_names, source, strict=True)), {})
                 cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
         return cache
+
+    def _zeros(self, spec: ArraySpec, shape: Sequence[int]) -> np.ndarray:
+        """An empty tensor of a cache.
+
+        Raises:
+            RunError: it does not fit into memory, because much was asked for or because the manifest is wrong.
+        """
+        try:
+            return np.zeros(shape, spec.dtype)
+        except (MemoryError, ValueError) as error:
+            reason = f"'{spec.name}' of shape {tuple(shape)} does not fit into memory"
+            raise RunError(self._backend, "decode", reason) from error
 
     def make_source(self, token_ids: np.ndarray) -> tuple[np.ndarray, ...] | None:
         """A source to warm the model up with: these tokens, none padded; zeros where the source is not text; None where

@@ -20,7 +20,9 @@ def opened(
     except ExportError:
         raise
     except Exception as error:
-        raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
+        raise ParityError(
+            format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {_line(error)}"
+        ) from error
 
 
 def results_on(model: RuntimeModel, format: str, probe: Probe, tolerance: float = 0.0) -> dict[str, np.ndarray]:
@@ -32,7 +34,12 @@ def results_on(model: RuntimeModel, format: str, probe: Probe, tolerance: float 
     try:
         results = model(probe.inputs)
     except Exception as error:
-        raise error_of("*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
+        raise error_of("*", f"cannot be computed: {_line(error)}") from error
     if set(results) != set(probe.outputs):
         raise error_of(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
     return results
+
+
+def _line(error: Exception) -> str:
+    """An error of a runtime in one line. It may begin with an empty one, and names of a file may contain more."""
+    return " ".join(str(error).split())[:300]

@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 import pytest
 
-from keras_transformer.export import ExportError, InvalidBundleError, ParityError, load, verify_bundle
+from keras_transformer.export import ExportError, InvalidBundleError, ParityError, RunError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
 from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import file_records, read_manifest
@@ -347,6 +347,19 @@ def test_a_language_models_record(language, tmp_path):
             assert error is not None or found == expected or path[1] in ("start_id", "end_id"), (path, wrong)
             seen["same" if error is None else type(error).__name__] += 1
     assert seen["InvalidBundleError"] > 0.5 * sum(seen.values()), seen
+
+
+def test_a_cache_that_no_memory_holds(language, tmp_path):
+    bundle = pathlib.Path(shutil.copytree(language.bundle("gpt"), tmp_path / "bundle"))
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    for signature in manifest["signatures"].values():
+        for spec in (*signature["inputs"], *signature["outputs"]):
+            if spec["name"] == "decoder_block_0_key":
+                spec["shape"][1] = 2**32
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    for backend in ("onnx", "tflite"):
+        with pytest.raises(RunError, match="decoder_block_0_key"):
+            load(bundle, backend).generate("ab", max_new_tokens=3)
 
 
 def byte_mutations(rng, content, count):

@@ -14,6 +14,7 @@ from keras_transformer.export import InvalidBundleError, ParityError, Probe, ver
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.writing import write_manifest
 from keras_transformer.export.reporting.report import Artifact, Parity, Report, readable_size
+from keras_transformer.export.verification import running
 from keras_transformer.export.verification.comparison import Limit
 from keras_transformer.export.verification.verify import _Comparison, read_probes, write_probes
 
@@ -172,3 +173,16 @@ def test_the_report_is_a_table_and_survives_a_round_trip():
         "12.3 MB",
         "3.2 GB",
     ]
+
+
+def test_names_of_several_lines_in_a_runtimes_error_are_one(monkeypatch):
+    """ONNX Runtime prints the names of a file, which may contain anything."""
+
+    def fail(*arguments):
+        raise RuntimeError('Load failed: In Node, ("while\n_loop",\r\n\tLoop)')
+
+    monkeypatch.setattr(running, "open_artifact", fail)
+    with pytest.raises(ParityError) as caught:
+        running.opened(pathlib.Path(), {}, "onnx", "serve")
+    assert 'cannot be loaded: Load failed: In Node, ("while _loop", Loop)' in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
