@@ -42,7 +42,7 @@ class Target:
 class Safetensors(Target):
     """Folders of checkpoints: their config, their safetensors files, and the headers of these."""
 
-    errors = ("CheckpointError", "TextError", "VisionError", "AudioError")
+    errors = ("CheckpointError", "TextError", "VisionError", "AudioError", "FeatureExtractorError")
     seconds = 60.0
 
     def prepare(self, folder):
