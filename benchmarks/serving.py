@@ -46,6 +46,11 @@ def export_model(directory, tiny):
         f"backbone = models.ViT(models.Size({size}), 4, 32)",
         f"export(tasks.ImageClassifier(backbone, 10), {str(directory)!r}, formats=['onnx'])",
     ]
+    run_lines(lines)
+
+
+def run_lines(lines):
+    """Runs lines of Python in a process of its own, on TensorFlow."""
     environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env=environment)
 
@@ -86,26 +91,12 @@ def server_process(kind, bundle, sessions, batch, *words):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     if kind == "ray":
-        command = [
-            sys.executable,
-            str(_HERE.parent / "examples" / "serve.py"),
-            str(bundle),
-            "--name",
-            "model",
-            *map(str, words),
-        ]
-        command += ["--cpus", "0", "--replicas", str(sessions)]
+        command = [sys.executable, str(_HERE.parent / "examples" / "serve.py"), str(bundle)]
+        options = ["--name", "model", "--cpus", "0", "--replicas", str(sessions)]
     else:
-        command = [
-            sys.executable,
-            "-m",
-            "keras_transformer.export.commands.main",
-            "serve",
-            f"model={bundle}",
-            *map(str, words),
-        ]
-        command += ["--sessions", str(sessions)]
-    command += ["--port", str(port), "--max-batch-size", str(batch)]
+        command = [sys.executable, "-m", "keras_transformer.export.commands.main", "serve", f"model={bundle}"]
+        options = ["--sessions", str(sessions)]
+    command += [*map(str, words), *options, "--port", str(port), "--max-batch-size", str(batch)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:

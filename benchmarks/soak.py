@@ -15,20 +15,17 @@ import collections
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-import urllib.error
 import urllib.parse
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 from measure import Table, versions
-from serving import bodies, export_model, server_process
+from serving import bodies, export_model, run_lines, server_process
 
 KINDS = ("arrays", "texts", "streams", "left", "wrong")
 _SETTLED = 1 / 3
@@ -44,8 +41,7 @@ def export_language_model(directory):
         "backbone = models.Decoder(models.Size(2, 64, 4, 128), 260, max_sequence_length=256)",
         f"export(tasks.LanguageModel(backbone, tokenizer=text.Bytes()), {str(directory)!r}, formats=['onnx'])",
     ]
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env=environment)
+    run_lines(lines)
 
 
 class Clients:
@@ -87,7 +83,7 @@ class Clients:
             try:
                 connection = connection or HTTPConnection(self._address.hostname, self._address.port, timeout=60)
                 status, is_kept = send(connection, random)
-            except OSError:
+            except (OSError, HTTPException):
                 status, is_kept = 0, False
             self.statuses[kind, status] += 1
             if not is_kept:
@@ -179,8 +175,8 @@ def main():
             Clients(address, bodies(folder, classifier, 1)["binary"]) as clients,
         ):
             start, last = time.monotonic(), collections.Counter()
-            while (minute := (time.monotonic() - start) / 60) < options.minutes:
-                time.sleep(min(options.every, 60 * (options.minutes - minute)))
+            while (left := start + 60 * options.minutes - time.monotonic()) > 0:
+                time.sleep(min(options.every, left))
                 now = clients.statuses.copy()
                 new, last = now - last, now
                 minute = round((time.monotonic() - start) / 60, 2)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from variants import exhaustive_but
 
 import cases
 
@@ -14,10 +15,9 @@ pytestmark = pytest.mark.slow
 
 WORKER = Path(__file__).with_name("export_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")
-# A model with several inputs and outputs; tests/export has the plain ones, and caches. The others repeat them for every
-# variant.
-QUICK = ["clip"]
-OTHERS = [
+# CI takes a model with several inputs and outputs; tests/export has the plain ones, and caches.
+NAMES = [
+    "clip",
     "detections",
     *(f"mixers_{index}" for index in range(len(cases.GROUPS))),
     *(f"cached_mixers_{index}" for index in range(len(cases.GROUPS))),
@@ -39,7 +39,6 @@ OTHERS = [
     "swin",
     "encoder_batch_norm",
 ]
-NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in OTHERS)]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def results(tmp_path_factory, selected):
     return json.loads((directory / "results.json").read_text())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", exhaustive_but(NAMES, "clip"))
 def test_three_runtimes_agree_with_keras(results, name):
     result = results[name]
     assert "error" not in result, result["error"]

@@ -9,6 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from worker_cases import is_exhaustive
 
 from keras_transformer.export import GenerationOptions, export
 from keras_transformer.models import Decoder, Size
@@ -37,7 +38,7 @@ def main(out):
     options = GenerationOptions(whole_graph=False, prefill_buckets=(16,))
     export(model, out / "float", ["onnx", "tflite"], generation=options, tolerance=1e-4)
     results["float"] = {}
-    for mode in ("int8", "weight_int4") if os.environ.get("EXHAUSTIVE") == "1" else ():
+    for mode in ("int8", "weight_int4") if is_exhaustive() else ():
         report = export(model, out / mode, ["onnx", "tflite"], quantize=mode, generation=options, tolerance=1e-4)
         print(report)
         results[mode] = {name: each.behavior for name, each in report.artifacts.items()}

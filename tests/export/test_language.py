@@ -200,8 +200,9 @@ def _multiplied(steps, length):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_cache_of_fixed_size_does_not_go_back(models, backend):
-    target, draft = models.runtime("rwkv", backend), models.runtime("gpt", backend)
+@pytest.mark.parametrize("name", exhaustive_but(("mistral", "rwkv"), "rwkv"))
+def test_a_cache_of_fixed_size_does_not_go_back(models, name, backend):
+    target, draft = models.runtime(name, backend), models.runtime("gpt", backend)
     for model, guesser in ((target, draft), (draft, target)):
         with pytest.raises(GenerationError, match="fixed size"):
             model.generate(PROMPTS[:1], sampler=Speculative(guesser))

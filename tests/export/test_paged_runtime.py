@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from variants import exhaustive_but
 
 from keras_transformer.export import load
 from keras_transformer.export.commands import main as cli
@@ -32,9 +33,7 @@ def test_texts_are_those_of_generate(language, backend, num_blocks):
 
 
 @pytest.mark.parametrize("backend", ["onnx", "tflite", "saved_model"])
-@pytest.mark.parametrize(
-    "name", ["rwkv", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("yoco", "recurrent_memory"))]
-)
+@pytest.mark.parametrize("name", exhaustive_but(("rwkv", "yoco", "recurrent_memory"), "rwkv"))
 def test_states_give_the_texts_of_generate(language, name, backend):
     """States only, and with too few blocks for all; prompts of several windows and segments."""
     model = load(language.bundle(name), backend)

@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from worker_cases import is_exhaustive
 
 from keras_transformer import models, tasks
 from keras_transformer.export import ParityError, export, export_tokenizer, write_text_onnx, write_text_tflite
@@ -41,7 +42,7 @@ def classifier(out):
 def main(out):
     export_tokenizer(wordpiece(), out / "wordpiece", ["tflite"], tokenizer_options=OPTIONS, progress=False)
     export_tokenizer(from_huggingface(DATA / "gpt2"), out / "gpt2", ["onnx"], progress=False)
-    if os.environ.get("EXHAUSTIVE") == "1":
+    if is_exhaustive():
         export_tokenizer(from_huggingface(DATA / "qwen2"), out / "qwen2", ["tflite"], progress=False)
         export_tokenizer(unigram(), out / "unigram", ["tflite", "onnx"], progress=False)
     classifier(out)

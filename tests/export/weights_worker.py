@@ -5,12 +5,12 @@ with the variables of the model as it was.
 """
 
 import json
-import os
 import pathlib
 import sys
 
 import keras
 import numpy as np
+from worker_cases import is_exhaustive
 
 from keras_transformer import models, tasks
 from keras_transformer.export.api import _spec, _twin
@@ -132,7 +132,7 @@ def written(spec, traced, folder):
 def clean(directory):
     results = {}
     for name, make in CLEAN.items():
-        if name in EXHAUSTIVE and os.environ.get("EXHAUSTIVE") != "1":
+        if name in EXHAUSTIVE and not is_exhaustive():
             continue
         spec, traced = prepared(make, is_fresh=name == "fresh")
         files = written(spec, traced, directory / name)

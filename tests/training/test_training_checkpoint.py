@@ -340,10 +340,10 @@ def test_a_snapshot_takes_no_more_memory_than_its_file(tmp_path):
 
 def test_killed_at_any_moment(tmp_path):
     script = Path(__file__).with_name("killed_training.py")
-    run = subprocess.run([sys.executable, script, tmp_path, "2"], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, script, tmp_path, "3"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     given = json.loads(run.stdout.splitlines()[-1])
-    assert given["killed"] == 2
+    assert given["killed"] == 3
     assert given["results"]["broken"] == given["results"]["whole"]
     # Steps that were done anew gave the same loss, to the last bit, and no more were than lie between two saves.
     losses = {(epoch, batch): loss for epoch, batch, loss, _ in given["journals"]["whole"]}
