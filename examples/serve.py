@@ -14,7 +14,7 @@ cluster: `keras-transformer serve bundle` has the same API and is faster.
 
 Requests need the key of the environment variable KERAS_TRANSFORMER_API_KEY, if it is set. Ray's own processes need a token,
 which is drawn at the start. A cluster that --address joins must be started with RAY_AUTH_MODE=token and RAY_AUTH_TOKEN:
-without them whoever reaches its ports may run code.
+without them everyone who reaches its ports may run code.
 """
 
 import argparse

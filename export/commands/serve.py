@@ -69,7 +69,7 @@ def access_of(arguments: argparse.Namespace) -> Access:
     except ValueError as error:
         raise ExportError(f"{KEY_VARIABLE}: {error}") from None
     if access.api_key is None and not is_loopback(arguments.host):
-        print_status(f"WARNING: whoever reaches {arguments.host} may send requests: set {KEY_VARIABLE} to a key")
+        print_status(f"WARNING: everyone who reaches {arguments.host} may send requests: set {KEY_VARIABLE} to a key")
     return access
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from keras_transformer.export.serving.requests import RequestError, write_outputs
+from keras_transformer.export.serving.responses import while_connected
 
 if TYPE_CHECKING:
     from keras_transformer.export.serving.calls import Calls
@@ -28,5 +29,5 @@ class ArrayRoutes:
         if model.reader is None:
             raise RequestError(400, f"'{model.name}' is a language model: use /v1/completions")
         signature, arrays = model.reader.read(await request.body())
-        outputs = await self._calls.predict(model, signature, arrays)
+        outputs = await while_connected(request, self._calls.predict(model, signature, arrays))
         return Response(write_outputs(outputs), media_type="application/json")

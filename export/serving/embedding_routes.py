@@ -9,6 +9,7 @@ import numpy as np
 from starlette.responses import Response
 
 from keras_transformer.export.serving.requests import RequestError, to_json
+from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.generation.engine.completions import InvalidBodyError, Parameters, read_object, read_values
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class EmbeddingRoutes:
         signature = next(iter(model.reader.signatures))
         output = _output(model, signature)
         arrays = model.reader.read_texts(signature, values["input"])
-        vectors = (await self._calls.predict(model, signature, arrays))[output]
+        vectors = (await while_connected(request, self._calls.predict(model, signature, arrays)))[output]
         content = _content(model.name, vectors, values["encoding_format"], _tokens(arrays))
         return Response(to_json(content), media_type="application/json")
 

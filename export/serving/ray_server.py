@@ -22,8 +22,8 @@ _NAME = "keras_transformer"
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _AUTH_MODE, _AUTH_TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 _OPEN = (
-    "WARNING: Ray's processes listen on every interface, and whoever reaches them may run code: set RAY_AUTH_MODE=token and"
-    " RAY_AUTH_TOKEN to a secret on every machine, or keep their ports behind a firewall."
+    "WARNING: Ray's processes listen on every interface, and everyone who reaches them may run code: set RAY_AUTH_MODE=token"
+    " and RAY_AUTH_TOKEN to a secret on every machine, or keep their ports behind a firewall."
 )
 
 

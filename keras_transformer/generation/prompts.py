@@ -123,7 +123,7 @@ class Prompts:
         return limit if spec.max_length is None else max(1, min(limit, spec.max_length - longest))
 
     def check_ids(self, spec: GenerationSpec) -> None:
-        """Raises `GenerationError` for token ids outside of the vocabulary of the model, whoever made them."""
+        """Raises `GenerationError` for token ids outside of the vocabulary of the model, from any source."""
         sources = self.source if self.source is not None and spec.source_shape is None else []
         for rows in (sources, self.decoder):
             for number, row in enumerate(rows):

@@ -30,7 +30,7 @@ class MultimodalRotary(AttentionPosition):
         sections: ints >= 1: the pairs of each axis, H / 2 in all, such as (16, 24, 24) for time, row and column of Qwen2-VL.
             None for three axes: a quarter of the pairs, and half of the others each.
         max_wavelength: float > 0. Defaults to 10000.
-        restarts_rates: bool. Whether the rates begin anew in each section of n pairs, with
+        restarts_rates: bool. Whether the rates restart in each section of n pairs, with
             `max_wavelength^(-j / n)` for its pair j: 2-D RoPE, as in the image towers of Qwen2-VL. Defaults to False.
         scaling: None, an instance, or a name in `ROTARY_SCALINGS` ("linear", "ntk", "yarn", "llama3"): scaling of the angles
             for positions beyond those of training, the same on every axis.

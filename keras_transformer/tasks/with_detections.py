@@ -74,7 +74,7 @@ def with_detections(model: keras.Model, name: str | None = None) -> keras.Model:
 
     Returns:
         `keras.Model` with the weights of `model`: its inputs to the outputs of `DetectionOutputs`: "boxes", as shares of the
-        image, "labels" and "scores". Whoever runs it keeps the detections with a score above a threshold.
+        image, "labels" and "scores". The caller keeps the detections with a score above a threshold.
 
     Raises:
         ValueError: a model without "logits" and "boxes".

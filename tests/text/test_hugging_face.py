@@ -314,7 +314,10 @@ def test_damaged_tokenizer_json(name, change, match, tmp_path):
         ("bert", "added_tokens.json", b'{"the": 0}', "'the' has the id 0 in one file, "),
         ("bert_old", "vocab.txt", b"a\n\xff\n", "is not UTF-8: byte 2"),
         ("roberta_old", "vocab.json", b'{"a": ', "vocab.json' is not JSON"),
-        ("roberta_old", "vocab.json", b'{"a": "b"}', "is not an object of token to id"),
+        ("roberta_old", "vocab.json", b'{"a": "b"}', "is not an object of token to id: the token 'a' has the id 'b'"),
+        ("roberta_old", "vocab.json", b'{"a": 2147483600}', "largest id 2147483600 for 1 tokens"),
+        ("roberta_old", "vocab.json", b'{"a": 18446744073709551616}', "largest id 18446744073709551616 for 1 tokens"),
+        ("roberta_old", "vocab.json", b"{}", "is empty"),
         ("roberta_old", "merges.txt", b"a b\nc\n", "not a list of merges: line 2 is 'c'"),
         ("roberta_old", "merges.txt", b"no such\n", "merges.txt' contains no valid tokenizer"),
         ("t5_old", "spiece.model", b"", "Not a SentencePiece model: no pieces"),
@@ -331,8 +334,9 @@ def test_damaged_tokenizer_json(name, change, match, tmp_path):
 def test_damaged_files(name, file, content, match, tmp_path):
     folder = copied(name, tmp_path)
     (folder / file).write_bytes(content)
-    with pytest.raises(InvalidTokenizerError, match=match):
+    with pytest.raises(InvalidTokenizerError, match=match) as error:
         from_huggingface(folder)
+    assert "\n" not in str(error.value)
 
 
 def test_truncated_sentencepiece_models(tmp_path):

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from keras_transformer.export.serving.open_inference.http_body import LENGTH_HEADER, read_infer, write_infer
 from keras_transformer.export.serving.open_inference.models import SERVER, VERSION, Models, wanted_outputs
 from keras_transformer.export.serving.requests import RequestError
+from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.utils.http.refusals import refusal
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class OpenInferenceRoutes:
         asked = read_infer(await request.body(), request.headers.get(LENGTH_HEADER))
         arrays = reader.check(signature, asked.arrays)
         wanted_outputs({spec.name: None for spec in model.outputs[signature]}, asked.names)
-        outputs = await self._calls.predict(model, signature, arrays)
+        outputs = await while_connected(request, self._calls.predict(model, signature, arrays))
         content, headers = write_infer(name, asked, wanted_outputs(outputs, asked.names))
         return Response(content, headers=headers)
 

@@ -32,7 +32,7 @@ class Engine:
     The result of a request is equal to that of `model.generate` with the same arguments, sampler and seed, except with int8
     blocks. Requests with a common prompt prefix share blocks (prefix caching). A layer with a state of fixed size (a
     recurrence, a window, a memory of segments) uses one state for each running request; a model with states has no prefix
-    caching. Users take turns, whoever asks more. All methods are thread-safe. For the scheduling policy see
+    caching. Users take turns, regardless of how much each asks. All methods are thread-safe. For the scheduling policy see
     `scheduler.Scheduler` and `waiting_queue.WaitingQueue`.
 
     Args:

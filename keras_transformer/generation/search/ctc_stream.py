@@ -55,5 +55,5 @@ class CTCStream:
         return [row[new].tolist() for row, new in zip(path[:, 1:], begins, strict=True)]
 
     def forget(self, row: int) -> None:
-        """Starts a row anew, at the beginning of another recording."""
+        """Resets a row for the beginning of another recording."""
         self._last[row] = self.blank_id

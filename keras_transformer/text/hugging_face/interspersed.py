@@ -6,9 +6,8 @@ import os
 from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
-from keras_transformer.text.hugging_face.json import is_id
+from keras_transformer.text.hugging_face.vocabulary_ids import read_vocabulary
 from keras_transformer.text.tokenizers.interspersed_characters import InterspersedCharacters
-from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
 _FILE = "vocab.json"
@@ -33,9 +32,7 @@ def interspersed(folder: Path, config: dict[str, Any]) -> InterspersedCharacters
         InvalidTokenizerError: the file is missing, or not an object of token to id; an option is no boolean.
     """
     path = os.path.join(folder, _FILE)
-    vocabulary = read_json(path, InvalidTokenizerError)
-    if not vocabulary or not all(map(is_id, vocabulary.values())):
-        raise InvalidTokenizerError(f"'{path}' is not an object of token to id.")
+    vocabulary = read_vocabulary(path)
     roles = {}
     for key, role in _ROLES.items():
         token = config.get(key, "<unk>" if role == "unknown" else "<pad>")

@@ -10,11 +10,9 @@ from typing import Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.hugging_face.limits import check_limits
+from keras_transformer.text.hugging_face.vocabulary_ids import check_vocabulary, is_id
 from keras_transformer.utils.json_files import parse_json
 from keras_transformer.utils.types import Path
-
-# Limit of the largest id, relative to the number of tokens and absolute: tables have one entry for each id.
-_MAX_ID_RATIO, _MAX_ID = 8, 100_000
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -50,22 +48,12 @@ def added_tokens(content: dict[str, Any]) -> list[dict[str, Any]]:
     return added
 
 
-def is_id(value: Any) -> bool:
-    """Whether `value` is a non-negative int."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _check_vocabulary(vocabulary: Any) -> None:
     if isinstance(vocabulary, list):  # Pairs of token and score.
         return
     if not isinstance(vocabulary, dict):
         raise InvalidTokenizerError("Not a tokenizer.json: the model has no 'vocab'.")
-    for token, index in vocabulary.items():
-        if not is_id(index):
-            raise InvalidTokenizerError(f"Not a tokenizer.json: the token {token!r} has the id {index!r}.")
-    largest = max(vocabulary.values(), default=0)
-    if largest > max(_MAX_ID_RATIO * len(vocabulary), _MAX_ID):
-        raise InvalidTokenizerError(f"Not a tokenizer.json: largest id {largest} for {len(vocabulary)} tokens.")
+    check_vocabulary(vocabulary, "Not a tokenizer.json")
 
 
 def load_content(content: dict[str, Any]) -> Any:
@@ -90,7 +78,8 @@ def library_errors(name: Path) -> Iterator[None]:
     except (InvalidTokenizerError, KeyboardInterrupt, SystemExit, MemoryError, ImportError):
         raise
     except BaseException as error:
-        raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {error}") from None
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {reason}") from None
 
 
 def without_special(content: dict[str, Any], ids: Container[int]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.hugging_face.json import is_id, library_errors
-from keras_transformer.utils.json_files import read_json
+from keras_transformer.text.hugging_face.json import library_errors
+from keras_transformer.text.hugging_face.vocabulary_ids import read_vocabulary
 from keras_transformer.utils.types import Path
 
 FILE = "vocab.json"
@@ -27,11 +27,7 @@ def letters(path: Path, config: dict[str, Any]) -> Any:
         InvalidTokenizerError: the file is not an object of token to id; or `do_lower_case` or several languages, which are
             not supported.
     """
-    vocabulary = read_json(path, InvalidTokenizerError)
-    if not vocabulary or not all(map(is_id, vocabulary.values())):
-        raise InvalidTokenizerError(
-            f"'{path}' is not an object of token to id: one of several languages is not supported."
-        )
+    vocabulary = read_vocabulary(path)
     if config.get("do_lower_case"):
         raise InvalidTokenizerError(f"'{path}': do_lower_case is not supported.")
     delimiter, space = config.get("word_delimiter_token", "|"), config.get("replace_word_delimiter_char", " ")

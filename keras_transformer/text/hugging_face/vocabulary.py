@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import FAMILIES, family_of
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.hugging_face.json import is_id, library_errors
+from keras_transformer.text.hugging_face.json import library_errors
 from keras_transformer.text.hugging_face.letters import FILE as LETTERS_FILE
 from keras_transformer.text.hugging_face.letters import is_letters, letters
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
+from keras_transformer.text.hugging_face.vocabulary_ids import read_vocabulary
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
 from keras_transformer.text.tokenizers.wordpiece_vocabulary import PREFIX, vocabulary_lines
-from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _wordpiece(path: Path, config: dict[str, Any]) -> Any:
 
 
 def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: dict[str, Any]) -> Any:
-    ids, merges = _read_ids(vocabulary_path), _read_merges(merges_path)
+    ids, merges = read_vocabulary(vocabulary_path), _read_merges(merges_path)
     tokenizers = library()
     options = {"end_of_word_suffix": "</w>", "unk_token": "<|endoftext|>"} if family.name == "clip" else {}
     with library_errors(merges_path):
@@ -102,13 +102,6 @@ def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config
     tokenizer.normalizer, tokenizer.pre_tokenizer = _BYTE_PAIRS[family.name](tokenizers, prefix)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     return tokenizer
-
-
-def _read_ids(path: Path) -> dict[str, int]:
-    ids = read_json(path, InvalidTokenizerError)
-    if not ids or not all(map(is_id, ids.values())):
-        raise InvalidTokenizerError(f"'{path}' is not an object of token to id.")
-    return ids
 
 
 def _read_merges(path: Path) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ def parse_json(body: bytes | memoryview | str, max_depth: int | None = MAX_DEPTH
 
     Args:
         body: bytes or str.
-        max_depth: int or None: how deep lists and objects may be nested, so that whoever walks through them needs no limit
+        max_depth: int or None: how deep lists and objects may be nested, so that code that walks through them needs no limit
             of its own. None for that of the parser, 1,024, where nobody does.
 
     Returns:

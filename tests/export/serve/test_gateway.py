@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 pytest.importorskip("prometheus_client")
 
-from local_server import LocalServer, wait_until
+from local_server import LocalServer, Sums, sums_gateway, wait_until
 
 from keras_transformer.export import ArraySpec
 from keras_transformer.export.serving.gateway import Gateway
@@ -213,6 +213,35 @@ def test_a_client_that_goes_away_ends_its_text():
         wait_until(lambda: server.server.traffic.active == 1)
         connection.close()
         wait_until(lambda: writers.cancelled == 1 and server.server.traffic.active == 0)
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("/v1/models/sums:predict", b'{"inputs": [[1, 2]]}'),
+        (
+            "/v2/models/sums/infer",
+            b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}',
+        ),
+    ],
+)
+def test_arrays_of_a_client_that_has_gone_are_not_computed(path, body):
+    sums = Sums()
+    sums.gate.clear()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with LocalServer(sums_gateway(sums).application) as server:
+        traffic = server.server.traffic
+        computed = server.send(head, body)
+        wait_until(lambda: sums.batches == [[1]])
+        gone = [server.send(head, body) for _ in range(3)]
+        wait_until(lambda: traffic.active == 4)
+        for connection in gone:
+            connection.close()
+        wait_until(lambda: traffic.active == 1)
+        sums.gate.set()
+        assert computed.recv(100).startswith(b"HTTP/1.1 200")
+        computed.close()
+    assert sums.batches == [[1]]
 
 
 def test_refusals_of_texts():

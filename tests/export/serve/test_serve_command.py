@@ -130,4 +130,4 @@ def test_what_the_command_refuses(exported, capsys, monkeypatch, tmp_path):
         assert "in use" in capsys.readouterr().err
         words = ["serve", bundle, "--host", "0.0.0.0", "--port", str(taken.getsockname()[1])]
         assert cli.main(words) == 1
-        assert "WARNING: whoever reaches 0.0.0.0 may send requests" in capsys.readouterr().err
+        assert "WARNING: everyone who reaches 0.0.0.0 may send requests" in capsys.readouterr().err

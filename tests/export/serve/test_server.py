@@ -1,5 +1,6 @@
 """A server with real sockets: it ends when everything is answered, and slow or unwanted clients stop nobody."""
 
+import gc
 import json
 import threading
 import time
@@ -50,6 +51,22 @@ def test_what_was_accepted_is_answered_when_the_server_ends():
         assert not server.thread.is_alive()
     assert [status for status, _, _ in answers] == [200] * 30
     assert sorted(json.loads(content)["outputs"]["y"][0] for _, content, _ in answers) == [1.0 + at for at in range(30)]
+
+
+def test_garbage_collection_ignores_the_objects_from_before_the_start():
+    class Counts(Sums):
+        def run(self, requests):
+            self.frozen, self.objects = gc.get_freeze_count(), len(gc.get_objects())
+            return super().run(requests)
+
+    replica = Counts()
+    gc.unfreeze()
+    before = len(gc.get_objects())
+    with LocalServer(sums_gateway(replica).application) as server:
+        assert server.predict(GOOD)[0] == 200
+    assert replica.frozen > before / 2
+    assert replica.objects < before / 2
+    assert gc.get_freeze_count() == 0  # Afterwards they are collected again.
 
 
 def test_slow_connections_stop_nobody_and_are_closed():
