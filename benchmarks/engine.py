@@ -110,9 +110,9 @@ def _waste(groups):
     return 1 - used / held
 
 
-def sizes_of_engine(options, measures):
+def sizes_of_engine(options, longest):
     """Returns the sizes of an engine whose cache is as large as that of a static batch of the longest rows."""
-    blocks = options.batch * measures.max_sequence_length // BLOCK_SIZE
+    blocks = options.batch * longest // BLOCK_SIZE
     return {"max_batch_size": options.rows, "num_blocks": blocks, "block_size": BLOCK_SIZE}
 
 
@@ -142,7 +142,7 @@ def main():
     keras.utils.set_random_seed(0)
     model = ours(measures)
     requests = make_requests(options.requests, measures.vocabulary_size, lengths)
-    sizes = sizes_of_engine(options, measures) | {"max_waiting": len(requests)}
+    sizes = sizes_of_engine(options, measures.max_sequence_length) | {"max_waiting": len(requests)}
     engines = {
         f"continuous, paged{', ' + mode if mode else ''}": Engine(model, quantize=mode, **sizes).warm_up()
         for mode in dict.fromkeys((None, options.quantize))

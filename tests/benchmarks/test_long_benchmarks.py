@@ -177,7 +177,8 @@ def test_every_ratio_of_inference_is_of_a_peer_and_between_its_bounds(reports):
 
 
 def test_every_accepted_request_is_answered_as_it_is_alone(reports):
-    (row,) = reports["engine_load"][1]["rows"]
+    together, row = reports["engine_load"][1]["rows"]
+    assert together["answered"] == together["same_tokens"] == "40/40"
     assert row["accepted"] == 40
     assert row["answered"] == row["same_tokens"] == "34/34"
     assert row["failed"] == 2

@@ -172,3 +172,46 @@ def test_what_was_accepted_is_answered_and_nobody_else_is_let_in(exported, tmp_p
             for name, expected in model({spec.name: each}).items():
                 np.testing.assert_allclose(json.loads(content)["outputs"][name], expected, atol=1e-5)
         assert server.process.wait(30) == 0
+
+
+def environment_of(pid):
+    content = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode()
+    return dict(each.partition("=")[::2] for each in content.split("\0") if each)
+
+
+def ports_of(pid):
+    """The TCP ports on which a process listens."""
+    sockets = set()
+    for each in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            sockets.add(os.readlink(each).removeprefix("socket:[").removesuffix("]"))
+    lines = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").open()]
+    listening = [line for line in lines if line[3] == "0A" and line[9] in sockets]
+    return {int(line[1].rpartition(":")[2], 16) for line in listening}
+
+
+@pytest.mark.exhaustive
+def test_the_ports_of_replicas_need_the_token(exported, tmp_path):
+    """One port of each is on every interface, and takes code to run from whoever has the token."""
+    grpc = pytest.importorskip("grpc")
+
+    def status_of(port, *metadata):
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = channel.unary_unary("/ray.rpc.CoreWorkerService/NumPendingTasks")
+            try:
+                call(b"", metadata=metadata, timeout=10)
+            except grpc.RpcError as error:
+                return error.code().name
+        return "OK"
+
+    with Server(tmp_path, exported.bundle("mlp")) as server:
+        (pid,) = server.replicas("ArrayDeployment")
+        token = environment_of(pid)["RAY_AUTH_TOKEN"]
+        ports = ports_of(pid)
+        answered = [port for port in ports if status_of(port, ("authorization", f"Bearer {token}")) == "OK"]
+        assert answered
+        for port in ports:
+            assert status_of(port) != "OK"
+            assert status_of(port, ("authorization", f"Bearer {'0' * len(token)}")) != "OK"
+        for port in answered:
+            assert status_of(port) == "UNAUTHENTICATED"
