@@ -185,14 +185,15 @@ def ports_of(pid):
     for each in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
             sockets.add(os.readlink(each).removeprefix("socket:[").removesuffix("]"))
-    lines = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").open()]
+    tables = [pathlib.Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table.splitlines()]
     listening = [line for line in lines if line[3] == "0A" and line[9] in sockets]
     return {int(line[1].rpartition(":")[2], 16) for line in listening}
 
 
 @pytest.mark.exhaustive
 def test_the_ports_of_replicas_need_the_token(exported, tmp_path):
-    """One port of each is on every interface, and takes code to run from whoever has the token."""
+    """One port of each is on every interface, and takes code to run from everyone who has the token."""
     grpc = pytest.importorskip("grpc")
 
     def status_of(port, *metadata):
