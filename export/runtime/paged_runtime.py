@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from keras_transformer.export.runtime.block_gathering import BlockGathering
 from keras_transformer.export.runtime.fixed_steps import FixedSteps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.generation.errors import GenerationError
@@ -48,6 +49,7 @@ class PagedRuntimeSteps:
         self.runtime = steps
         self.block_size = block_size
         self._blocks, self._states = _pools(steps, num_blocks, block_size, max_batch_size + 1)
+        self._gather = BlockGathering(self._blocks)
         self.keeps_slots, self.keeps_states = bool(self._blocks), bool(self._states)
         limits = [steps.spec.max_length, (num_blocks - 1) * block_size if self._blocks else None]
         max_length = min((limit for limit in limits if limit is not None), default=None)
@@ -66,7 +68,7 @@ class PagedRuntimeSteps:
         count, longest = len(token_ids[0]), max(cache_index) + len(token_ids[0])
         table = pad([row[: -(-longest // self.block_size)] for row in tables])
         index = np.array(cache_index, "int32")
-        arrays = {name: _gathered(pool, table) for name, pool in self._blocks.items()}
+        arrays = self._gather(table)
         arrays |= {name: _begun(pool[states], index) for name, pool in self._states.items()}
         output, cache = self.runtime.decode_step(np.array(token_ids, "int32"), self.runtime.make_cache(arrays), index)
         slots, rows = index[:, None] + np.arange(count), np.arange(len(index))[:, None]  # (B, T)
@@ -111,12 +113,6 @@ def _pools(
         else:
             raise GenerationError(f"A cache has all tokens, (B, K, L, W), or a fixed size; {name!r} has neither.")
     return blocks, states
-
-
-def _gathered(pool: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The blocks `(N, K, block_size, W)` of each row, as a cache `(B, K, L, W)`."""
-    blocks = pool[table].transpose(0, 2, 1, 3, 4)
-    return np.ascontiguousarray(blocks).reshape(len(table), pool.shape[1], -1, pool.shape[3])
 
 
 def _begun(states: np.ndarray, index: np.ndarray) -> np.ndarray:
