@@ -25,6 +25,7 @@ OPTIONAL = {
     "diffusers": {"tests/data/make_diffusers.py"},
     "fla": {"tests/data/checkpoints/make_rwkv7.py"},
     "flash-pytorch": {"tests/data/make_attention_forms.py"},
+    "vllm": {"benchmarks/engine_load_vllm.py"},
     "peft": {"tests/data/adapters/make_peft.py", "benchmarks/fine_tune.py"},
     "conversion": {"tests/data/gguf/make_gguf.py"},  # Of a clone of llama.cpp.
     "sentence-transformers": {"tests/data/checkpoints/make_sentence_transformers.py"},
@@ -89,7 +90,7 @@ def test_every_import_of_the_package_is_declared(declared):
     required, extras, _ = declared
     allowed = required.union(*(names for extra, names in extras.items() if extra not in ("test", "benchmark", "docs")))
     found = third_party("keras_transformer", "export")
-    # Weights of PyTorch files are read by whoever has it.
+    # Weights of PyTorch files are read by everyone who has it.
     assert {name: files for name, files in found.items() if name not in allowed | {"torch"}} == {}
 
 

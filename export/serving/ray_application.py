@@ -202,7 +202,8 @@ class _Forward:
                 await receive()
                 await send({"type": f"lifespan.{kind}.complete"})
             return
-        await serve.get_replica_context().servable_object.gateway.application(scope, receive, send)
+        deployed: Any = serve.get_replica_context().servable_object
+        await deployed.gateway.application(scope, receive, send)
 
 
 @serve.deployment(max_ongoing_requests=_MANY, ray_actor_options={"num_cpus": 0})
