@@ -119,46 +119,38 @@ class Load:
         self.outcomes[number] = Outcome(kind, tokens, seconds)
 
 
-def row(load, outcomes, expected, fates, seconds, offline):
+def row(engine, load, outcomes, expected, fates, seconds, offline):
     """Returns a row of the table."""
     kinds = [each.kind for each in outcomes]
     accepted = [fate for fate, kind in zip(fates, kinds, strict=True) if kind != REFUSED]
     # Requests without a fault, and their tokens in the offline run.
     whole = [(each, text) for fate, each, text in zip(fates, outcomes, expected, strict=True) if fate == ANSWERED]
     answered = [(each, text) for each, text in whole if each.kind == ANSWERED]
+    tokens = sum(len(each.tokens) for each in outcomes)
     return {
-        "engine": OURS,
+        "engine": engine,
         "load": load,
         "accepted": len(accepted),
         "refused": kinds.count(REFUSED),
         "answered": f"{len(answered)}/{accepted.count(ANSWERED)}",
         "same_tokens": f"{sum(each.tokens == text for each, text in answered)}/{len(answered)}",
         **{fate: kinds.count(fate) for fate in FAULTS},
-        **rates(sum(len(each.tokens) for each in outcomes) / seconds, offline, [each.seconds for each, _ in answered]),
+        "tokens_per_s": round(tokens / seconds, 1),
+        "of_offline": round(tokens / seconds / offline, 3),
+        "first_token_ms": percentiles([each.seconds[0] for each, _ in answered]),
+        "between_tokens_ms": percentiles(np.concatenate([np.diff(each.seconds) for each, _ in answered])),
     }
 
 
 def rows_of_peer(name, courses, loads, expected):
     """Returns the rows of a peer; its first course is the offline one."""
     offline = sum(map(len, courses[0].tokens)) / courses[0].took
+    fates = [ANSWERED] * len(expected)
     rows = []
     for load, course in zip((ALL_AT_ONCE, *loads), courses, strict=True):
-        same = sum(text == other for text, other in zip(course.tokens, expected, strict=True))
-        rate = sum(map(len, course.tokens)) / course.took
-        whole = {"engine": name, "load": load, "accepted": len(expected), "refused": 0}
-        whole |= {"answered": f"{len(course.tokens)}/{len(expected)}", "same_tokens": f"{same}/{len(expected)}"}
-        rows.append({**whole, **dict.fromkeys(FAULTS, 0), **rates(rate, offline, course.seconds)})
+        outcomes = [Outcome(ANSWERED, *each) for each in zip(course.tokens, course.seconds, strict=True)]
+        rows.append(row(name, load, outcomes, expected, fates, course.took, offline))
     return rows
-
-
-def rates(tokens_per_s, offline, seconds):
-    """Returns the columns of throughput, and those of the times of requests with the given seconds to each token."""
-    return {
-        "tokens_per_s": round(tokens_per_s, 1),
-        "of_offline": round(tokens_per_s / offline, 3),
-        "first_token_ms": percentiles([each[0] for each in seconds]),
-        "between_tokens_ms": percentiles(np.concatenate([np.diff(each) for each in seconds])),
-    }
 
 
 def percentiles(seconds):
@@ -215,7 +207,8 @@ def main():
 def measured(options, model, keras_model, requests, sizes):
     """Returns the table of our engine and of its peers."""
     engine = Engine(model, quantize=options.quantize, max_waiting=options.waiting, **sizes).warm_up()
-    everything = Load(engine, requests, [ANSWERED] * len(requests))
+    whole = [ANSWERED] * len(requests)
+    everything = Load(engine, requests, whole)
     seconds = everything.run([0.0] * len(requests), wait=None)
     expected = [each.tokens for each in everything.outcomes]
     offline = sum(map(len, expected)) / seconds
@@ -225,8 +218,7 @@ def measured(options, model, keras_model, requests, sizes):
 
     title = f"{len(requests)} requests, {options.rows} rows, capacity {len(requests) / seconds:.2f} requests/s"
     table = Table(title, versions("keras-transformer", "keras", "tensorflow"))
-    none = [ANSWERED] * len(requests)
-    table.add(**row(ALL_AT_ONCE, everything.outcomes, expected, none, seconds, offline))
+    table.add(**row(OURS, ALL_AT_ONCE, everything.outcomes, expected, whole, seconds, offline))
     rng = np.random.default_rng(1)
     fates = [FAULTS[number % GROUP] if number % GROUP < len(FAULTS) else ANSWERED for number in range(len(requests))]
     arrivals = []
@@ -236,7 +228,7 @@ def measured(options, model, keras_model, requests, sizes):
         arrivals.append(np.cumsum(rng.exponential(seconds / len(requests) / load, len(requests))))
         course = Load(engine, requests, fates)
         took = course.run(arrivals[-1])
-        table.add(**row(load, course.outcomes, expected, fates, took, offline))
+        table.add(**row(OURS, load, course.outcomes, expected, fates, took, offline))
     stats = engine.stats()
     engine.close(drain=True)
     for name, courses in courses_of_peers(options, keras_model, requests, [[0.0] * len(requests), *arrivals]):

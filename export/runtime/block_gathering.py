@@ -1,6 +1,5 @@
 """Gathering of the blocks of many sequences from pools, as the caches that a step of a runtime reads."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -29,11 +28,12 @@ class BlockGathering:
 
     def _gathered(self, name: str, indices: np.ndarray) -> np.ndarray:
         pool = self._pools[name]
-        block, width = pool.shape[2] * pool.shape[3], pool.shape[3]
+        block_size, width = pool.shape[2:]
+        block = block_size * width
         size = indices.size * block
         if self._buffers[name].size < size:
             self._buffers[name] = np.empty(size, pool.dtype)
         out = self._buffers[name][:size].reshape(*indices.shape, block)
         # With another mode numpy would copy `out` once more.
         np.take(pool.reshape(-1, block), indices, axis=0, out=out, mode="clip")
-        return out.reshape(*indices.shape[:2], math.prod(out.shape[2:]) // width, width)
+        return out.reshape(*indices.shape[:2], indices.shape[2] * block_size, width)

@@ -43,8 +43,12 @@ def library_calls() -> Iterator[None]:
     except BaseException as error:
         if type(error) is not Exception and not is_panic(error):
             raise
-        reason = " ".join(str(error).split())[:200]
-        raise TokenizerLibraryError(f"The tokenizers library failed: {reason or type(error).__name__}") from error
+        raise TokenizerLibraryError(f"The tokenizers library failed: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error of the library, which may have several lines, in one; without a message its class."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def encode_batch(tokenizer: Any, texts: Sequence[str], offsets: bool) -> tuple[list, list]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
-from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.hugging_face.formats import library, one_line
 from keras_transformer.text.hugging_face.limits import check_limits
 from keras_transformer.text.hugging_face.vocabulary_ids import check_vocabulary, is_id
 from keras_transformer.utils.json_files import parse_json
@@ -78,8 +78,7 @@ def library_errors(name: Path) -> Iterator[None]:
     except (InvalidTokenizerError, KeyboardInterrupt, SystemExit, MemoryError, ImportError):
         raise
     except BaseException as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {reason}") from None
+        raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {one_line(error)}") from None
 
 
 def without_special(content: dict[str, Any], ids: Container[int]) -> dict[str, Any]:
