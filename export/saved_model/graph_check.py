@@ -44,7 +44,8 @@ def check_saved_model(path: pathlib.Path) -> None:
     library = meta.graph_def.library
     saving = {each.signature.name for each in library.function if not SAVING.isdisjoint(_operations(each.node_def))}
     names = {each.signature.name for each in library.function}
-    for function in library.function:
+    # TensorFlow orders them by hash: of several faults, the same one is named each time.
+    for function in sorted(library.function, key=lambda each: each.signature.name):
         _check_function(function, names, saving)
     _check_main_graph(meta, names, saving)
     gradients = {each.gradient_func for each in (*library.gradient, *library.registered_gradients)}
