@@ -165,13 +165,22 @@ def _changes(
         with np.errstate(invalid="ignore"):
             difference = float(np.max(np.abs(got - expected), initial=0.0, where=regular))
         scale = max(float(np.max(np.abs(expected), initial=0.0, where=regular)), _FLOOR)
-        detail = f"changes by {change:.3g} of its rows, root mean square; tolerance {tolerance:.3g}"
+        place = "" if change <= tolerance else f" ({_worst(got, expected)})"
+        detail = f"changes by {change:.3g} of its rows, root mean square{place}; tolerance {tolerance:.3g}"
         error = refuse(name, detail, difference, scale)
         if not alone.takes(expected, change, error) and not change <= tolerance:
             raise error
         classes.add(name, got, expected)
         found.append((name, difference, scale, change))
     return found
+
+
+def _worst(got: np.ndarray, expected: np.ndarray) -> str:
+    """The value that differs most, and where it is: a fault in one place is no loss of precision."""
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(got.astype("float64") - expected)
+    place = tuple(map(int, np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), expected.shape)))
+    return f"at {list(place)} it is {got[place]:.3g}, {expected[place]:.3g} expected"
 
 
 def row_change(got: np.ndarray, expected: np.ndarray) -> float:
