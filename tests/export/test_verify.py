@@ -150,7 +150,9 @@ def test_a_file_that_is_called_quantized_is_held_to_the_tolerance_of_the_caller(
     manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
     write_manifest(bundle, manifest)
     assert 0.04 < verify_bundle(bundle)["onnx"].ratio < 0.05
-    with pytest.raises(ParityError, match=r"output 'y' changes by 0\.0476 .* \(at \[1, 3\] it is 4, 4\.2 expected\); tolerance 0\.01"):
+    with pytest.raises(
+        ParityError, match=r"output 'y' changes by 0\.0476 .* \(at \[1, 3\] it is 4, 4\.2 expected\); tolerance 0\.01"
+    ):
         verify_bundle(bundle, tolerance=0.01)
     del manifest["artifacts"]["onnx"]["quantization"]
     write_manifest(bundle, manifest)
