@@ -60,7 +60,7 @@ def train(name, task, options):
         keras.optimizers.Adam(schedule, clipnorm=1.0),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         weighted_metrics=["accuracy"],
-        jit_compile=False,
+        jit_compile=options.xla,
     )
     limit = TimeLimit(options.seconds)
     history = model.fit(task.batches(options.seed), steps_per_epoch=task.steps, epochs=1, verbose=0, callbacks=[limit])
@@ -104,6 +104,7 @@ def parse():
     parser.add_argument("--length", type=int, help="tokens of a row of recall; default: 2048")
     parser.add_argument("--batch-size", type=int, help="rows; default: those of the task")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--xla", action="store_true", help="compile with XLA, which takes a minute and halves the steps")
     return parser.parse_args()
 
 

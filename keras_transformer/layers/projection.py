@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.xla import kernel_product
 from keras_transformer.layers.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Initializer, Shape, Tensor
@@ -76,9 +77,9 @@ class Projection(keras.layers.EinsumDense):
             kernel = ops.reshape(self.kernel, (rows, -1))
             return ops.cast(ternary_product(x, kernel, self.ternary_scale), self.compute_dtype)
         if not self._is_factored:
-            return ops.matmul(x, ops.reshape(self.kernel, (rows, -1)))
+            return kernel_product(x, self.kernel)
         a, b = self._factors()
-        product = ops.matmul(x, ops.reshape(self._base_kernel(), (rows, -1)))
+        product = kernel_product(x, self._base_kernel())
         return product + self._lora_scale * ops.matmul(ops.matmul(x, ops.cast(a, x.dtype)), ops.cast(b, x.dtype))
 
     # Low-rank adapters.

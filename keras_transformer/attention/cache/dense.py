@@ -5,11 +5,14 @@ Heads come before slots, `(B, K, L, H)`, so that the operands of attention are c
 
 from __future__ import annotations
 
+import functools
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.cache.quantized import SCALE, dequantize_rows, quantize_rows
 from keras_transformer.attention.partition.bands import take_rows
+from keras_transformer.backend.xla import update_once
 from keras_transformer.utils.types import Cache, Tensor
 
 
@@ -82,7 +85,10 @@ def write_rows(cache: Cache, new: Cache, cache_index: Tensor) -> Cache:
     # The batch size comes from the index if possible, so that all layers of a model share the indices.
     batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else first)[0]
     indices = _slot_indices(slots, batch_size, first.shape[2])
-    return {name: _write(cache[name], indices, tensor) for name, tensor in new.items()}
+    return {
+        name: update_once(functools.partial(_write, indices=indices, update=rows), cache[name], cache_index)
+        for name, rows in new.items()
+    }
 
 
 def fill_dense_cache(key: Tensor, value: Tensor) -> Cache:

@@ -7,20 +7,20 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend.xla import dot_products
 from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 def grouped_scores(query: Tensor, key: Tensor) -> Tensor:
     """`q · k` for every query and key of each head, without a copy of the keys for each head of a group."""
-    key = ops.transpose(key, (0, 2, 3, 1))
-    heads, key_heads = query.shape[2], key.shape[1]
+    heads, key_heads = query.shape[2], key.shape[2]
     query = ops.transpose(query, (0, 2, 1, 3))
     if heads == key_heads:
-        return ops.matmul(query, key)
-    length, key_length = ops.shape(query)[2], ops.shape(key)[3]
+        return dot_products(query, key)
+    length, key_length = ops.shape(query)[2], ops.shape(key)[1]
     # Heads that share a key are adjacent: fold them into the length.
     query = ops.reshape(query, (-1, key_heads, heads // key_heads * length, query.shape[3]))
-    return ops.reshape(ops.matmul(query, key), (-1, heads, length, key_length))
+    return ops.reshape(dot_products(query, key), (-1, heads, length, key_length))
 
 
 def soft_cap(x: Tensor, cap: float) -> Tensor:
