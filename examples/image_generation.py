@@ -152,8 +152,7 @@ def save_grid(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
 
 def report_distance(images: np.ndarray, data: ImageData, arguments: argparse.Namespace) -> None:
     """Prints the Fréchet distances of drawn and of real images to test images, and whether classes are recognized."""
-    classifier = train_classifier(data, arguments)
-    features = keras.Model(classifier.input, classifier.layers[-1].input)
+    classifier, features = train_classifier(data, arguments)
     drawn, test, real = (
         features.predict(pixels.astype("float32"), batch_size=500, verbose=0)
         for pixels in (images, data.test.images, data.train.images[: len(images)])
@@ -168,17 +167,19 @@ def report_distance(images: np.ndarray, data: ImageData, arguments: argparse.Nam
     )
 
 
-def train_classifier(data: ImageData, arguments: argparse.Namespace) -> keras.Model:
+def train_classifier(data: ImageData, arguments: argparse.Namespace) -> tuple[keras.Model, keras.Model]:
+    """Returns a classifier of pixels, and the model of the features that its last layer sees."""
     shape = data.train.images.shape[1:]
     patch_size = 2 if shape[0] < 16 else 4
     backbone = models.ViT(CLASSIFIER_SIZE, patch_size, shape[:2], num_channels=shape[2], class_token=False)
-    model = on_pixels(tasks.ImageClassifier(backbone, len(data.class_names), pooling="mean"), data.train.images)
+    classifier = tasks.ImageClassifier(backbone, len(data.class_names), pooling="mean")
+    model = on_pixels(classifier, data.train.images)
     model.compile(keras.optimizers.AdamW(1e-3), "sparse_categorical_crossentropy", metrics=["accuracy"])
     epochs = 1 if arguments.quick else max(4, 40_000 // len(data.train.labels))
     model.fit(data.train.images.astype("float32"), data.train.labels, batch_size=64, epochs=epochs, verbose=0)
     accuracy = model.evaluate(data.test.images.astype("float32"), data.test.labels, batch_size=500, verbose=0)[1]
     print(f"the classifier of the features is right for {accuracy:.1%} of the test images", flush=True)
-    return model
+    return model, on_pixels(keras.Model(classifier.input, classifier.layers[-1].input), data.train.images)
 
 
 if __name__ == "__main__":
