@@ -104,7 +104,9 @@ def parse():
     parser.add_argument("--length", type=int, help="tokens of a row of recall; default: 2048")
     parser.add_argument("--batch-size", type=int, help="rows; default: those of the task")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--xla", action="store_true", help="compile with XLA, which takes a minute and halves the steps")
+    parser.add_argument(
+        "--xla", action="store_true", help="compile with XLA, which takes a minute and halves the steps"
+    )
     return parser.parse_args()
 
 

@@ -56,12 +56,30 @@ def run(arguments: argparse.Namespace) -> int:
             found = planning.plan(model, device, **_options(arguments))
         except planning.UnknownCostError as error:
             raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
-    print(json.dumps(found._asdict(), indent=2) if arguments.json else text(found, device, arguments.devices))
+    if arguments.json:
+        print(json.dumps(found._asdict(), indent=2))
+    else:
+        lines = assumptions(arguments, model.dtype_policy.name, device)
+        print("\n".join([*lines, "", text(found, device, arguments.devices)]))
     return 0
 
 
+def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> list[str]:
+    """Returns lines that say what a plan is for: the values of all options that change it."""
+    every = arguments.recompute
+    recomputes = f", one of {every} blocks recomputed" if every > 1 else ", all blocks recomputed" if every else ""
+    shared = f", {arguments.model_parallel} of them share a replica" if arguments.model_parallel > 1 else ""
+    speeds = f"{device.tflops:g} TFLOP/s in 16 bits and {device.bandwidth:,g} GB/s"
+    devices = f"{arguments.devices} x {arguments.device}{shared}: {device.memory:g} GB, {speeds}"
+    return [
+        f"model     {arguments.config}, {dtype}",
+        f"batch     {arguments.batch} x {arguments.length:,} tokens in each replica{recomputes}",
+        f"optimizer {arguments.optimizer}{', accumulated gradients' if arguments.accumulate else ''}",
+        f"device    {devices}, of which {_efficiency(arguments):.0%} are reached",
+    ]
+
+
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    usual = 1.0 if arguments.device == "here" else 0.5
     return {
         "batch_size": arguments.batch,
         "length": arguments.length,
@@ -70,8 +88,13 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "optimizer": arguments.optimizer,
         "accumulate": arguments.accumulate,
         "recompute": arguments.recompute,
-        "efficiency": usual if arguments.efficiency is None else arguments.efficiency,
+        "efficiency": _efficiency(arguments),
     }
+
+
+def _efficiency(arguments: argparse.Namespace) -> float:
+    usual = 1.0 if arguments.device == "here" else 0.5
+    return usual if arguments.efficiency is None else arguments.efficiency
 
 
 def text(plan: Plan, device: Device, devices: int = 1) -> str:

@@ -8,7 +8,7 @@ from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.positions import Rotary
+from keras_transformer.positions import Llama3Scaling, Rotary
 from keras_transformer.utils.types import Activation
 
 # Touvron et al., Llama 2, table 1, and arXiv 2302.13971, table 2; Grattafiori et al., table 3; the cards of Llama 3.2.
@@ -21,11 +21,18 @@ SIZES = {
     "3.2-1B": GroupedSize(Size(16, 2048, 32, 8192), 8, 64),
     "3.2-3B": GroupedSize(Size(28, 3072, 24, 8192), 8, 128),
 }
+# By the first part of the name of a size; the cards of the checkpoints.
+_VOCABULARIES = {"2": 32000, "3": 128256, "3.2": 128256}
+_POSITIONS = {
+    "2": lambda: Rotary(layout="halves"),
+    "3": lambda: Rotary(500000.0, "halves"),
+    "3.2": lambda: Rotary(500000.0, "halves", scaling=Llama3Scaling(32.0, original_max_sequence_length=8192)),
+}
 
 
 def Llama(
     size: str | Size = "2-7B",
-    vocabulary_size: int = 32000,
+    vocabulary_size: int | None = None,
     *,
     num_key_value_heads: int | None = None,
     key_dim: int | None = None,
@@ -39,16 +46,17 @@ def Llama(
 ) -> keras.Model:
     """The decoder of Llama: pre-norm blocks of grouped heads with rotary positions, and SwiGLU.
 
-    Llama 3 has a vocabulary of 128256, and `position=Rotary(500000.0, "halves")`; from 3.1 on with
-    `scaling=Llama3Scaling(...)`. `tasks.LanguageModel(..., tie_embeddings=False)` is its head; 3.2 ties.
+    Named sizes have the vocabulary and the positions of the published checkpoints; 3.1 differs from 3 by
+    `position=Rotary(500000.0, "halves", scaling=Llama3Scaling(...))`. The head is
+    `tasks.LanguageModel(..., tie_embeddings=False)`; that of 3.2 is tied.
 
     Args:
         size: "2-7B", "2-13B", "2-70B", "3-8B", "3-70B", "3.2-1B", "3.2-3B", or a `Size`.
-        vocabulary_size: int. V.
+        vocabulary_size: int or None. V. None: that of the named size, 128256 from 3 on, or 32000.
         num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
             named size, or the number of heads.
         key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
-        position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
+        position: `positions.Rotary`, or None for that of the named size, or `Rotary(10000.0, "halves")`.
         use_attention_bias: bool. Whether the four projections of attention have biases.
         use_feedforward_bias: bool.
         activation: activation of the gate.
@@ -71,11 +79,12 @@ def Llama(
     3 Herd of Models, arXiv 2407.21783, section 3.2.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    generation = size.partition("-")[0] if isinstance(size, str) else "2"
     return llama_decoder(
         grouped,
-        vocabulary_size,
+        vocabulary_size or _VOCABULARIES[generation],
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
-        position=position,
+        position=position or _POSITIONS[generation](),
         use_bias=use_attention_bias,
         feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation, use_bias=use_feedforward_bias),
         attention_dropout=attention_dropout,

@@ -20,11 +20,17 @@ SIZES = {
     "7B": GroupedSize(Size(28, 3584, 28, 18944), 4, 128),
     "72B": GroupedSize(Size(80, 8192, 64, 29568), 8, 128),
 }
+_VOCABULARY, _LARGE_VOCABULARY = 151936, 152064
+
+
+def vocabulary_of(size: str | Size) -> int:
+    """The vocabulary of a published size: padded to a larger one from "7B" on."""
+    return _LARGE_VOCABULARY if size in ("7B", "72B") else _VOCABULARY
 
 
 def Qwen2(
     size: str | Size = "0.5B",
-    vocabulary_size: int = 151936,
+    vocabulary_size: int | None = None,
     *,
     num_key_value_heads: int | None = None,
     key_dim: int | None = None,
@@ -38,8 +44,8 @@ def Qwen2(
     """The decoder of Qwen2 and 2.5: Llama's, with biases for queries, keys and values.
 
     Args:
-        size: "0.5B", "1.5B", "3B", "7B", "72B", or a `Size`. From "7B" on the vocabulary is 152064.
-        vocabulary_size: int. V.
+        size: "0.5B", "1.5B", "3B", "7B", "72B", or a `Size`.
+        vocabulary_size: int or None. V. None: 152064 for "7B" and "72B", else 151936.
         num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
             named size, or the number of heads.
         key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
@@ -66,7 +72,7 @@ def Qwen2(
     """
     return llama_decoder(
         get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
-        vocabulary_size,
+        vocabulary_size or vocabulary_of(size),
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
         position=position or Rotary(1e6, "halves"),
         window=window,

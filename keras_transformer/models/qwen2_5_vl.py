@@ -13,6 +13,7 @@ from keras_transformer.models.building.rotary_attention import GroupedSize, get_
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention, make_norm, of_block, padding_input, token_input
 from keras_transformer.models.qwen2 import SIZES as QWEN2_SIZES
+from keras_transformer.models.qwen2 import vocabulary_of
 from keras_transformer.models.qwen2_5_vl_vision import Qwen2_5VLVision
 from keras_transformer.positions import MultimodalRotary
 from keras_transformer.utils.types import Activation
@@ -24,7 +25,7 @@ SIZES: dict[str, GroupedSize] = {name: QWEN2_SIZES[name] for name in ("3B", "7B"
 
 def Qwen2_5VL(
     size: str | Size = "7B",
-    vocabulary_size: int = 152064,
+    vocabulary_size: int | None = None,
     vision: keras.Model | None = None,
     *,
     image_id: int = 151655,
@@ -43,8 +44,8 @@ def Qwen2_5VL(
     prompts.
 
     Args:
-        size: "3B", "7B", "72B", or a `Size`: of the text model. The vocabulary of "3B" is 151936.
-        vocabulary_size: int. V.
+        size: "3B", "7B", "72B", or a `Size`: of the text model.
+        vocabulary_size: int or None. V. None: 152064 for "7B" and "72B", else 151936.
         vision: `keras.Model` as of `models.Qwen2_5VLVision`, with the width of the text model; None for that of the named
             size. Its layers are used, not copied.
         image_id: int: the token that stands for each token of an image.
@@ -79,6 +80,7 @@ def Qwen2_5VL(
     grouped = get_grouped_size(size, SIZES, num_key_value_heads)
     tower: Any = Qwen2_5VLVision(size) if vision is None and isinstance(size, str) else vision
     coordinates = _coordinates(tower, grouped.size.hidden_dim)
+    vocabulary_size = vocabulary_size or vocabulary_of(size)
     size, norm = grouped.size, keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
     # Layers
     attention = rotary_attention(

@@ -19,6 +19,17 @@ from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Path
 
 _VOCABULARY = 32000
+# Families whose head has weights of its own, with the beginnings of the names of those sizes; the others tie it.
+_UNTIED = {
+    "llama": ("2-", "3-"),
+    "mistral": ("",),
+    "mixtral": ("",),
+    "qwen2": ("7B", "72B"),
+    "qwen2_5_vl": ("7B", "72B"),
+    "qwen3": ("8B", "14B", "32B"),
+    "rwkv": ("",),
+    "rwkv7": ("",),
+}
 
 
 def build(config: Path, dtype: str | None = None) -> keras.Model:
@@ -30,8 +41,8 @@ def build(config: Path, dtype: str | None = None) -> keras.Model:
         dtype: str. The name of a dtype policy. Defaults to Keras's current one.
 
     Returns:
-        `keras.Model`: with the head of the config; from a name, a `tasks.LanguageModel` if the model can be one, else a
-        model without a head.
+        `keras.Model`: with the head of the config; from a name, the `tasks.LanguageModel` of the published checkpoint if the
+        model can be one, else a model without a head. A model of no published vocabulary has one of 32,000.
 
     Raises:
         PlanningError: `config` is neither a file nor a name with a size.
@@ -40,8 +51,8 @@ def build(config: Path, dtype: str | None = None) -> keras.Model:
 
     Example:
 
-    >>> build("gpt2:small").count_params()
-    124439808
+    >>> build("gpt2:small").count_params(), build("llama:3.2-1B").count_params()
+    (124439808, 1235814400)
     """
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype or before)
@@ -81,4 +92,4 @@ def _from_name(name: str) -> keras.Model:
         models.Stepwise(backbone)
     except (ValueError, AttributeError):
         return backbone
-    return tasks.LanguageModel(backbone)
+    return tasks.LanguageModel(backbone, tie_embeddings=not size.startswith(_UNTIED.get(family, ())))

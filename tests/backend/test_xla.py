@@ -25,7 +25,9 @@ def compiled_program(function, *arguments):
     return text[text.index("ENTRY") :].splitlines()
 
 
-@pytest.mark.parametrize(("rows", "kernel"), [(1, (24, 5)), (1, (24, 2, 5)), (1, (6, 4, 7)), (1, (9, 3)), (3, (24, 2, 5))])
+@pytest.mark.parametrize(
+    ("rows", "kernel"), [(1, (24, 5)), (1, (24, 2, 5)), (1, (6, 4, 7)), (1, (9, 3)), (3, (24, 2, 5))]
+)
 def test_products_with_kernels_are_those_of_matrices(rows, kernel):
     inputs = 24 if kernel[0] in (24, 6) else 9
     x, weights = random(rows, inputs), random(*kernel)

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 
 import keras
 import pytest
@@ -157,6 +158,26 @@ def test_named_models_and_configs(config):
     assert not any(variable._value is not None for variable in model.variables)
 
 
+# Parameters of the published checkpoints, with their heads.
+PUBLISHED = {
+    "llama:2-7B": 6_738_415_616,
+    "llama:3-8B": 8_030_261_248,
+    "llama:3.2-1B": 1_235_814_400,
+    "mistral:7B": 7_241_732_096,
+    "mixtral:8x7B": 46_702_792_704,
+    "qwen2:0.5B": 494_032_768,
+    "qwen2:7B": 7_615_616_512,
+    "qwen3:8B": 8_190_735_360,
+    "gemma:2B": 2_506_172_416,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_named_models_are_the_published_ones(name):
+    # Mixtral's routers also count what they choose.
+    assert sum(math.prod(each.shape) for each in build(name).trainable_variables) == PUBLISHED[name]
+
+
 def test_half_precision_halves_what_is_kept(config):
     full, half = (planned(build(config, dtype), batch_size=40) for dtype in ("float32", "mixed_bfloat16"))
     assert half.weights == full.weights
@@ -230,7 +251,14 @@ def test_command_prints_a_table_and_json(config, capsys):
     words = ["plan", str(config), "--device", "t4", "--length", "8", "--devices", "2", "--model-parallel", "2"]
     assert cli.main(words) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == f"{COUNT:,} parameters"
+    assert printed[:6] == [
+        f"model     {config}, float32",
+        "batch     1 x 8 tokens in each replica",
+        "optimizer adamw",
+        "device    2 x t4, 2 of them share a replica: 16 GB, 65 TFLOP/s in 16 bits and 320 GB/s, of which 50% are reached",
+        "",
+        f"{COUNT:,} parameters",
+    ]
     assert [line.split()[0] for line in printed if line.startswith("  ")] == [
         *("weights", "gradients", "optimizer", "activations", "at", "step", "cache", "at", "token")
     ]
