@@ -4,7 +4,7 @@ import argparse
 import json
 import pathlib
 
-from keras_transformer.export.commands.console import positive_int
+from keras_transformer.export.commands.console import installed_backends, positive_int
 
 EXAMPLES = [
     "bundle",
@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     sizes |= {axis: getattr(arguments, axis) for axis in ("batch", "length") if getattr(arguments, axis) is not None}
     if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
-    found = bench_bundle(arguments.bundle, arguments.backend, sizes, arguments.rounds, arguments.threads)
+    backends = arguments.backend or installed_backends(arguments.bundle)
+    found = bench_bundle(arguments.bundle, backends, sizes, arguments.rounds, arguments.threads)
     print(found)
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(found.to_dict(), indent=1) + "\n")

@@ -1,9 +1,12 @@
 """What commands share: types of arguments, and status lines on stderr."""
 
 import argparse
+import importlib.util
 import sys
 
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import DEFAULT_BACKEND, FORMATS
+from keras_transformer.utils.types import Path
 
 BACKEND_HELP = ", ".join(f"{name} (default)" if name == DEFAULT_BACKEND else name for name in FORMATS)
 
@@ -18,3 +21,17 @@ def positive_int(text: str) -> int:
 def print_status(line: str) -> None:
     """Prints a progress line on stderr; stdout is for results."""
     print(line, file=sys.stderr, flush=True)
+
+
+def installed_backends(bundle: Path) -> list[str]:
+    """Returns the formats of a bundle whose runtimes are installed, and says of the others on stderr that they are not run.
+
+    All formats if no runtime is installed: the error of the first says how to install it.
+    """
+    names = [name for name in read_manifest(bundle)["artifacts"] if name in FORMATS]
+    missing = [name for name in names if importlib.util.find_spec(FORMATS[name].library.module) is None]
+    if len(missing) < len(names):
+        for name in missing:
+            print_status(f"{name} is not run: {FORMATS[name].library.distribution} is not installed")
+        names = [name for name in names if name not in missing]
+    return names

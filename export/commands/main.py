@@ -85,6 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        build_parser().print_help()
+        return 0
     name = next((each for each in given if not each.startswith("-")), None)
     try:
         parsed = build_parser(name).parse_args(given)

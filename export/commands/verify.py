@@ -2,6 +2,8 @@
 
 import argparse
 
+from keras_transformer.export.commands.console import installed_backends
+
 EXAMPLES = ["bundle", "bundle --backend onnx", "bundle --tolerance 1e-5"]
 
 
@@ -13,8 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the difference of each file from Keras; returns the exit status."""
+    """Prints the difference of each file from Keras, and in which runtimes there is none; returns the exit status."""
     from keras_transformer.export.verification.verify import verify_bundle
 
-    print(verify_bundle(arguments.bundle, arguments.backend, tolerance=arguments.tolerance))
+    backends = arguments.backend or installed_backends(arguments.bundle)
+    report = verify_bundle(arguments.bundle, backends, tolerance=arguments.tolerance, progress=True)
+    runtimes = f"{len(backends)} runtimes" if len(backends) > 1 else "one runtime"
+    print(f"{report}\nproven in {runtimes}: {', '.join(report.artifacts)}")
     return 0

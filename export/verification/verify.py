@@ -13,6 +13,7 @@ from keras_transformer.export.bundle.probe_files import read_probes, write_probe
 from keras_transformer.export.errors import InvalidBundleError, ParityError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import limits_of
+from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Artifact, Parity, Report
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
@@ -29,7 +30,13 @@ _CALLS_AT_ONCE = 2
 __all__ = ["read_probes", "verify_bundle", "verify_format", "write_probes"]
 
 
-def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tolerance: float | None = None) -> Report:
+def verify_bundle(
+    directory: Path,
+    backends: Iterable[str] | None = None,
+    *,
+    tolerance: float | None = None,
+    progress: Progress = False,
+) -> Report:
     """Verifies a bundle again with the probes kept in it; needs neither Keras nor the model.
 
     Args:
@@ -39,6 +46,7 @@ def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tol
             model explains, as measured by the export, but at most 1e-3 of a block's scale, and of quantized files what
             their mode allows. The tolerance in the manifest is not believed; that a file is quantized, and how, is. A number
             holds every file to it.
+        progress: bool, or a function that is called with lines of text: see `Steps`.
 
     Returns:
         A `Report`.
@@ -61,7 +69,11 @@ def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tol
     check_hashes(directory, manifest)
     probes = read_probes(directory)
     names = list(backends or manifest["artifacts"])
-    artifacts = {name: _verified(directory, manifest, name, probes, tolerance) for name in names}
+    artifacts = {}
+    with Steps(len(names), progress) as steps:
+        for name in names:
+            steps.begin(f"verifying {name}")
+            artifacts[name] = _verified(directory, manifest, name, probes, tolerance)
     # Of quantized files, what their mode allows, as in the report of the export.
     limits = [kept_limit(manifest, name, tolerance).tolerance for name in names]
     allowed = max((CEILING if limit is None else limit for limit in limits), default=CEILING)

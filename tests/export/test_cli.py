@@ -1,6 +1,7 @@
 """The command line: output, exit status, and one line per error."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -62,7 +63,16 @@ def test_export_verify_inspect_and_run(keras_file, tmp_path, capsys):
     assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["tflite", "onnx"]
 
     assert cli.main(["verify", str(bundle)]) == 0
-    assert "onnx" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "proven in 2 runtimes: tflite, onnx"
+    assert printed.err.splitlines() == ["[1/2] verifying tflite", "[2/2] verifying onnx"]
+    with pytest.MonkeyPatch.context() as patch:
+        found = importlib.util.find_spec
+        patch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
+        assert cli.main(["verify", str(bundle)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "proven in one runtime: tflite"
+    assert printed.err.splitlines()[0] == "onnx is not run: onnxruntime is not installed"
 
     assert cli.main(["inspect", str(bundle)]) == 0
     shown = capsys.readouterr().out
@@ -168,8 +178,14 @@ def test_interrupted_export_leaves_the_old_bundle(exported, keras_file, tmp_path
     assert (tmp_path / "bundle" / "manifest.json").read_text() == before
 
 
+def test_without_a_command_the_help_is_printed(capsys):
+    assert cli.main([]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("usage: keras-transformer")
+    assert printed.err == ""
+
+
 def test_wrong_usage_is_one_line(capsys):
-    assert "the following arguments are required: COMMAND" in fails(capsys, status=2)
     assert "--out" in fails(capsys, "export", "model.keras", status=2)
     assert "invalid choice: 'exprt'; did you mean 'export'?" in fails(capsys, "exprt", status=2)
     line = fails(capsys, "verify", "bundle", "--backand", "onnx", status=2)
