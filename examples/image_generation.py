@@ -153,9 +153,11 @@ def save_grid(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
 def report_distance(images: np.ndarray, data: ImageData, arguments: argparse.Namespace) -> None:
     """Prints the Fréchet distances of drawn and of real images to test images, and whether classes are recognized."""
     classifier, features = train_classifier(data, arguments)
+    # Folders are read class by class: the first images would be of one class.
+    chosen = np.random.default_rng(0).permutation(len(data.train.images))[: len(images)]
     drawn, test, real = (
         features.predict(pixels.astype("float32"), batch_size=500, verbose=0)
-        for pixels in (images, data.test.images, data.train.images[: len(images)])
+        for pixels in (images, data.test.images, data.train.images[chosen])
     )
     labels = np.arange(len(images)) % len(data.class_names)
     right = np.mean(classifier.predict(images, batch_size=500, verbose=0).argmax(axis=1) == labels)
