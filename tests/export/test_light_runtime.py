@@ -154,10 +154,11 @@ def test_the_command_line_needs_no_more(exported):
         from keras_transformer.export.commands import main as cli
         bundle = {str(exported.bundle("mlp"))!r}
         import contextlib, io
-        with contextlib.redirect_stdout(io.StringIO()) as shown:
+        with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.redirect_stderr(io.StringIO()) as progress:
             status = cli.main(["verify", bundle, "--backend", "onnx"])
-        print(json.dumps([status, shown.getvalue()]))
+        print(json.dumps([status, shown.getvalue(), progress.getvalue()]))
     """
-    status, shown = run("onnx", script)
+    status, shown, progress = run("onnx", script)
+    assert progress == "[1/1] verifying onnx\n"
     assert status == 0
     assert "onnx" in shown
