@@ -149,7 +149,8 @@ def learned():
     by_key = {(row["mechanism"], row["task"]): row for row in found["rows"]}
     rows = [{"name": "guessing", **{task: f"{100 * share:.1f}" for task, share in tasks.items()}}]
     for name in names:
-        accuracies = {task: f"{100 * by_key[name, task]['accuracy']:.1f}" for task in tasks}
+        found_for = {task: by_key.get((name, task)) for task in tasks}
+        accuracies = {task: f"{100 * row['accuracy']:.1f}" if row else "not run" for task, row in found_for.items()}
         rows.append({"name": f"`{name}`", **accuracies})
     made = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
     lines = [
