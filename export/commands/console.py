@@ -1,11 +1,10 @@
 """What commands share: types of arguments, and status lines on stderr."""
 
 import argparse
-import importlib.util
 import sys
 
 from keras_transformer.export.bundle.manifest import read_manifest
-from keras_transformer.export.formats import DEFAULT_BACKEND, FORMATS
+from keras_transformer.export.formats import DEFAULT_BACKEND, FORMATS, get_format
 from keras_transformer.utils.types import Path
 
 BACKEND_HELP = ", ".join(f"{name} (default)" if name == DEFAULT_BACKEND else name for name in FORMATS)
@@ -28,10 +27,11 @@ def installed_backends(bundle: Path) -> list[str]:
 
     All formats if no runtime is installed: the error of the first says how to install it.
     """
-    names = [name for name in read_manifest(bundle)["artifacts"] if name in FORMATS]
-    missing = [name for name in names if importlib.util.find_spec(FORMATS[name].library.module) is None]
-    if len(missing) < len(names):
-        for name in missing:
-            print_status(f"{name} is not run: {FORMATS[name].library.distribution} is not installed")
-        names = [name for name in names if name not in missing]
-    return names
+    libraries = {name: get_format(name).library for name in read_manifest(bundle)["artifacts"]}
+    installed = [name for name, library in libraries.items() if library.is_installed]
+    if not installed:
+        return list(libraries)
+    for name, library in libraries.items():
+        if name not in installed:
+            print_status(f"{name} is not run: {library.distribution} is not installed")
+    return installed

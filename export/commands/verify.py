@@ -20,6 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     backends = arguments.backend or installed_backends(arguments.bundle)
     report = verify_bundle(arguments.bundle, backends, tolerance=arguments.tolerance, progress=True)
-    runtimes = f"{len(backends)} runtimes" if len(backends) > 1 else "one runtime"
+    count = len(report.artifacts)
+    runtimes = f"{count} runtimes" if count > 1 else "one runtime"
     print(f"{report}\nproven in {runtimes}: {', '.join(report.artifacts)}")
     return 0

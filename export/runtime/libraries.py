@@ -1,6 +1,7 @@
 """The Python library that a runtime needs, by its module and by its distribution."""
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 from importlib import metadata
 from typing import NamedTuple
@@ -32,6 +33,11 @@ class Library(NamedTuple):
             if (error.name or "").split(".")[0] != self.module:
                 raise
             raise MissingLibraryError(user, self.distribution) from error
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the library can be imported. Imports nothing."""
+        return importlib.util.find_spec(self.module) is not None
 
     @property
     def version(self) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import importlib.util
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -79,7 +78,7 @@ class TFLiteFormat(Format):
 
     def inspect(self, path: pathlib.Path) -> list[str]:
         """What XNNPACK and a GPU delegate take of each signature."""
-        if importlib.util.find_spec(self.library.module) is None:
+        if not self.library.is_installed:
             return []
         from keras_transformer.export.tflite.inspection import delegate_report
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.xla import traced_for_xla
+from keras_transformer.backend.xla import compiled_by_xla
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _compiled_by_tensorflow(
         key = tuple((tuple(spec.shape), spec.dtype) for spec in tf.nest.flatten(specs))
         if key not in traces:
             # A function of its own: one with several traces would choose that of open sizes for fixed ones.
-            written = traced_for_xla(function) if jit_compile else function
+            written = compiled_by_xla()(function) if jit_compile else function
             traced = tf.function(written, jit_compile=jit_compile, autograph=False)
             traces[key] = traced.get_concrete_function(*specs)
         return traces[key]
@@ -181,7 +181,7 @@ def _compiled_by_jax(function: Function, variables: list[keras.Variable]) -> Fun
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
             return function(*arguments)
 
-    traced = jax.jit(traced_for_xla(stateless))
+    traced = jax.jit(compiled_by_xla()(stateless))
     return lambda *arguments: traced([variable.value for variable in variables], *arguments)
 
 

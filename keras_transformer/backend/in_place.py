@@ -16,7 +16,7 @@ from keras_transformer.backend.compiling import (
     needs_fixed_shapes,
     tracing_lock,
 )
-from keras_transformer.backend.xla import traced_for_xla
+from keras_transformer.backend.xla import compiled_by_xla
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class InPlace:
                     variable.assign(state[name])
             return result
 
-        written = traced_for_xla(whole) if self._jit_compile else by_rows
+        written = compiled_by_xla()(whole) if self._jit_compile else by_rows
         traced = tf.function(written, jit_compile=self._jit_compile, autograph=False)
         concrete: dict[Any, Function] = {}
 
@@ -142,7 +142,7 @@ class InPlace:
             with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
                 return function(state, _take, ops.scatter_update, *arguments)
 
-        traced = jax.jit(traced_for_xla(stateless), donate_argnums=0)
+        traced = jax.jit(compiled_by_xla()(stateless), donate_argnums=0)
 
         def call(*arguments: Any) -> np.ndarray:
             arrays = [ops.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import keras
 from keras import ops
@@ -23,7 +21,7 @@ _is_compiled: contextvars.ContextVar[bool] = contextvars.ContextVar("is_compiled
 
 @contextlib.contextmanager
 def compiled_by_xla() -> Iterator[None]:
-    """Within it, the functions of this module take the forms for XLA.
+    """Within it, the functions of this module take the forms for XLA; also a decorator: `compiled_by_xla()(function)`.
 
     For functions that are traced to be compiled by it; what is exported has the plain forms.
     """
@@ -32,17 +30,6 @@ def compiled_by_xla() -> Iterator[None]:
         yield
     finally:
         _is_compiled.reset(token)
-
-
-def traced_for_xla(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function, called within `compiled_by_xla`."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        with compiled_by_xla():
-            return function(*arguments)
-
-    return call
 
 
 def kernel_product(x: Tensor, kernel: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.cache.dense import write_rows
 from keras_transformer.attention.scoring.base import grouped_scores
-from keras_transformer.backend.xla import compiled_by_xla, kernel_product, traced_for_xla
+from keras_transformer.backend.xla import compiled_by_xla, kernel_product
 
 ON_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads the program of TensorFlow")
 
@@ -68,7 +68,7 @@ def test_a_decoding_step_copies_no_cache():
         return ops.matmul(weights, state)
 
     arguments = random(1, 1, 1, 16), np.array([7], "int32")
-    program = compiled_program(traced_for_xla(step), *arguments)
+    program = compiled_program(compiled_by_xla()(step), *arguments)
     whole = "f32[1,1,96,16]"
     assert [line for line in program if f"= {whole}" in line and "copy" in line] == []
     assert any("conditional" in line and whole in line for line in program)
@@ -79,6 +79,6 @@ def test_the_product_of_one_row_is_left_to_the_library_of_matrix_products():
     import tensorflow as tf
 
     kernel = tf.Variable(random(64, 4, 8))
-    program = compiled_program(traced_for_xla(lambda x: kernel_product(x, kernel)), random(1, 64))
+    program = compiled_program(compiled_by_xla()(lambda x: kernel_product(x, kernel)), random(1, 64))
     (product,) = [line for line in program if " dot(" in line]
     assert "lhs_batch_dims={0}" in product
