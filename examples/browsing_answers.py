@@ -11,7 +11,8 @@ the default of an argument is. The answer to each stands in one place. Three set
 cloning, those of the reward model and reinforcement learning, and held-out ones, which are measured.
 
 1. A scripted searcher, which knows where the answers stand, gives demonstrations in the text browser.
-2. Behavior cloning: a language model of 0.5 million parameters is trained on its actions.
+2. Behavior cloning: a language model of 0.5 million parameters, which first learns to copy from random tokens, is trained
+   on its actions.
 3. A reward model is trained on comparisons of episodes: those that the model has sampled, and demonstrations.
 4. Best of n: of n sampled episodes, the one with the largest reward counts.
 5. One round of reinforcement learning on the rewards, with a penalty for leaving the cloned model.
@@ -34,14 +35,27 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import attention, browsing, generation, load_model, models, retrieval, tasks, text, training
+from keras_transformer import (
+    attention,
+    browsing,
+    data,
+    generation,
+    load_model,
+    models,
+    retrieval,
+    tasks,
+    text,
+    training,
+)
 
 # Every other block is a convolution over the last four tokens: with it, attention learns soon to copy what follows a word.
 SIZE = models.Size(num_layers=6, hidden_dim=96, num_heads=4, intermediate_dim=192)
 QUICK_SIZE = models.Size(num_layers=2, hidden_dim=32, num_heads=2, intermediate_dim=64)
 LIMITS = browsing.BrowserLimits(max_actions=10, max_quotes=1, max_state=440, max_links=5, shown_actions=2, max_quote=80)
-PASSAGE_SIZE, CHUNK_SIZE, MAX_LENGTH = 330, 64, 288
+PASSAGE_SIZE, CHUNK_SIZE, MAX_LENGTH = 330, 64, 384
 PROMPT_WEIGHT, REWARD_EPOCHS, KL_WEIGHT, MIN_ADVANTAGE = 0.05, 4, 0.1, 0.05
+# Rows, batch size and steps of learning to copy: of the model, and with --quick.
+COPYING = {False: ((64, 48, 500), (384, 10, 300)), True: ((64, 4, 2),)}
 # Longest action, in tokens, and number of texts that are decoded at a time.
 MAX_ACTION, DECODED = 40, 128
 # Files of Sphinx that are no text.
@@ -121,7 +135,9 @@ def run(arguments: argparse.Namespace, corpus: browsing.Corpus, client: browsing
     parts = split_facts(browsing.sphinx_facts(pages), arguments)
     shown = demonstrate_all(parts, client)
     cloning = [episode for _, episode in shown["cloning"]]
-    tokenizer = text.BytePair.train([step.prompt for each in cloning for step in each.steps], arguments.vocabulary)
+    # A name that is copied has other tokens after a space than after a dot, unless spaces are tokens of their own.
+    shown_texts = [step.prompt for each in cloning for step in each.steps]
+    tokenizer = text.BytePair.train(shown_texts, arguments.vocabulary, separate_spaces=True)
     passages = {"passage of BM25": best_passages(pages), "nearest chunk": nearest_chunks(pages, tokenizer, arguments)}
     model = load_model(arguments.cloned) if arguments.cloned else build_model(tokenizer, arguments.quick)
     steps = [step for episode in cloning for step in episode.steps]
@@ -237,12 +253,23 @@ def reading_steps(facts: list[browsing.Fact], passages: dict[str, Retrieve]) -> 
     return [browsing.Step(reading_prompt(fact, passage), f"{fact.quote} => {fact.answer}") for fact, passage in shown]
 
 
-def clone(model: tasks.LanguageModel, steps: list[browsing.Step], arguments: argparse.Namespace) -> float:
-    """Trains the model on what the searcher did; returns the seconds of CPU time. The texts shown have a small weight too.
+def learn_to_copy(model: tasks.LanguageModel, arguments: argparse.Namespace) -> None:
+    """Trains the model to repeat what it has read: first in short rows, where that is learned soon, then in long ones.
 
-    The language model of the paper was trained on text before. This one starts from nothing: predicting what it is shown,
-    where names are repeated, teaches it to copy.
+    The language model of the paper was trained on text before; this one starts from nothing.
     """
+    for length, batch_size, steps in COPYING[arguments.quick]:
+        batches = data.repeated_segment_batches(model.vocabulary_size, length, batch_size, steps, seed=arguments.seed)
+        schedule = training.WarmupCosine(arguments.learning_rate, steps // 4, steps, 0.05)
+        optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.01, beta_2=0.98, global_clipnorm=1.0)
+        model.compile(optimizer, training.MaskedCrossentropy(), weighted_metrics=[training.MaskedAccuracy()])
+        model.fit(batches.epoch(), verbose=2, shuffle=False, callbacks=CALLBACKS)
+
+
+def clone(model: tasks.LanguageModel, steps: list[browsing.Step], arguments: argparse.Namespace) -> float:
+    """Trains the model on what the searcher did, and a little on what it was shown; returns the seconds of CPU time."""
+    start = time.process_time()
+    learn_to_copy(model, arguments)
     batches = browsing.action_batches(
         steps,
         model.tokenizer,
@@ -256,7 +283,6 @@ def clone(model: tasks.LanguageModel, steps: list[browsing.Step], arguments: arg
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, beta_2=0.98, global_clipnorm=1.0)
     model.compile(optimizer, training.MaskedCrossentropy(), jit_compile=False)
     print(f"{count:,} training steps; {batches.dropped} rows were too long", flush=True)
-    start = time.process_time()
     model.fit(
         batches.repeat(),
         steps_per_epoch=len(batches),

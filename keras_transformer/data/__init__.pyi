@@ -70,6 +70,9 @@ from .pretraining.masked_batches import (
 from .pretraining.permuted_batches import (
     permute_tokens as permute_tokens,
 )
+from .pretraining.repeated_segments import (
+    repeated_segment_batches as repeated_segment_batches,
+)
 from .pretraining.token_masking import (
     TokenMasking as TokenMasking,
 )

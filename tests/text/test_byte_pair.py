@@ -50,6 +50,23 @@ def test_merges_by_hand():
     assert [tokenizer.id_to_token(index) for index in tokenizer.encode("abca")] == ["abc", "a"]
 
 
+def test_separate_spaces_give_a_word_the_same_tokens_everywhere(tmp_path):
+    corpus = ["os.walk walk.os", "the walk"] * 3
+    tokenizer = BytePair.train(corpus, 300, separate_spaces=True)
+    walk = tokenizer.encode("walk")
+    assert [tokenizer.id_to_token(index) for index in walk] == ["walk"]
+    assert tokenizer.encode("os.walk") == [*tokenizer.encode("os."), *walk]
+    space = tokenizer.encode(" ")
+    assert tokenizer.encode("walk  walk") == [*walk, *space, *space, *walk]
+    joined = BytePair.train(corpus, 300)
+    assert [joined.id_to_token(index) for index in joined.encode(" walk")] == ["Ġwalk"]
+    tokenizer.save(tmp_path / "saved")
+    again, text = load_tokenizer(tmp_path / "saved"), "  the os.walk\n walk é "
+    assert again.encode(text) == tokenizer.encode(text)
+    assert again.decode(again.encode(text)) == text
+    assert again.lossless
+
+
 def test_reads_gpt2s_format(tmp_path):
     tokenizer = BytePair.from_file(write(tmp_path / "tokenizer.json", gpt2_like()))
     assert tokenizer.special_tokens == {"start": "<|endoftext|>", "end": "<|endoftext|>"}

@@ -93,6 +93,7 @@ class BytePair(Tokenizer):
         *,
         special_tokens: dict[str, Any] | None = None,
         min_frequency: int = 2,
+        separate_spaces: bool = False,
     ) -> BytePair:
         """Trains the merges on a corpus.
 
@@ -103,6 +104,9 @@ class BytePair(Tokenizer):
                 if the corpus has fewer pairs.
             special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
             min_frequency: int >= 1. Minimum count of a pair to be merged.
+            separate_spaces: bool. Whether a space is a token of its own. A word has then the same tokens at the start of a
+                line, after a space and after a dot, which helps small models to copy names; texts have more tokens. Default
+                False: a space belongs to the word after it.
 
         Returns:
             A `BytePair`.
@@ -116,7 +120,10 @@ class BytePair(Tokenizer):
         texts = stream_texts(files_or_texts)
         tokenizers = library()
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        parts = tokenizers.pre_tokenizers
+        tokenizer.pre_tokenizer = parts.ByteLevel(add_prefix_space=False)
+        if separate_spaces:
+            tokenizer.pre_tokenizer = parts.Sequence([parts.Split(" ", "isolated"), tokenizer.pre_tokenizer])
         tokenizer.decoder = tokenizers.decoders.ByteLevel()
         trainer = tokenizers.trainers.BpeTrainer(
             vocab_size=vocabulary_size,
