@@ -19,6 +19,8 @@ class Recall:
 
     def __init__(self, options):
         self.length = 64 if options.tiny else options.length or 2048
+        if options.length:
+            self.name = f"recall of {options.length}"
         self.batch_size = options.batch_size or (2 if options.tiny else 4)
         self.steps = options.steps or (4 if options.tiny else 400)
         self.test_steps = 1 if options.tiny else 8
@@ -27,7 +29,7 @@ class Recall:
         self.guessing = 1 / self.values
         self.description = (
             f"{self.length} tokens, {self.keys} keys with values in the first half; accuracy over the "
-            f"{self.length // 4} questions, all in the last quarter."
+            f"{self.length // 4} questions, all in the last quarter, after {self.steps:,} steps."
         )
 
     def batches(self, seed):
@@ -84,7 +86,7 @@ class ListOps:
         self.guessing = self._share_of_the_most_frequent()
         self.description = (
             f"expressions of {self.length // 8} to {self.length} tokens, up to {self.max_depth} deep; guessing is the "
-            "most frequent answer."
+            f"most frequent answer; {self.steps:,} steps."
         )
 
     def batches(self, seed):

@@ -55,7 +55,7 @@ LIMITS = browsing.BrowserLimits(max_actions=10, max_quotes=1, max_state=440, max
 PASSAGE_SIZE, CHUNK_SIZE, MAX_LENGTH = 330, 64, 384
 PROMPT_WEIGHT, REWARD_EPOCHS, KL_WEIGHT, MIN_ADVANTAGE = 0.05, 4, 0.1, 0.05
 # Rows, batch size and steps of learning to copy: of the model, and with --quick.
-COPYING = {False: ((64, 48, 500), (384, 10, 300)), True: ((64, 4, 2),)}
+COPYING = {False: ((64, 48, 800), (384, 10, 500)), True: ((64, 4, 2),)}
 # Longest action, in tokens, and number of texts that are decoded at a time.
 MAX_ACTION, DECODED = 40, 128
 # Files of Sphinx that are no text.
@@ -89,7 +89,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, help="folder of the HTML files")
     parser.add_argument("--out", type=Path, default=Path("browsing_answers"), help="output directory")
     parser.add_argument("--cloned", type=Path, help="a file `cloned.keras` of a run before, to go on from there")
-    parser.add_argument("--epochs", type=int, default=4, help="of behavior cloning")
+    parser.add_argument("--epochs", type=int, default=10, help="of behavior cloning")
     parser.add_argument("--facts", type=int, default=800, help="number of questions")
     parser.add_argument("--samples", type=int, default=4, help="n of the best of n")
     parser.add_argument("--vocabulary", type=int, default=1536)

@@ -32,6 +32,24 @@ def compiled_by_xla() -> Iterator[None]:
         _is_compiled.reset(token)
 
 
+def is_traced_for_xla() -> bool:
+    """Returns whether what is being traced will be compiled by XLA: always with JAX, with TensorFlow under `jit_compile`.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> [bool(tf.function(is_traced_for_xla, jit_compile=choice)()) for choice in (True, False)]
+    [True, False]
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "jax"
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util
+
+    # TensorFlow enters this context before it traces a function that is to be compiled.
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
 def kernel_product(x: Tensor, kernel: Tensor) -> Tensor:
     """Returns the product of a matrix `(n, inputs)` and a kernel `(inputs..., outputs...)`, as a matrix.
 

@@ -11,6 +11,7 @@ import keras
 from keras_transformer.backend.recompute import recomputed
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, choice, resolve, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape
@@ -38,7 +39,7 @@ class Block(keras.layers.Layer):
         self.dropout = dropout
         self.seed = seed
         self.recompute = recompute
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _make_residual(self, name, residual=None):
         return make_residual(residual or self.residual, self.norm, name, self.dtype_policy)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Activation, Config, Initializer, LayerLike, Shape, Tensor
@@ -75,7 +76,7 @@ class NGramInducedEncoding(keras.layers.Layer):
         self.norm = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self._norm = clone(self.norm, name="norm", dtype=self.dtype_policy)
         self.dropout = dropout
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
         self.supports_masking = True

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
@@ -64,7 +65,7 @@ class ConvolutionalFeedForward(keras.layers.Layer):
         self.activation = get_activation(activation)
         self.dropout = dropout
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         options = {"padding": "same", "dtype": self.dtype_policy}

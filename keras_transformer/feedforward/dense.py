@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import Projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
@@ -74,7 +75,7 @@ class DenseFeedForward(keras.layers.Layer):
         self.hidden_norm = resolve(hidden_norm, NORMS, keras.layers.Layer, argument="hidden_norm")
         self._hidden_norm = clone(self.hidden_norm, name="hidden_norm", dtype=self.dtype_policy)
         self.supports_masking = True
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         self._hidden_dense = self._dense("hidden", self.intermediate_dim, self.activation)

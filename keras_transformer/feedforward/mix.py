@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Config, Initializer, Shape, Tensor
 
@@ -64,7 +65,7 @@ class MixFeedForward(keras.layers.Layer):
         self.dropout = dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         policy, hidden_shape = self.dtype_policy, (*input_shape[:-1], self.intermediate_dim)

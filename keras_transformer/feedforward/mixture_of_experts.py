@@ -13,6 +13,7 @@ from keras_transformer.feedforward.activations import Gating, get_activation
 from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, dispatch_to_buffers, gather
 from keras_transformer.feedforward.expert_counts import ExpertCounts
 from keras_transformer.feedforward.router import TopKRouter
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Activation, Config, DType, Initializer, Shape, Tensor
 
@@ -94,7 +95,7 @@ class MixtureOfExperts(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
         self.supports_masking = True
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         width, hidden = input_shape[-1], self.intermediate_dim

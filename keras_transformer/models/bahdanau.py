@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.attentional_gru import AttentionalGRU
 from keras_transformer.models.building.bidirectional_gru import BidirectionalGRU
 from keras_transformer.models.building.encoder_decoder import token_tables
@@ -85,7 +86,7 @@ def Bahdanau(
     initializers = {"kernel_initializer": kernel_initializer, "recurrent_initializer": recurrent_initializer}
 
     def drop(x, name):
-        return keras.layers.Dropout(dropout, name=f"{name}_dropout")(x)
+        return Dropout(dropout, name=f"{name}_dropout")(x)
 
     # Layers
     source_table, target_table = token_tables(

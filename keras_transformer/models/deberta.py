@@ -9,6 +9,7 @@ import keras
 from keras_transformer.attention import DisentangledAttention
 from keras_transformer.blocks import EncoderBlock, NGramInducedEncoding
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention, padding_input, token_input
 from keras_transformer.models.encoder import add_segments
@@ -132,7 +133,7 @@ def DeBERTa(
     if embedding_dim is not None:
         x = keras.layers.Dense(size.hidden_dim, use_bias=False, name="embedding_projection")(x)
     x = clone(norm, name="embedding_norm")(x)
-    x = embedded = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = embedded = Dropout(dropout, name="embedding_dropout")(x)
     for index, block in enumerate(blocks):
         x = block(x, padding_mask=inputs["padding_mask"])
         if index == 0 and beside is not None:

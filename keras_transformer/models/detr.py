@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.attention import MultiHeadAttention, PositionedAttention
 from keras_transformer.blocks import EncoderBlock, QueryDecoderBlock
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.feature_maps import feature_maps
 from keras_transformer.models.resnet import ResNet
 from keras_transformer.utils.serialization import choice
@@ -116,7 +117,7 @@ def DETR(
     positions = SinePositions(size.hidden_dim, name="positions")(*placed)
     x = keras.layers.Dense(size.hidden_dim, name="feature_projection")(features)
     x = keras.layers.Reshape((-1, size.hidden_dim), name="feature_tokens")(x)
-    x = keras.layers.Dropout(dropout, name="feature_dropout")(x)
+    x = Dropout(dropout, name="feature_dropout")(x)
     for index in range(size.num_layers[0]):
         attention, feedforward, options = parts(0)
         mixer = PositionedAttention(**attention, name="self_attention")

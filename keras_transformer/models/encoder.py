@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.blocks import DeepNormResidual, EncoderBlock, Residual
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
     final_norm,
@@ -134,7 +135,7 @@ def Encoder(
     positions = {"positions": mask_positions(inputs["padding_mask"])} if positions_from_mask else {}
     x = x if embedding_position is None else embedding_position(x, **positions)
     x = x if first_norm is None else first_norm(x)
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)
     x = x if input_layer is None else input_layer(x)
     masks = {"padding_mask": inputs["padding_mask"]}

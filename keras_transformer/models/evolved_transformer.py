@@ -10,6 +10,7 @@ import keras
 from keras_transformer.attention import BranchedConvolution, MultiHeadAttention
 from keras_transformer.blocks import BranchedDecoderBlock, BranchedEncoderBlock, DecoderBlock, EncoderBlock, Residual
 from keras_transformer.feedforward import DenseFeedForward, GatedLinearUnit
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.building.stack import final_norm, first_layer
 from keras_transformer.positions import Sinusoidal
@@ -114,7 +115,7 @@ def EvolvedTransformer(
             table,
             keras.layers.Rescaling(math.sqrt(size.hidden_dim), name=f"{side}_scale"),
             Sinusoidal(layout="halves", endpoint=True, name=f"{side}_position"),
-            keras.layers.Dropout(dropout, name=f"{side}_dropout"),
+            Dropout(dropout, name=f"{side}_dropout"),
             first_layer(residual, f"{side}_open_streams"),
         ]
         cells = [make_cell(size, index, attention_dropout, options) for index in range(num_layers)]

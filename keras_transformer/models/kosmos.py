@@ -9,6 +9,7 @@ import keras
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, SubLNResidual
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.clip_layers import UnitLength
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
@@ -121,7 +122,7 @@ def Kosmos(
     if scale_embeddings:
         x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
     x = x if added is None else added(x)
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"])
     return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)

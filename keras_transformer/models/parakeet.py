@@ -10,6 +10,7 @@ from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.audio import ConformerConvolution, ConvolutionSubsampling
 from keras_transformer.blocks import ConformerBlock
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.positions import TransformerXLRelative
 from keras_transformer.utils.serialization import clone
@@ -87,7 +88,7 @@ def Parakeet(
     x, mask = clone(subsampling, name="subsampling")(inputs["features"], padding_mask=inputs["padding_mask"])
     if scales_frames:
         x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="scale")(x)
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
 
     def feed_forward(name: str) -> DenseFeedForward:
         return DenseFeedForward(size.intermediate_dim, activation, dropout=hidden_dropout, use_bias=use_bias, name=name)

@@ -10,6 +10,7 @@ from keras_transformer.attention import ChunkedAttention, LSHAttention, MultiHea
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.blocks import ReversibleBlock, ReversibleStack
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.positions import Learned
@@ -103,7 +104,7 @@ def Reformer(
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x = table(embedding(inputs["token_ids"]))
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     x = stack(x, padding_mask=inputs["padding_mask"])
     x = clone(norm, name="final_norm")(x)
-    return keras.Model(inputs, keras.layers.Dropout(dropout, name="output_dropout")(x), name=name)
+    return keras.Model(inputs, Dropout(dropout, name="output_dropout")(x), name=name)

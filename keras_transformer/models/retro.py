@@ -16,6 +16,7 @@ from keras_transformer.blocks import (
     NeighborEncoder,
     Residual,
 )
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
     final_norm,
@@ -156,7 +157,7 @@ def RETRO(
     }
     mask, neighbors = inputs["padding_mask"], None
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers):
         retrieves = index + 1 in layers
         parts = (own.attention(), None if retrieves else own.feed_forward())

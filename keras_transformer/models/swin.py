@@ -10,6 +10,7 @@ import numpy as np
 from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import choice
@@ -149,4 +150,4 @@ def _embedded(images, hidden_dim, patch_size, use_position_embedding, dropout):
     x = keras.layers.LayerNormalization(epsilon=1e-5, name="embedding_norm")(x)
     if use_position_embedding:
         x = Learned(grid[0] * grid[1], name="position_embedding")(x)
-    return keras.layers.Dropout(dropout, name="embedding_dropout")(x), grid
+    return Dropout(dropout, name="embedding_dropout")(x), grid

@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_encoder
 from keras_transformer.models.building.stack import make_feed_forward
 from keras_transformer.positions import RelativeBias
@@ -183,7 +184,7 @@ class _Parts:
         return self._side("target", "decoder", embedding, blocks)
 
     def _side(self, front, name, embedding, blocks):
-        dropouts = [keras.layers.Dropout(self._dropout, name=f"{side}_dropout") for side in (front, name)]
+        dropouts = [Dropout(self._dropout, name=f"{side}_dropout") for side in (front, name)]
         return Side([embedding, dropouts[0]], blocks, [self._norm(f"{name}_final_norm"), dropouts[1]])
 
     def _mixer(self, position: RelativeBias) -> tuple[MultiHeadAttention, keras.layers.Layer]:

@@ -7,6 +7,7 @@ import math
 import keras
 
 from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBlock, Residual
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
@@ -111,7 +112,7 @@ def Transformer(
             keras.layers.Rescaling(math.sqrt(size.hidden_dim), name=f"{side}_scale") if scale_embeddings else None,
             clone(place, name=f"{side}_position"),
             make_norm(norm, f"{side}_embedding_norm") if embedding_norm else None,
-            keras.layers.Dropout(dropout, name=f"{side}_dropout"),
+            Dropout(dropout, name=f"{side}_dropout"),
             first_layer(residual, f"{side}_open_streams"),
         ]
 

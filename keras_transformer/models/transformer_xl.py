@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.attention import SegmentRecurrentAttention
 from keras_transformer.blocks import DecoderBlock, Residual
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward, padding_input, token_input
 from keras_transformer.positions import AttentionPosition
@@ -102,7 +103,7 @@ def TransformerXL(
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="scale")(embedding(inputs["token_ids"]))
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"])
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)

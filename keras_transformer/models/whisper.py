@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.encoder_decoder import Side, encode, encoder_decoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_feed_forward, make_norm
@@ -146,7 +147,7 @@ class _Parts:
             keras.layers.ZeroPadding1D(1, name="padding"),
             convolution("convolution_2", strides=2),
             Learned(num_frames // 2, initializer=Sinusoids(), trainable=False, name="source_position"),
-            keras.layers.Dropout(self._dropout, name="source_dropout"),
+            Dropout(self._dropout, name="source_dropout"),
         ]
         blocks = [
             EncoderBlock(*self._mixer(size), name=f"encoder_block_{index}", **self._options())
@@ -158,7 +159,7 @@ class _Parts:
         front = [
             keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding"),
             Learned(max_sequence_length, name="target_position"),
-            keras.layers.Dropout(self._dropout, name="target_dropout"),
+            Dropout(self._dropout, name="target_dropout"),
         ]
         blocks = [
             DecoderBlock(

@@ -7,6 +7,7 @@ import keras
 from keras_transformer.attention import TwoStreamAttention
 from keras_transformer.blocks import EncoderBlock, QueryStream, TakeQueryStream
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.models.encoder import SIZES
@@ -85,11 +86,11 @@ def XLNet(
     if use_segments:
         inputs["segment_ids"] = token_input("segment_ids")
     x = embedding(inputs["token_ids"])
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     known = {key: value for key, value in inputs.items() if key != "token_ids"}
     for block in blocks:
         x = block(x, **known)
-    return keras.Model(inputs, keras.layers.Dropout(dropout, name="output_dropout")(x), name=name)
+    return keras.Model(inputs, Dropout(dropout, name="output_dropout")(x), name=name)
 
 
 def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> keras.Model:

@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.attention import CrossDecoderAttention, LocalAttention, MultiHeadAttention, SharedKeyValue
 from keras_transformer.blocks import CrossDecoderBlock, DecoderBlock, Residual
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward, make_norm, padding_input, token_input
@@ -85,7 +86,7 @@ def YOCO(
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     mask = inputs["padding_mask"]
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers // 2):
         parts = (clone(mixer, name="self_attention"), make_feed_forward(size.intermediate_dim, feedforward, activation))
         x = DecoderBlock(*parts, name=f"self_decoder_block_{index}", **options)(x, padding_mask=mask)

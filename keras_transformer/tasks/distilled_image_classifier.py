@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens
 
 
@@ -44,7 +45,7 @@ def DistilledImageClassifier(
         raise ValueError(f"{backbone.name!r} has no distillation token: use tasks.ImageClassifier.")
     logits = {}
     for index, token in enumerate(("class", "distillation")):
-        x = keras.layers.Dropout(dropout, name=f"{token}_dropout")(backbone.output[:, index])
+        x = Dropout(dropout, name=f"{token}_dropout")(backbone.output[:, index])
         logits[f"{token}_logits"] = keras.layers.Dense(num_classes, dtype="float32", name=f"{token}_logits")(x)
     mean = keras.layers.Average(dtype="float32", name="logits")(list(logits.values()))
     return keras.Model(backbone.input, {"logits": mean, **logits}, name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_tokens
 from keras_transformer.utils.types import Activation
 
@@ -54,7 +55,7 @@ def ImageClassifier(
     if pooling != "mean" and not _has_class_token(backbone):
         raise ValueError(f"{backbone.name!r} has no class token: use pooling='mean'.")
     x = _pool(backbone.output, pooling, num_prefix_tokens(backbone))
-    x = keras.layers.Dropout(dropout, name="head_dropout")(x)
+    x = Dropout(dropout, name="head_dropout")(x)
     head = keras.layers.Dense(
         num_classes,
         activation=activation,

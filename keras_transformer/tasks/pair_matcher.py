@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Tensor
@@ -65,7 +66,7 @@ def PairMatcher(
     if num_classes is None:
         return keras.Model(inputs, CosineSimilarity(dtype="float32", name="similarity")(vectors), name=name)
     vectors = [
-        keras.layers.Dropout(dropout, dtype="float32", name=f"{side}_dropout")(vector)
+        Dropout(dropout, dtype="float32", name=f"{side}_dropout")(vector)
         for side, vector in zip(("first", "second"), vectors, strict=True)
     ]
     features = PairFeatures(dtype="float32", name="features")(vectors)

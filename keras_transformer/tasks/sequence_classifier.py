@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, make_pooling, output_layer, token_mask
 from keras_transformer.utils.types import Activation
 
@@ -59,5 +60,5 @@ def SequenceClassifier(
         x = keras.layers.Dense(
             hidden_dim, activation=get_activation(hidden_activation), dtype="float32", name="pooler"
         )(x)
-    x = keras.layers.Dropout(dropout, dtype="float32", name="head_dropout")(x)
+    x = Dropout(dropout, dtype="float32", name="head_dropout")(x)
     return keras.Model(backbone.input, output_layer(num_classes, activation, use_bias)(x), name=name)

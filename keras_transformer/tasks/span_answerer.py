@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_tokens, input_named
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
@@ -43,7 +44,7 @@ def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "sp
     Reference: Devlin et al., BERT, arXiv 1810.04805, section 4.2.
     """
     check_tokens(backbone)
-    x = keras.layers.Dropout(dropout, name="head_dropout")(backbone.output)
+    x = Dropout(dropout, name="head_dropout")(backbone.output)
     x = keras.layers.Dense(2, dtype="float32", name="span")(x)
     padding_mask = input_named(backbone, "padding_mask")
     outputs = {

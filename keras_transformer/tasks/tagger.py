@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, output_layer
 from keras_transformer.utils.types import Activation
 
@@ -42,5 +43,5 @@ def Tagger(
     """
     check_tokens(backbone)
     check_count("num_tags", num_tags)
-    x = keras.layers.Dropout(dropout, name="head_dropout")(backbone.output)
+    x = Dropout(dropout, name="head_dropout")(backbone.output)
     return keras.Model(backbone.input, output_layer(num_tags, activation)(x), name=name)

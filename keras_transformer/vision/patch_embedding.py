@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
@@ -113,7 +114,7 @@ class PatchEmbedding(keras.layers.Layer):
         self._pixel_norm, self._token_norm = (
             clone(self.norm, name=name, dtype=self.dtype_policy) for name in ("pixel_norm", "token_norm")
         )
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
     def num_prefix_tokens(self) -> int:

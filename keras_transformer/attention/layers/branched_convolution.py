@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, Shape, Tensor
@@ -85,7 +86,7 @@ class BranchedConvolution(TokenMixer):
         self._norm = clone(self.norm, name="norm", dtype=self.dtype_policy)
         self.dropout = dropout
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
     def output_dense(self) -> Any:

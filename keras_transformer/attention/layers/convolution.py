@@ -11,6 +11,7 @@ from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
@@ -41,7 +42,7 @@ class TokenConvolution(TokenMixer):
         self.dropout = dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype="float32")
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype="float32")
 
     output_dense = property(lambda self: self._output_dense)
 

@@ -26,6 +26,7 @@ from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.backend.shared_matmul import shared_matmul
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import RelativeEmbedding
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize_shared
@@ -124,7 +125,7 @@ class DisentangledAttention(TokenMixer):
         self._scale = 1.0 / math.sqrt(key_dim * (1 + len(self.terms)))
         scoring = ScaledDot(self._scale, dtype=self.dtype_policy)
         self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
-        self._position_dropout = keras.layers.Dropout(position_dropout, seed=seed, dtype=self.dtype_policy)
+        self._position_dropout = Dropout(position_dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape

@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serialize
@@ -42,7 +43,7 @@ class GatedUnit(TokenMixer):
         self.dropout = dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype="float32")
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype="float32")
 
     output_dense = property(lambda self: self._output_dense)
 

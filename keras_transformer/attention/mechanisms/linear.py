@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
@@ -12,6 +11,7 @@ from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.chunks import causal_unnormalized_attention, unnormalized_attention
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
 
@@ -78,7 +78,7 @@ class LinearAttention(Mechanism):
         self.dropout = dropout
         self.seed = seed
         noise_shape = (None, None, None, 1)
-        self._dropout_layer = keras.layers.Dropout(dropout, noise_shape=noise_shape, seed=seed, dtype="float32")
+        self._dropout_layer = Dropout(dropout, noise_shape=noise_shape, seed=seed, dtype="float32")
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.feature_map, query_shape)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.bands import pad_length
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
@@ -69,7 +69,7 @@ class RetrievalAttention(Mechanism):
         self.block_size = positive("block_size", block_size)
         self.dropout = dropout
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def attend(
         self,

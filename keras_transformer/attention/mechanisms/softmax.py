@@ -17,6 +17,7 @@ from keras_transformer.attention.softmax_ops import (
     weighted_sum,
     zero_masked_queries,
 )
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -85,7 +86,7 @@ class SoftmaxAttention(Mechanism):
             raise ValueError("The fused kernel has no sinks. Set flash_attention=None, or use_sinks=False.")
         self.use_sinks = use_sinks
         self.sinks = None
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.scoring, query_shape, key_shape)

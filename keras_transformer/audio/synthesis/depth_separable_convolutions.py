@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -57,7 +58,7 @@ class DepthSeparableConvolutions(keras.layers.Layer):
         self.kernel_size = kernel_size
         self.dropout = dropout
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
         policy, width = {"dtype": self.dtype_policy}, inputs_shape[-1]

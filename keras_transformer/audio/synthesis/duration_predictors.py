@@ -11,6 +11,7 @@ from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.audio.synthesis.depth_separable_convolutions import DepthSeparableConvolutions
 from keras_transformer.audio.synthesis.duration_flows import AffineFlow, ConvolutionFlow
 from keras_transformer.audio.synthesis.speaker import add_speaker, speaker_projection
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
@@ -68,7 +69,7 @@ class DurationPredictor(keras.layers.Layer):
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape, speaker_shape: Shape | None = None) -> None:
         policy, hidden = {"dtype": self.dtype_policy}, (*inputs_shape[:-1], self.hidden_dim)

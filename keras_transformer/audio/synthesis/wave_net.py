@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.audio.synthesis.speaker import speaker_projection
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -68,7 +69,7 @@ class WaveNet(keras.layers.Layer):
         self.dilation_rate = dilation_rate
         self.dropout = dropout
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape, speaker_shape: Shape | None = None) -> None:
         policy, width = {"dtype": self.dtype_policy}, inputs_shape[-1]

@@ -15,6 +15,7 @@ from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.blocks.batch_statistics import refuse_batch_statistics
 from keras_transformer.blocks.memory.loop_seeds import seeded_iterations
 from keras_transformer.blocks.memory.memory_steps import SLABS, extend, label
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerLike, Shape, Tensor
@@ -106,7 +107,7 @@ class MemoryStack(CachedLayer):
         self.dropout = dropout
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self._check()
 
     def _check(self):

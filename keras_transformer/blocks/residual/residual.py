@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
@@ -54,9 +55,7 @@ class Residual(keras.layers.Layer):
         self.stochastic_depth = stochastic_depth
         self.seed = seed
         row_noise = (None, 1, 1)
-        self._drop_rows = keras.layers.Dropout(
-            stochastic_depth, noise_shape=row_noise, seed=seed, dtype=self.dtype_policy
-        )
+        self._drop_rows = Dropout(stochastic_depth, noise_shape=row_noise, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         # Tokens `(B, T, D)`, or those of a grid, `(B, rows, columns, D)`.

@@ -13,6 +13,7 @@ from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import cache_spec
 from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.attention.partition.chunk_progress import ChunkProgress
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
 
@@ -97,7 +98,7 @@ class NeighborEncoder(CachedLayer):
         self.dropout = dropout
         self.seed = seed
         self.embedding = keras.layers.Embedding(vocabulary_size, hidden_dim, name="embedding", dtype=self.dtype_policy)
-        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape, token_ids_shape: Shape, neighbor_mask_shape: Shape | None = None) -> None:
         if None in token_ids_shape[2:]:

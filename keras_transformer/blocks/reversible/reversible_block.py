@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import serialize_template, template
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor
@@ -76,7 +77,7 @@ class ReversibleBlock(keras.layers.Layer):
         self.dropout = dropout
         self.seed = seed
         self._mixer_dropout, self._feedforward_dropout = (
-            keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy) for _ in range(2)
+            Dropout(dropout, seed=seed, dtype=self.dtype_policy) for _ in range(2)
         )
 
     def build(self, first_shape: Shape, second_shape: Shape | None = None) -> None:

@@ -16,6 +16,7 @@ from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.layouts import Transposed
 from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.checkpoints.model_size import model_size
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models import DeBERTa
 from keras_transformer.positions import RelativeEmbedding
 
@@ -69,7 +70,7 @@ def _pooled_head(choice: bool = False) -> Head:
         config.only("pooler_hidden_size", config.integer("hidden_size"))
         rate = config.number("pooler_dropout", 0.0)
         if rate:
-            x = keras.layers.Dropout(rate, name="pooler_dropout")(backbone.output)
+            x = Dropout(rate, name="pooler_dropout")(backbone.output)
             backbone = keras.Model(backbone.input, x, name=backbone.name)
         return head.build(backbone, config)
 

@@ -10,6 +10,7 @@ from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.mapping import Entry, embedding, fused_linear, linear, norm, same
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models import ModernBERT, Size
 from keras_transformer.tasks.heads import input_named, make_pooling
 from keras_transformer.utils.types import Tensor
@@ -162,6 +163,6 @@ def _masked_language_model(backbone: keras.Model, config: Config) -> keras.Model
 def _sequence_classifier(backbone: keras.Model, config: Config, num_classes: int) -> keras.Model:
     pooling = make_pooling(config.choice("classifier_pooling", _POOLINGS, "cls"))
     x = _transform(pooling(backbone.output, padding_mask=input_named(backbone, "padding_mask")), config)
-    x = keras.layers.Dropout(_dropout(config), name="head_dropout")(x)
+    x = Dropout(_dropout(config), name="head_dropout")(x)
     x = keras.layers.Dense(num_classes, dtype="float32", name="logits")(x)
     return keras.Model(backbone.input, x, name="sequence_classifier")

@@ -7,6 +7,7 @@ import keras
 from keras_transformer.attention import ChunkedAttention, Mechanism, MultiHeadAttention
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, FrameMask, SpanMasking
 from keras_transformer.blocks import EncoderBlock, Residual, StreamingEncoderBlock
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward
 from keras_transformer.positions import GatedRelativeBias, RelativeBias
@@ -68,7 +69,7 @@ def speech_encoder(
     mask = FrameMask(encode.kernel_sizes, encode.strides, name="frame_mask")(inputs["padding_mask"])
     x = clone(norm, name="feature_norm")(x) if normalizes_features else x
     x = keras.layers.Dense(size.hidden_dim, name="feature_projection")(x)
-    x = keras.layers.Dropout(feature_dropout, name="feature_dropout")(x)
+    x = Dropout(feature_dropout, name="feature_dropout")(x)
     if span_masking is not None:
         x, _ = clone(span_masking, name="span_masking")(x, padding_mask=mask)
     x = clone(position or ConvolutionalPosition(), name="position")(x, padding_mask=mask)
@@ -77,7 +78,7 @@ def speech_encoder(
     streams = isinstance(mechanism, ChunkedAttention) and mechanism.reads_whole_chunks
     block_type = StreamingEncoderBlock if streams else EncoderBlock
     x = clone(norm, name="embedding_norm")(x) if last_norm is None else x
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers):
         block = block_type(
             MultiHeadAttention(

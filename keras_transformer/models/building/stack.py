@@ -12,6 +12,7 @@ from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.building.size import Size
 from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
 from keras_transformer.utils.serialization import choice, clone, resolve
@@ -204,7 +205,7 @@ def token_model(
     x = x if scale is None else keras.layers.Rescaling(scale, name="embedding_scale")(x)
     x = x if position is None else position(x, **positions)
     x = x if first_norm is None else first_norm(x)
-    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = Dropout(dropout, name="embedding_dropout")(x)
     x = x if input_layer is None else input_layer(x)
     for block in blocks:
         x = block(x, **masks, **positions)

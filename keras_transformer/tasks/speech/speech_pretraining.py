@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.audio import GumbelQuantizer, SpanMasking
 from keras_transformer.backend import keras_private
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_backbone, check_count, check_tokens
 from keras_transformer.tasks.speech.code_counts import CodeCounts
 from keras_transformer.utils.serialization import clone, serializable
@@ -67,7 +68,7 @@ def SpeechPretraining(
     if masking is None or features is None:
         raise ValueError(f"{backbone.name!r} must have a SpanMasking and a norm of its features. Use models.Wav2Vec2.")
     quantizer = GumbelQuantizer() if quantizer is None else quantizer
-    x = keras.layers.Dropout(dropout, name="quantizer_dropout")(features.output)
+    x = Dropout(dropout, name="quantizer_dropout")(features.output)
     entries, ids, probabilities = clone(quantizer, name="quantizer")(x)
     targets = keras.layers.Dense(projection_dim, dtype="float32", name="target_projection")(entries)
     predictions = keras.layers.Dense(projection_dim, dtype="float32", name="projection")(backbone.output)

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, token_mask
 from keras_transformer.tasks.span_answerer import PADDING_LOGIT
 from keras_transformer.utils.serialization import serializable
@@ -58,7 +59,7 @@ def SpeechRecognizer(
         raise ValueError(
             f"vocabulary_size must be at least 2, and blank_id below it. Received: {vocabulary_size!r} and {blank_id!r}"
         )
-    x = keras.layers.Dropout(dropout, name="head_dropout")(backbone.output)
+    x = Dropout(dropout, name="head_dropout")(backbone.output)
     mask = token_mask(backbone)
     x = keras.layers.Dense(vocabulary_size, dtype="float32", name="logits" if mask is None else "frame_logits")(x)
     x = x if mask is None else BlankPadding(blank_id, dtype="float32", name="logits")(x, padding_mask=mask)
