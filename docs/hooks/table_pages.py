@@ -3,11 +3,11 @@
 import importlib
 import inspect
 
-from markup import PARTS, documented, facts, link, linked, parameters_table, table
-
 from keras_transformer import catalog as catalog
 from keras_transformer import models
 from keras_transformer.checkpoints import ARCHITECTURES
+from markup import PARTS, documented, facts, link, linked, parameters_table, table
+from uses import top
 
 _COUNTED = parameters_table.known()
 # Sections of the catalog whose rows have pages.
@@ -45,11 +45,13 @@ def table_pages():
 
 
 _INTRODUCTION = """Each model is a function that returns a Functional Keras model up to its last normalization; `tasks` adds
-heads. A size is a name or a `Size`."""
+heads. A size is a name or a `Size`. [Which model?](../which_model.md) helps to choose.
+
+Repositories that the pages name must contain `model.safetensors`: pickle files are never opened."""
 
 
 def _page(name, build, row, checkpoints):
-    parts = [f"# {build.__name__}", facts([
+    parts = [f"# {build.__name__}", catalog.summary(build), top("models", name), facts([
         ("name", f"`{name}`, in `models.MODELS`"),
         ("takes", row["takes"]),
         ("reference", linked(row["reference"])),
