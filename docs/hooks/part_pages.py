@@ -93,7 +93,9 @@ def _overview(patterns):
     for name, row in zip(mechanisms_page.NAMES, rows, strict=True):
         folder = "mechanisms" if name in PARTS["mechanisms"] else "mixers"
         row["name"] = link(name, folder)
-        del row["positions"], row["reference"]  # Of each page; with them the table is wider than a screen.
+        # The page of each has the rest; with it the table is wider than a screen.
+        del row["positions"], row["reference"]
+        row["cache"] = row["cache"].partition(":")[0]
     positions = mechanisms_page.position_rows()
     for row in positions:
         row["name"] = link(row["name"].strip("`"), "positions")

@@ -60,8 +60,7 @@ def _page(name, build, row, checkpoints):
     if sizes := _sizes(name, build):
         parts += ["## Sizes", table(sizes)]
         vocabulary = inspect.signature(build).parameters.get("vocabulary_size")
-        known = vocabulary and f", with a vocabulary of {_default(vocabulary, parameters_table.VOCABULARY):,}"
-        parts.append(f"Parameter counts exclude the head{known or ''}.")
+        parts.append(f"Parameter counts exclude the head{_of_vocabulary(vocabulary)}.")
     return "\n\n".join([*parts, documented(build)])
 
 
@@ -82,9 +81,14 @@ def _sizes(name, build):
     return [{column: row.get(column, "") for column in columns} for row in rows]
 
 
-def _default(parameter, otherwise):
-    """Returns the default of a parameter if it is an integer."""
-    return parameter.default if isinstance(parameter.default, int) else otherwise
+def _of_vocabulary(parameter):
+    """Returns the vocabulary that counts are for, from the parameter of a model function, if it has one."""
+    if parameter is None:
+        return ""
+    if parameter.default is None:
+        return ", with the vocabulary of the published checkpoint"
+    known = isinstance(parameter.default, int)
+    return f", with a vocabulary of {parameter.default if known else parameters_table.VOCABULARY:,}"
 
 
 def _measures(size):
