@@ -15,13 +15,14 @@ DOCS = pathlib.Path(__file__).parents[1] / "docs"
 FORMATS = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
 _HEAD = """# Benchmarks
 
-Written by `python benchmarks/benchmarks_page.py` from the JSON files that benchmarks leave in `docs/`.
-[Results](results.md) has what was measured against other libraries, with the command beside each figure.
+Tables that benchmarks of this repository wrote. [Results](results.md) has what was measured against other libraries,
+with the command beside each figure.
 """
 _FOOT = """## Run your own
 
 Scripts in `benchmarks/` that compare with a peer measure both in turns within one run, and print ratios; below 1,
-ours is faster. `--tiny` is a smoke test; `--json docs/NAME.json` keeps the table, which the command above puts here.
+ours is faster. `--tiny` is a smoke test. `--json docs/NAME.json` keeps the table, and `python
+benchmarks/benchmarks_page.py` writes this page from all that are kept.
 
 | to measure | command |
 |---|---|
@@ -48,7 +49,7 @@ def page(directory: pathlib.Path = DOCS) -> str:
 
 
 def section(found: dict) -> str:
-    """Returns the section of a table that `measure.Table` wrote.
+    """Returns the section of a table that `measure.Table` wrote: a table for each value of its first column, if few.
 
     >>> print(section({"title": "Speed", "versions": {"keras": "3"}, "rows": [{"n": 1, "ms": 2.5}], "notes": ["Once."]}))
     ## Speed
@@ -64,7 +65,22 @@ def section(found: dict) -> str:
     """
     notes = [f"- {note}" for note in found["notes"]]
     parts = [f"## {found['title']}", "", _versions(found), "", *notes, *([""] if notes else [])]
+    first = next(iter(found["rows"][0]))
+    values = list(dict.fromkeys(row[first] for row in found["rows"]))
+    if 1 < len(values) <= len(found["rows"]) / 4:
+        for value in values:
+            rows = [{**row} for row in found["rows"] if row[first] == value]
+            parts += [f"### {first}: {value}", "", *_of_all(rows), table(rows), ""]
+        return "\n".join(parts)
     return "\n".join([*parts, table(found["rows"]), ""])
+
+
+def _of_all(rows: list[dict]) -> list[str]:
+    """Takes the columns that have one value out of rows; returns a line about them."""
+    names = [name for name in rows[0] if all(row.get(name) == rows[0][name] for row in rows)]
+    shared = {name: [row.pop(name) for row in rows][0] for name in names}
+    line = ", ".join(f"{name} {value}" for name, value in list(shared.items())[1:])
+    return [f"For all: {line}.", ""] if line else []
 
 
 def table(rows: list[dict]) -> str:

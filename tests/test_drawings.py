@@ -58,3 +58,11 @@ def test_parity_is_summarized_by_kind():
     ]
     assert rows[0] == "| mechanism | 4 | 0.0e+00 (0.0e+00) | 3.0e-07 (2.0e-07) | 1.0e-07 (1.0e-07) |"
     assert rows[1].startswith("| position | 3 |")
+
+
+def test_rows_of_few_kinds_are_tables_of_their_own():
+    rows = [{"task": task, "name": name, "steps": 4} for task in ("copy", "sort") for name in "abcd"]
+    page = benchmarks_page.section({"title": "Tasks", "versions": {}, "rows": rows, "notes": []})
+    assert "### task: copy\n\nFor all: steps 4.\n\n| name |\n| --- |\n| a |" in page
+    assert page.count("| d |") == 2
+    assert "task" in rows[0]  # The rows themselves keep their columns.
