@@ -32,6 +32,7 @@ def on_startup(command, dirty):
 
 def on_config(config):
     """Generates the pages and adds them to the navigation, behind the recipes."""
+    config.site_name = f"{config.site_name} {__version__}"
     config.copyright = f"keras_transformer {__version__}, Apache-2.0"
     config.extra["made"] = {"benchmarks.md": benchmarks_page.page()}
     generated = []
