@@ -33,20 +33,17 @@ function serve(folder) {
 }
 
 async function firstHit(page, question) {
-  await page.click('.md-search__input');
-  await page.fill('.md-search__input', '');
-  await page.waitForTimeout(300);
-  await page.keyboard.type(question);
-  await page.waitForTimeout(2500);
-  const address = await page.getAttribute('.md-search-result__item a', 'href');
+  await page.goto(`${origin}/index.html?q=${encodeURIComponent(question)}`);
+  const hit = page.locator('.md-search-result__item a').first();
+  const address = await hit.getAttribute('href', { timeout: 120_000 });
   return new URL(address, page.url()).pathname.slice(1);
 }
 
 const [folder, executablePath = '/usr/bin/chromium'] = process.argv.slice(2);
 const server = serve(folder);
+const origin = `http://localhost:${server.address().port}`;
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-await page.goto(`http://localhost:${server.address().port}/index.html`);
 let others = 0;
 for (const [question, expected] of Object.entries(FIRST)) {
   const found = await firstHit(page, question);

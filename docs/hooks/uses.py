@@ -87,13 +87,19 @@ def example(thing):
             parts[-1] = f"model = {ast.get_source_segment(code, value.value)}"
         elif any(isinstance(each, ast.Assign) for each in statements):
             parts.pop()
-    imports = [part for part in parts if part.startswith(("import ", "from "))]
-    body = [part for part in parts if part not in imports]
     package = importlib.import_module(".".join(thing.__module__.split(".")[:2]))
-    free = _free("\n".join(parts))
+    body = [part for part in parts if not part.startswith(("import ", "from "))]
+    used = _free("\n".join(body))
+    imports = [part for part in parts if part not in body and _imported(part) & used]
+    free = _free("\n".join([*imports, *body]))
     imports = [*(["import keras"] if "keras" in free else []), *imports]
     names = sorted(name for name in free - {"keras"} if hasattr(package, name))
     return "\n".join([*imports, f"from {package.__name__} import {', '.join(names)}", "", *body, ""])
+
+
+def _imported(statement):
+    """Returns the names that an import defines."""
+    return {alias.asname or alias.name for alias in ast.parse(statement).body[0].names}
 
 
 def _free(code):
