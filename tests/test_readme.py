@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from keras_transformer import checkpoints, models, tasks
+from keras_transformer import attention, checkpoints, models, tasks
 from keras_transformer.text import BytePair, HuggingFaceTokenizer
 
 pytestmark = pytest.mark.slow
@@ -37,6 +37,11 @@ def run(monkeypatch, tmp_path, capsys):
 
 def test_readme_is_short():
     assert len(README.read_text().splitlines()) <= 150
+
+
+def test_counts_are_those_of_the_dicts():
+    assert f"| {len(attention.MECHANISMS)} [mechanisms]" in README.read_text()
+    assert f"| {len(models.MODELS)} [architectures]" in README.read_text()
 
 
 def test_images(run):
