@@ -48,7 +48,7 @@ def run_python(code, page, names):
 def run_shell(code):
     from keras_transformer.export.commands import main as cli
 
-    for line in code.splitlines():
+    for line in code.replace("\\\n", " ").splitlines():
         arguments = shlex.split(line, comments=True)
         if arguments[:1] == ["keras-transformer"]:
             with contextlib.redirect_stdout(io.StringIO()):

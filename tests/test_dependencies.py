@@ -83,7 +83,9 @@ def is_ours(module):
 
 @functools.cache
 def scripts():
-    return {path.stem for folder in ("benchmarks", "examples", "tests") for path in (ROOT / folder).rglob("*.py")}
+    return {
+        path.stem for folder in ("benchmarks", "docs", "examples", "tests") for path in (ROOT / folder).rglob("*.py")
+    }
 
 
 def test_every_import_of_the_package_is_declared(declared):

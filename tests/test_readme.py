@@ -1,43 +1,81 @@
-"""The Python in the README runs as it stands, on random images in place of the download."""
+"""The three starts of the README run as they stand, the last with a small model in place of the file."""
 
 import re
-import shutil
 from pathlib import Path
 
 import keras
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
+
+from keras_transformer import attention, checkpoints, models, tasks
+from keras_transformer.text import BytePair, HuggingFaceTokenizer
 
 pytestmark = pytest.mark.slow
 
 README = Path(__file__).parents[1] / "README.md"
-CHECKPOINT = Path(__file__).parent / "data" / "checkpoints" / "sentence-bert"
-BOUNDS = ", min_agreement=0.98, max_loss=0.005"
+START = re.compile(r"```python\n(?P<code>.*?)```\n\n```text\n(?P<output>.*?)```", re.DOTALL)
+IMAGES, TEXTS, CHECKPOINT = START.finditer(README.read_text())
+TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports in this process")
-def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 256, (64, 28, 28)).astype("uint8"), rng.integers(0, 10, 64)
-    monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """Runs the code of a start in a folder of its own; returns its names and what it printed."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("exports in this process")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 5
-    (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 200)
-    shutil.copytree(CHECKPOINT, tmp_path / "bert-folder")
-    names = {}
-    for block in blocks:
-        # Of eight random images one may well get another answer.
-        block = block.replace("steps_per_epoch=100", "steps_per_epoch=2").replace(BOUNDS, "")
-        exec(compile(block, str(README), "exec"), names)
-    assert {path.name for path in (tmp_path / "fashion").iterdir()} >= {"saved_model", "model.tflite", "model.onnx"}
-    assert {path.name for path in (tmp_path / "writer").iterdir()} >= {"tokenizer", "model.tflite", "model.weights"}
-    written = load_file(tmp_path / "bert-again" / "model.safetensors")
-    np.testing.assert_equal(written, load_file(CHECKPOINT / "model.safetensors"))
-    options = {"max_new_tokens": 12, "sampler": "greedy"}
-    assert names["phone"].generate("To be", **options) == names["writer"].generate("To be", **options)
-    assert names["second"].result() == names["writer"].generate("To be, or", max_new_tokens=20)
-    probabilities = names["classify"](images=names["x_test"][:1])["probabilities"]
-    np.testing.assert_allclose(probabilities, names["model"].predict(names["x_test"][:1], verbose=0), atol=1e-5)
-    assert names["maps"]["encoder_block_0/self_attention"].shape == (2, 4, 50, 50)
+
+    def run(code):
+        names = {}
+        exec(compile(code, str(README), "exec"), names)
+        return names, capsys.readouterr().out
+
+    return run
+
+
+def test_readme_is_short():
+    assert len(README.read_text().splitlines()) <= 150
+
+
+def test_counts_are_those_of_the_dicts():
+    assert f"| {len(attention.MECHANISMS)} [mechanisms]" in README.read_text()
+    assert f"| {len(models.MODELS)} [architectures]" in README.read_text()
+
+
+def test_images(run):
+    names, printed = run(IMAGES["code"].replace("epochs=20", "epochs=1"))
+    assert names["classify"](images=names["x_test"][:1])["probabilities"].shape == (1, 10)
+    # The same table, with other figures, below the folder of the bundle.
+    assert [_words(line) for line in printed.splitlines()[1:]] == [
+        _words(line) for line in IMAGES["output"].splitlines()[1:]
+    ]
+    assert Path("digits", "report.html").exists()
+
+
+def test_texts(run):
+    _, printed = run(TEXTS["code"])
+    assert printed == TEXTS["output"]
+
+
+def test_checkpoint(run, monkeypatch):
+    """The file is 98 MB: a small model is chatted with in its place, quantized in another way, as it has no blocks."""
+    monkeypatch.setattr(checkpoints, "from_gguf", lambda file: _small_chat_model())
+    code = CHECKPOINT["code"].replace("max_new_tokens=40", "max_new_tokens=4").replace('"gguf"', '"int8"')
+    names, printed = run(code)
+    assert printed.startswith(names["model"].chat("What is the capital of France?", max_new_tokens=4) + "\n")
+    assert re.search(r"^\d+ MB$", printed, re.MULTILINE)
+    assert set(names["report"].artifacts) == {"tflite"}
+
+
+def _small_chat_model():
+    words = BytePair.train(["the cat sat on the mat and the dog sat on the cat"], 290)
+    tokenizer = HuggingFaceTokenizer(words._files()["tokenizer.json"].decode(), chat_template=TEMPLATE)
+    size = models.Size(num_layers=1, hidden_dim=64, num_heads=2, intermediate_dim=96)
+    backbone = models.Llama(size, tokenizer.vocabulary_size)
+    return tasks.LanguageModel(backbone, tokenizer=tokenizer, end_id=tokenizer.end_id)
+
+
+def _words(line):
+    return re.findall(r"[a-z_]{3,}", line)

@@ -16,4 +16,5 @@ def in_mathml(markdown):
 
 
 def _block(match):
-    return convert(" ".join(match[1].split()), display="block")
+    # The box scrolls where the formula is wider than a phone.
+    return f'<div class="formula">{convert(" ".join(match[1].split()), display="block")}</div>'

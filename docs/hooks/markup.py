@@ -12,8 +12,8 @@ from keras_transformer.models import MODELS
 ROOT = pathlib.Path(__file__).parents[2]
 for folder in ("benchmarks", "tests/contract"):
     sys.path.append(str(ROOT / folder))
-cases, mechanisms_page, parameters_table = map(
-    importlib.import_module, ("cases", "mechanisms_page", "parameters_table")
+benchmarks_page, cases, mechanisms_page, parameters_table = map(
+    importlib.import_module, ("benchmarks_page", "cases", "mechanisms_page", "parameters_table")
 )
 
 # Folder of pages -> name -> class or model function.

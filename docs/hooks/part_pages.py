@@ -5,12 +5,13 @@ import json
 import logging
 
 import keras
-from markup import PARTS, ROOT, cases, documented, facts, link, linked, mechanisms_page, signature, table
 
 from keras_transformer import blocks, feedforward, plots
 from keras_transformer import catalog as catalog
 from keras_transformer.attention import mechanism as contract
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
+from markup import PARTS, ROOT, cases, documented, facts, link, linked, mechanisms_page, signature, table
+from uses import top
 
 N, WINDOW = mechanisms_page.N, mechanisms_page.WINDOW
 _LOG = logging.getLogger("mkdocs.hooks.part_pages")  # A warning fails a strict build.
@@ -92,6 +93,9 @@ def _overview(patterns):
     for name, row in zip(mechanisms_page.NAMES, rows, strict=True):
         folder = "mechanisms" if name in PARTS["mechanisms"] else "mixers"
         row["name"] = link(name, folder)
+        # The page of each has the rest; with it the table is wider than a screen.
+        del row["positions"], row["reference"]
+        row["cache"] = row["cache"].partition(":")[0]
     positions = mechanisms_page.position_rows()
     for row in positions:
         row["name"] = link(row["name"].strip("`"), "positions")
@@ -116,6 +120,7 @@ def _page(folder, name, cls, layer, patterns):
         [
             f"# {name}",
             catalog.summary(cls),
+            top(folder, name),
             picture + facts(about),
             _parity(_label(folder, name)),
             f"## Supported options\n\n{table(_options(layer))}",
@@ -126,7 +131,7 @@ def _page(folder, name, cls, layer, patterns):
 
 def _position_page(name, cls, has_picture):
     kind = "attention-position" if hasattr(cls, "rotate") else "embedding-position"
-    parts = [f"# {name}", catalog.summary(cls)]
+    parts = [f"# {name}", catalog.summary(cls), top("positions", name)]
     if has_picture:
         parts.append(f"![Position encoding]({name}.png)")
         parts.append("Drawn by `plots.position_encoding` for 64 positions; weights, if any, are random.")

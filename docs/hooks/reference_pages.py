@@ -5,10 +5,9 @@ import importlib
 import inspect
 from pathlib import Path
 
-from markup import PAGES, documented
-
 from keras_transformer.export.bundle import schema as manifest_schema
 from keras_transformer.export.commands import main as cli
+from markup import PAGES, documented
 
 PACKAGES = (
     "attention",

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -9,14 +10,19 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["COLUMNS"] = "100"  # Width of the help texts of commands.
 
 import formulas
+import ranking
 from example_pages import example_pages
 from mkdocs.structure.files import File, InclusionLevel
 from part_pages import attention_pages, position_pages
 from reference_pages import reference_pages
 from table_pages import model_pages, table_pages
 
+from keras_transformer.version import __version__
+from markup import benchmarks_page
+
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCES = ROOT / "build" / "docs_sources"
+_RECIPES = 3  # Number of entries of the navigation up to the recipes.
 
 
 def on_startup(command, dirty):
@@ -25,8 +31,11 @@ def on_startup(command, dirty):
 
 
 def on_config(config):
-    """Generates the pages and adds them to the navigation."""
-    config.extra["made"] = {}
+    """Generates the pages and adds them to the navigation, behind the recipes."""
+    config.site_name = f"{config.site_name} {__version__}"
+    config.copyright = f"keras_transformer {__version__}, Apache-2.0"
+    config.extra["made"] = {"benchmarks.md": benchmarks_page.page()}
+    generated = []
     for title, make in (
         ("Examples", example_pages),
         ("Attention", attention_pages),
@@ -37,7 +46,8 @@ def on_config(config):
     ):
         pages, navigation = make()
         config.extra["made"] |= pages
-        config.nav.append({title: navigation})
+        generated.append({title: navigation})
+    config.nav[_RECIPES:_RECIPES] = generated
     return config
 
 
@@ -54,8 +64,14 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Converts the formulas of a page to MathML, which browsers render natively."""
+    """Converts the formulas of a page to MathML, which browsers render natively, and ranks it for the search."""
+    page.meta["search"] = {"boost": ranking.boost(page.file.src_uri)}
     return formulas.in_mathml(markdown)
+
+
+def on_page_content(html, page, config, files):
+    """Shows bars as bars: GitHub wants `\\|` for a bar in the code of a table, Python-Markdown keeps the backslash."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace("\\|", "|"), html, flags=re.DOTALL)
 
 
 def _link_sources():

@@ -3,11 +3,11 @@
 import importlib
 import inspect
 
-from markup import PARTS, documented, facts, link, linked, parameters_table, table
-
 from keras_transformer import catalog as catalog
 from keras_transformer import models
 from keras_transformer.checkpoints import ARCHITECTURES
+from markup import PARTS, documented, facts, link, linked, parameters_table, table
+from uses import top
 
 _COUNTED = parameters_table.known()
 # Sections of the catalog whose rows have pages.
@@ -45,11 +45,13 @@ def table_pages():
 
 
 _INTRODUCTION = """Each model is a function that returns a Functional Keras model up to its last normalization; `tasks` adds
-heads. A size is a name or a `Size`."""
+heads. A size is a name or a `Size`. [Which model?](../which_model.md) helps to choose.
+
+Repositories that the pages name must contain `model.safetensors`: pickle files are never opened."""
 
 
 def _page(name, build, row, checkpoints):
-    parts = [f"# {build.__name__}", facts([
+    parts = [f"# {build.__name__}", catalog.summary(build), top("models", name), facts([
         ("name", f"`{name}`, in `models.MODELS`"),
         ("takes", row["takes"]),
         ("reference", linked(row["reference"])),
@@ -58,8 +60,7 @@ def _page(name, build, row, checkpoints):
     if sizes := _sizes(name, build):
         parts += ["## Sizes", table(sizes)]
         vocabulary = inspect.signature(build).parameters.get("vocabulary_size")
-        known = vocabulary and f", with a vocabulary of {_default(vocabulary, parameters_table.VOCABULARY):,}"
-        parts.append(f"Parameter counts exclude the head{known or ''}.")
+        parts.append(f"Parameter counts exclude the head{_of_vocabulary(vocabulary)}.")
     return "\n\n".join([*parts, documented(build)])
 
 
@@ -80,9 +81,14 @@ def _sizes(name, build):
     return [{column: row.get(column, "") for column in columns} for row in rows]
 
 
-def _default(parameter, otherwise):
-    """Returns the default of a parameter if it is an integer."""
-    return parameter.default if isinstance(parameter.default, int) else otherwise
+def _of_vocabulary(parameter):
+    """Returns the vocabulary that counts are for, from the parameter of a model function, if it has one."""
+    if parameter is None:
+        return ""
+    if parameter.default is None:
+        return ", with the vocabulary of the published checkpoint"
+    known = isinstance(parameter.default, int)
+    return f", with a vocabulary of {parameter.default if known else parameters_table.VOCABULARY:,}"
 
 
 def _measures(size):
