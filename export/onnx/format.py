@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.verification.quantized_weight import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
+    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class OnnxFormat(Format):
@@ -83,6 +84,11 @@ class OnnxFormat(Format):
         except ImportError:
             return []
         return [f"{path.name}: " + ", ".join(f"{op} {count}" for op, count in counter.most_common())]
+
+    def weight_bytes(self, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightBytes]:
+        from keras_transformer.export.onnx.weight_bytes import weight_bytes
+
+        return weight_bytes(directory, files.values())
 
     def is_weights_file(self, name: str) -> bool:
         return name.startswith("model.")
