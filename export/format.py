@@ -26,6 +26,8 @@ class Format(Protocol):
 
     Attributes:
         name: key in `FORMATS`, and in the artifacts of a manifest.
+        title: the name as people write it, or "".
+        runtime_title: the name of the runtime that runs the files, or "".
         library: the `Library` that runs the files.
         writers: names of further distributions whose versions the manifest records.
         takes_text: bool. Whether files take strings, so that the tokenizer can be part of the graph.
@@ -37,6 +39,8 @@ class Format(Protocol):
     """
 
     name: str
+    title: str = ""
+    runtime_title: str = ""
     library: Library
     writers: tuple[str, ...] = ()
     takes_text: bool = False

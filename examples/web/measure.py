@@ -4,9 +4,9 @@
     python examples/web/measure.py --site site
 
 For an unlimited connection and for a simulated phone: the transferred bytes, the seconds from navigation to the first
-answer to a drawing and to the first generated token (both requested as soon as possible), the milliseconds per answer and per
-token after warm-up, and those per frame while drawing (16.7 are 60 frames a second). The best of several visits is reported,
-because other load only adds time.
+answer to a drawing and to the first generated token (both requested as soon as possible), the milliseconds per answer and
+per token after warm-up, and those per frame while drawing (16.7 are 60 frames a second). The best of several visits is
+reported, because other load only adds time.
 """
 
 import argparse

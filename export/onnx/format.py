@@ -25,6 +25,7 @@ class OnnxFormat(Format):
     """ONNX files, run by ONNX Runtime on the CPU; see `Format`."""
 
     name = NAME
+    title, runtime_title = "ONNX", "ONNX Runtime"
     library = LIBRARY
     writers = ("tf2onnx", "onnxscript", "onnx")
     takes_single_tokens = True

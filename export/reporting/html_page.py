@@ -8,9 +8,6 @@ from collections.abc import Iterable, Sequence
 from keras_transformer.export.formats import FORMATS
 
 _STYLE = pathlib.Path(__file__).with_name("page.css")
-# As people write the formats, and the runtimes that run them.
-FORMAT_TITLES = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
-RUNTIME_TITLES = {"saved_model": "TensorFlow", "tflite": "LiteRT", "onnx": "ONNX Runtime"}
 
 
 def page(title: str, body: str, script: str = "") -> str:
@@ -64,7 +61,12 @@ def details(summary: str, body: str, is_open: bool = False) -> str:
 
 def format_label(name: str) -> str:
     """Returns the title of a format, in its color."""
-    return f'<span class="format" style="--own:{color_of(name)}">{FORMAT_TITLES[name]}</span>'
+    return f'<span class="format" style="--own:{color_of(name)}">{html.escape(format_title(name))}</span>'
+
+
+def format_title(name: str) -> str:
+    """Returns the name of a format as people write it."""
+    return FORMATS[name].title or name
 
 
 def color_of(format: str) -> str:

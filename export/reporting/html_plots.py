@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.export.reporting.html_page import FORMAT_TITLES, color_of
+from keras_transformer.export.reporting.html_page import color_of, format_title
 
 # About as wide as a phone, so that text is not scaled down there.
 _WIDTH, _HEIGHT = 400, 250
@@ -37,7 +37,7 @@ def size_plot(artifacts: dict[str, Any]) -> str:
     if low > 0:
         parts.append(_text(_LEFT, _HEIGHT - 4, f"The scale of scores begins at {low:.3g}, not at 0.", ""))
     for index, (name, large, small, before, after) in enumerate(pairs):
-        title = FORMAT_TITLES[name]
+        title = format_title(name)
         parts.append(_line(x(large), y(before), x(small), y(after), "move"))
         parts.append(_dot(x(large), y(before), name, f"{title}, float: {before:.4g}"))
         parts.append(_dot(x(small), y(after), name, f"{title}, quantized: {after:.4g}", is_hollow=True))

@@ -8,12 +8,12 @@ from typing import Any
 
 from keras_transformer.export.formats import FORMATS, get_format
 from keras_transformer.export.reporting.html_page import (
-    FORMAT_TITLES,
     bar,
     breakable,
     color_of,
     details,
     format_label,
+    format_title,
     page,
     section,
     table,
@@ -80,7 +80,7 @@ def render(
 
 def _head(manifest: dict[str, Any], artifacts: Mapping[str, Any], name: str) -> str:
     precision = " and ".join(sorted({record.get("quantization", "float32") for record in artifacts.values()}))
-    formats = ", ".join(FORMAT_TITLES[each] for each in artifacts)
+    formats = ", ".join(format_title(each) for each in artifacts)
     date = f" · written on {html.escape(manifest['created'][:10])}" if "created" in manifest else ""
     line = f'<p class="soft">{formats} · {html.escape(precision)}{date}</p>'
     description = manifest.get("metadata", {}).get("description")

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.export.reporting.html_page import FORMAT_TITLES, RUNTIME_TITLES
+from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.reporting.html_page import format_title
 from keras_transformer.export.verification.comparison import CEILING
 
 
@@ -37,9 +38,10 @@ def verdict(manifest: dict[str, Any]) -> Verdict:
     compared = {name: record for name, record in artifacts.items() if record.get("parity")}
     if not compared:
         return Verdict("Not run", _weights_only(artifacts), False)
-    where = f"{len(compared)} runtimes" if len(compared) > 1 else RUNTIME_TITLES[next(iter(compared))]
+    first = FORMATS[next(iter(compared))]
+    where = f"{len(compared)} runtimes" if len(compared) > 1 else first.runtime_title or first.library.distribution
     modes = sorted({record["quantization"] for record in compared.values() if "quantization" in record})
-    others = [FORMAT_TITLES[name] for name in artifacts if name not in compared]
+    others = [format_title(name) for name in artifacts if name not in compared]
     rest = f" {_joined(others)} was not run." if others else ""
     if modes:
         return Verdict(
@@ -49,7 +51,7 @@ def verdict(manifest: dict[str, Any]) -> Verdict:
 
 
 def _equal(compared: dict[str, Any], tolerance: float) -> str:
-    titles = _joined([FORMAT_TITLES[name] for name in compared])
+    titles = _joined([format_title(name) for name in compared])
     outputs = [each for record in compared.values() for each in record["parity"]]
     ratio = max(each["ratio"] for each in outputs)
     limit = "rounding explains" if tolerance == CEILING else f"{tolerance:.0e} of its scale"

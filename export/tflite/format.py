@@ -24,6 +24,7 @@ class TFLiteFormat(Format):
     """TFLite files of built-in operations, run by LiteRT's interpreter; see `Format`."""
 
     name = NAME
+    title, runtime_title = "TFLite", "LiteRT"
     library = LIBRARY
     takes_fixed_shapes = True
     takes_large_weights = True

@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import FORMATS, get_format
-from keras_transformer.export.reporting.html_page import FORMAT_TITLES, page, section
+from keras_transformer.export.reporting.html_page import format_title, page, section
 from keras_transformer.export.reporting.verdict import verdict
 from keras_transformer.export.viewing.gains import Gains
 from keras_transformer.export.viewing.weight_tree import File, WeightTree
@@ -57,7 +57,7 @@ def _files(path: pathlib.Path, manifest: dict[str, Any], is_named: bool) -> list
         try:
             constants = record and get_format(name).weight_bytes(path, record["signatures"])
             if constants is not None:
-                title = f"{path.resolve().name} · {FORMAT_TITLES[name]}" if is_named else FORMAT_TITLES[name]
+                title = f"{path.resolve().name} · {format_title(name)}" if is_named else format_title(name)
                 found.append(File(title, name, record["bytes"], list(constants)))
         except ImportError:
             continue
