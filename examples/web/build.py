@@ -99,10 +99,10 @@ def digits_record(bundle: Path, work: Path) -> dict[str, Any]:
     if shapes.get("images") != (8, 8, 1) or not {"logits", "attention"} <= shapes.keys():
         raise ExportError(f"'{bundle}' was not written by digits.py: it has {shapes}")
     names = {"input": "images", **{name: labels[name] for name in ("logits", "attention")}}
-    least = read_manifest(bundle)["metadata"].get("least_evidence")
+    least = read_manifest(bundle)["metadata"].get("least_probability")
     if not isinstance(least, float):
-        raise ExportError(f"'{bundle}' was not written by digits.py: its metadata has no least_evidence")
-    return {**copied(path, work, "digits"), "names": names, "leastEvidence": least}
+        raise ExportError(f"'{bundle}' was not written by digits.py: its metadata has no least_probability")
+    return {**copied(path, work, "digits"), "names": names, "leastProbability": least}
 
 
 def text_record(bundle: Path, work: Path) -> dict[str, Any]:

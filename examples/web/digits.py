@@ -5,12 +5,12 @@
 The 1,797 images of 8 x 8 pixels are part of scikit-learn; nothing is downloaded. One fifth is the test set. The script
 writes to `--out`: `model.keras`, the classifier, and `bundle/` with an ONNX file that returns "logits" and "attention"
 `(B, 8, 8)`: the attention of the class token to each pixel over all blocks, by attention rollout (Abnar & Zuidema,
-arXiv 2005.00928). The metadata of the bundle has "least_evidence": the log of the sum of the exponentials of the logits,
-which 99 of 100 training images exceed. The page takes a drawing with less for no digit.
+arXiv 2005.00928). Every fifth image of the training is a scribble, whose classes are all equally likely (Hendrycks et
+al., arXiv 1812.04606). The metadata of the bundle has "least_probability": that of the likeliest class which 99 of 100
+training images reach. The page takes a drawing with less for no digit.
 """
 
 import argparse
-import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from scipy import interpolate, ndimage
+from scipy import interpolate, ndimage, special
 from sklearn.datasets import load_digits
 
 from keras_transformer import models, tasks, training
@@ -44,9 +44,9 @@ def main() -> None:
     print(f"trained for {(time.perf_counter() - start) / 60:.1f} minutes, {model.count_params():,} parameters")
     accuracy = model.evaluate(*test, batch_size=BATCH_SIZE, verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(test[1])} images")
-    metadata = {"accuracy": accuracy, "least_evidence": least_evidence(model, images)}
+    metadata = {"accuracy": accuracy, "least_probability": least_probability(model, images)}
     for name, others in {"test images": test[0], "scribbles": scribbles(1000, arguments.seed)}.items():
-        share = np.mean(evidence(model, others) >= metadata["least_evidence"])
+        share = np.mean(likeliest(model, others) >= metadata["least_probability"])
         print(f"taken for digits: {share:.1%} of {len(others):,} {name}")
     model.save(arguments.out / "model.keras")
     probes = [{"images": test[0][:count]} for count in (1, 5)]
@@ -63,13 +63,14 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def split(seed: int) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Returns (images, labels) for training and for testing; images `(B, 8, 8, 1)` from 0 to 16."""
+    """Returns images `(B, 8, 8, 1)` from 0 to 16 and classes `(B, 10)`, one-hot, for training and for testing."""
     digits = load_digits()
+    classes = np.eye(10, dtype="float32")[digits.target]
     images = digits.images.astype("float32")[..., None]
     order = np.random.default_rng(seed).permutation(len(images))
     cut = len(images) // 5
     held, rest = order[:cut], order[cut:]
-    return (images[rest], digits.target[rest]), (images[held], digits.target[held])
+    return (images[rest], classes[rest]), (images[held], classes[held])
 
 
 def build_model() -> keras.Model:
@@ -87,23 +88,24 @@ def build_model() -> keras.Model:
 
 
 def fit(model: keras.Model, images: np.ndarray, labels: np.ndarray, arguments: argparse.Namespace) -> None:
-    """Trains with random rotation, scaling and translation of the images in every epoch."""
+    """Trains with random rotation, scaling and translation of the images in every epoch, and with scribbles."""
     steps = -(-len(images) // BATCH_SIZE)
     schedule = training.WarmupCosine(arguments.learning_rate, 2 * steps, steps * arguments.epochs)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, global_clipnorm=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "embedding"])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=True)
     model.fit(Warped(images, labels, arguments.seed), epochs=arguments.epochs, verbose=2)
 
 
 class Warped(keras.utils.PyDataset):
-    """Yields shuffled batches of images with a small random affine map each."""
+    """Yields shuffled batches of images with a small random affine map each, and of scribbles without a class."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, seed: int) -> None:
         super().__init__()
         self.images, self.labels = images, labels
         self.random = np.random.default_rng(seed)
+        self.scribbles = scribbles(4000, seed + 1)
         self.on_epoch_end()
 
     def __len__(self):
@@ -111,7 +113,10 @@ class Warped(keras.utils.PyDataset):
 
     def __getitem__(self, step):
         rows = self.order[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
-        return np.stack([self.warp(self.images[row, ..., 0]) for row in rows])[..., None], self.labels[rows]
+        warped = np.stack([self.warp(self.images[row, ..., 0]) for row in rows])[..., None]
+        others = self.random.choice(self.scribbles, BATCH_SIZE // 4)
+        targets = np.concatenate([self.labels[rows], np.full((len(others), 10), 0.1, "float32")])
+        return np.concatenate([warped, others]), targets
 
     def on_epoch_end(self) -> None:
         self.order = self.random.permutation(len(self.images))
@@ -126,13 +131,13 @@ class Warped(keras.utils.PyDataset):
         return ndimage.affine_transform(image, matrix, offset, order=1).clip(0, 16).astype("float32")
 
 
-def evidence(model: keras.Model, images: np.ndarray) -> np.ndarray:
-    """Returns log(sum(exp(logits))) `(B,)` of images: small where no class is likely (Liu et al., arXiv 2010.03759)."""
-    return np.logaddexp.reduce(model.predict(images, verbose=0), axis=-1)
+def likeliest(model: keras.Model, images: np.ndarray) -> np.ndarray:
+    """Returns the probability `(B,)` of the likeliest class of images."""
+    return special.softmax(model.predict(images, verbose=0), axis=-1).max(axis=-1)
 
 
-def least_evidence(model: keras.Model, images: np.ndarray) -> float:
-    return float(np.quantile(evidence(model, images), 0.01))
+def least_probability(model: keras.Model, images: np.ndarray) -> float:
+    return float(np.quantile(likeliest(model, images), 0.01))
 
 
 def scribbles(count: int, seed: int) -> np.ndarray:
@@ -156,17 +161,16 @@ def pixels(strokes: list[np.ndarray]) -> np.ndarray:
     points = np.concatenate(strokes)
     low, high = points.min(0), points.max(0)
     scale = np.min((np.array([BROADEST, FINE]) - 2 * RADIUS) / (high - low))
-    rows, columns = np.mgrid[0.5:FINE, 0.5:FINE]
-    dots = np.zeros((FINE, FINE), bool)
+    dots = np.mgrid[0.5:FINE, 0.5:FINE][::-1]  # Columns, rows.
+    is_marked = np.zeros((FINE, FINE), bool)
     for stroke in strokes:
         places = FINE / 2 + scale * (stroke - (low + high) / 2)
-        for (ax, ay), (bx, by) in itertools.pairwise(places):
-            length = max((bx - ax) ** 2 + (by - ay) ** 2, 1e-12)
-            along = np.clip(((columns - ax) * (bx - ax) + (rows - ay) * (by - ay)) / length, 0, 1)
-            nearest = (ax + along * (bx - ax), ay + along * (by - ay))
-            dots |= (columns - nearest[0]) ** 2 + (rows - nearest[1]) ** 2 <= RADIUS**2
+        begin, way = places[:-1, :, None, None], np.diff(places, axis=0)[..., None, None]
+        along = ((dots - begin) * way).sum(1) / np.maximum((way**2).sum(1), 1e-12)
+        distance = ((dots - begin - way * along.clip(0, 1)[:, None]) ** 2).sum(1)
+        is_marked |= (distance <= RADIUS**2).any(0)
     block = FINE // SIDE
-    return dots.reshape(SIDE, block, SIDE, block).sum((1, 3)).astype("float32")[..., None]
+    return is_marked.reshape(SIDE, block, SIDE, block).sum((1, 3)).astype("float32")[..., None]
 
 
 def with_attention(model: keras.Model) -> keras.Model:

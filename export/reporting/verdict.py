@@ -34,7 +34,7 @@ def verdict(manifest: dict[str, Any]) -> Verdict:
     >>> verdict({"tolerance": 1e-5, "artifacts": {"onnx": {"bytes": 9, "parity": parity}}}).headline
     'Proven equal in ONNX Runtime'
     """
-    artifacts = manifest["artifacts"]
+    artifacts = {name: manifest["artifacts"][name] for name in FORMATS if name in manifest["artifacts"]}
     compared = {name: record for name, record in artifacts.items() if record.get("parity")}
     if not compared:
         return Verdict("Not run", _weights_only(artifacts), False)

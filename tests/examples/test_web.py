@@ -35,7 +35,7 @@ import digits
 from keras_transformer import models, tasks, text
 from keras_transformer.export import GenerationOptions, export
 keras.utils.set_random_seed(0)
-known = {{"least_evidence": -1e3}}  # Everything is a digit.
+known = {{"least_probability": 0.0}}  # Everything is a digit.
 export(digits.with_attention(digits.build_model()), sys.argv[1] + "/digits", formats=["onnx"], metadata=known)
 backbone = models.Decoder(models.Size(1, 16, 2, 24), {len(CHARACTERS) + 5}, max_sequence_length={MAX_LENGTH})
 model = tasks.LanguageModel(backbone, tokenizer=text.Characters({CHARACTERS!r}))
@@ -98,12 +98,12 @@ def test_scribbles_have_the_pixels_of_the_page():
     np.testing.assert_array_equal(images[0], digits.pixels(strokes))
 
 
-def test_evidence_is_what_most_training_images_exceed():
+def test_a_digit_is_what_most_training_images_are():
     digits = script("digits")
-    logits = np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]])
+    logits = np.log([[0.5, 0.5], [0.25, 0.75], [0.875, 0.125]])
     model = types.SimpleNamespace(predict=lambda images, verbose: np.repeat(logits, 100, axis=0))
-    np.testing.assert_allclose(digits.evidence(model, None)[::100], np.log(np.exp(logits).sum(-1)))
-    assert digits.least_evidence(model, None) == pytest.approx(np.log(2))
+    np.testing.assert_allclose(digits.likeliest(model, None)[::100], [0.5, 0.75, 0.875])
+    assert digits.least_probability(model, None) == pytest.approx(0.5)
 
 
 def fake_modules(folder, builder):
@@ -261,19 +261,16 @@ def test_drawn_digits(visit, bundles):
 
 
 def test_a_scribble_is_no_digit(visit):
-    """With less evidence than the digits of the training have, no class is shown."""
+    """Where the likeliest class is less probable than that of a digit, no class is shown."""
     page = visit[0]
     logits = np.array(draw(page, STROKES["seven"])["logits"])
-    evidence = np.log(np.exp(logits).sum())
-    for least, text in (
-        (evidence - 1e-3, f"{logits.argmax()}, "),
-        (evidence + 1e-3, "This does not look like a digit."),
-    ):
-        page.evaluate(f"page.digits.model.leastEvidence = {least}; page.digits.draw()")
+    most = 1 / np.exp(logits - logits.max()).sum()
+    for least, text in ((most - 1e-3, f"{logits.argmax()}, "), (most + 1e-3, "This does not look like a digit.")):
+        page.evaluate(f"page.digits.model.leastProbability = {least}; page.digits.draw()")
         answered(page)
         assert page.inner_text("#answer").startswith(text)
     assert page.evaluate("document.querySelectorAll('#bars .best').length") == 0
-    page.evaluate("page.digits.model.leastEvidence = -1e3")
+    page.evaluate("page.digits.model.leastProbability = 0")
 
 
 def test_it_says_why_there_is_no_answer(visit):

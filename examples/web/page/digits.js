@@ -164,7 +164,9 @@ export class Digits {
 
   show() {
     const probabilities = this.last ? softmax(this.last.logits) : new Array(10).fill(0);
-    const best = this.isDigit() ? probabilities.indexOf(Math.max(...probabilities)) : -1;
+    const most = Math.max(...probabilities);
+    // digits.py measures how probable the likeliest class of a digit is at least.
+    const best = this.last && most >= this.model.leastProbability ? probabilities.indexOf(most) : -1;
     const percent = (digit) => `${Math.round(100 * probabilities[digit])} %`;
     this.bars.forEach((bar, digit) => {
       bar.style.setProperty("--share", best < 0 ? 0 : probabilities[digit]);
@@ -174,11 +176,6 @@ export class Digits {
     this.answer.textContent = best < 0 ? this.reason() : `${best}, ${percent(best)} sure`;
     this.took.textContent = this.last ? `${(1000 * this.last.seconds).toFixed(1)} ms` : "";
     this.drawAttention();
-  }
-
-  // Whether the drawing is like the digits of the training: digits.py measures how much evidence these have at least.
-  isDigit() {
-    return this.last !== null && evidence(this.last.logits) >= this.model.leastEvidence;
   }
 
   // Why there is no digit.
@@ -223,11 +220,6 @@ function makeBars() {
     return bar;
   }));
   return Array.from(list.children);
-}
-
-function evidence(logits) {
-  const most = Math.max(...logits);
-  return most + Math.log(Array.from(logits, (each) => Math.exp(each - most)).reduce((a, b) => a + b));
 }
 
 function softmax(logits) {
