@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the page, or serves it until it is interrupted; returns the exit status."""
-    from keras_transformer.export.viewing.page_server import LOOPBACK, page_server
+    from keras_transformer.export.viewing.page_server import LOOPBACK, page_server, serve_until_interrupted
     from keras_transformer.export.viewing.view_page import view_page
 
     if (arguments.model is None) != (arguments.input is None):
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_status("Ctrl+C ends it")
         if not arguments.no_browser:
             webbrowser.open(address)
-        server.serve_forever()
+        serve_until_interrupted(server)
     return 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.server
+import signal
+import threading
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
@@ -44,3 +46,17 @@ def page_server(text: str, port: int = 0) -> http.server.ThreadingHTTPServer:
             pass
 
     return http.server.ThreadingHTTPServer((LOOPBACK, port), Handler)
+
+
+def serve_until_interrupted(server: http.server.ThreadingHTTPServer) -> None:
+    """Serves in the main thread until SIGINT, which is Ctrl+C, or SIGTERM."""
+
+    def stop(number: int, frame: Any) -> None:
+        threading.Thread(target=server.shutdown).start()  # It waits for the loop, which is in this thread.
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.serve_forever()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -3,6 +3,9 @@
 import base64
 import json
 import re
+import signal
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -200,3 +203,13 @@ def test_the_command_writes_the_page(bundle, tmp_path, capsys):
     assert capsys.readouterr().out == f"{tmp_path / 'view.html'}\n"
     assert main.main(["view", str(bundle), "--model", "model.keras"]) == 1
     assert capsys.readouterr().err == "keras-transformer: error: attention needs both --model and --input\n"
+
+
+def test_the_command_serves_until_it_is_interrupted(bundle):
+    command = [sys.executable, "-m", "keras_transformer.export.commands.main", "view", str(bundle), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with urllib.request.urlopen(process.stdout.readline().strip()) as answer:
+        assert answer.read().decode() == view_page([bundle])
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "Ctrl+C ends it\n")
+    assert process.returncode == 0
