@@ -160,14 +160,16 @@ def _language_code(manifest: dict[str, Any], folder: str) -> dict[str, str]:
     model = f"from keras_transformer.export import load\n\nmodel = load({_text(folder)}{_backend(manifest)})\n"
     generation, has_text = manifest["generation"], "tokenizer" in manifest
     if generation.get("source_shape") is not None:
-        return {"Python": f"{model}# source: float32 {generation['source_shape']}\nprint(model.generate(source))"}
+        shape = ", ".join(str(size or 100) for size in generation["source_shape"])
+        source = f'source = [np.zeros(({shape},), "float32")]  # One array for each example.'
+        return {"Python": f"import numpy as np\n{model}{source}\nprint(model.generate(source, max_new_tokens=40))"}
     prompt = '"A text"' if has_text else "[5, 6, 7]"
     codes = {"Python": f"{model}print(model.generate({prompt}, max_new_tokens=40))"}
     if generation["is_encoder_decoder"]:
         return codes
     files = {name: record["signatures"] for name, record in manifest["artifacts"].items()}
     has_onnx = {"prefill", "decode"} <= files.get("onnx", {}).keys()
-    if "decode_1" in files.get("tflite", {}):
+    if {"prefill", "decode_1"} <= files.get("tflite", {}).keys():
         codes["Kotlin"] = _decoder_kotlin("tflite", "LiteRt", folder)
     elif has_onnx:
         codes["Kotlin"] = _decoder_kotlin("onnx", "Onnx", folder)

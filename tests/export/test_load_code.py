@@ -101,3 +101,22 @@ def test_language_models():
     assert 'model.generate("A text", max_new_tokens=40)' in load_code(record, "lm")["Python"]
     record["generation"]["is_encoder_decoder"] = True
     assert list(load_code(record, "lm")) == ["Python"]
+
+
+def test_language_models_of_other_sources_take_arrays():
+    record = manifest(TEXT, ("prefill", "decode"), onnx="model.onnx")
+    record["generation"] = {"is_encoder_decoder": True, "source_shape": [None, 80]}
+    code = load_code(record, "speech")
+    assert list(code) == ["Python"]
+    assert 'np.zeros((100, 80,), "float32")' in code["Python"]
+    compile(code["Python"], "report", "exec")
+
+
+def test_kotlin_reads_prompts_of_any_length_with_litert():
+    """`LiteRtDecoder` asks the signature prefill for the cache: bundles of fixed shapes only have none."""
+    record = manifest(TEXT, ("prefill_32", "decode_1"), tflite="model.tflite")
+    record["generation"] = {"is_encoder_decoder": False, "source_shape": None}
+    assert list(load_code(record, "lm")) == ["Python"]
+    record = manifest(TEXT, ("prefill", "decode", "prefill_32", "decode_1"), tflite="model.tflite")
+    record["generation"] = {"is_encoder_decoder": False, "source_shape": None}
+    assert "LiteRtDecoder(bundle)" in load_code(record, "lm")["Kotlin"]
