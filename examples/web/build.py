@@ -96,13 +96,13 @@ def digits_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the digits model for the page."""
     path, (inputs, outputs), labels = opened(bundle, "serve")
     shapes = {spec.name: spec.shape[1:] for spec in (*inputs, *outputs)}
-    if shapes.get("images") != (8, 8, 1) or not {"logits", "attention"} <= shapes.keys():
+    if shapes.get("images") != (8, 8, 1) or not {"logits", "attention", "distance"} <= shapes.keys():
         raise ExportError(f"'{bundle}' was not written by digits.py: it has {shapes}")
-    names = {"input": "images", **{name: labels[name] for name in ("logits", "attention")}}
-    least = read_manifest(bundle)["metadata"].get("least_probability")
-    if not isinstance(least, float):
-        raise ExportError(f"'{bundle}' was not written by digits.py: its metadata has no least_probability")
-    return {**copied(path, work, "digits"), "names": names, "leastProbability": least}
+    names = {"input": "images", **{name: labels[name] for name in ("logits", "attention", "distance")}}
+    largest = read_manifest(bundle)["metadata"].get("largest_distance")
+    if not isinstance(largest, float):
+        raise ExportError(f"'{bundle}' was not written by digits.py: its metadata has no largest_distance")
+    return {**copied(path, work, "digits"), "names": names, "largestDistance": largest}
 
 
 def text_record(bundle: Path, work: Path) -> dict[str, Any]:

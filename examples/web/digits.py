@@ -5,9 +5,8 @@
 The 1,797 images of 8 x 8 pixels are part of scikit-learn; nothing is downloaded. One fifth is the test set. The script
 writes to `--out`: `model.keras`, the classifier, and `bundle/` with an ONNX file that returns "logits" and "attention"
 `(B, 8, 8)`: the attention of the class token to each pixel over all blocks, by attention rollout (Abnar & Zuidema,
-arXiv 2005.00928). Every fifth image of the training is a scribble, whose classes are all equally likely (Hendrycks et
-al., arXiv 1812.04606). The metadata of the bundle has "least_probability": that of the likeliest class which 99 of 100
-training images reach. The page takes a drawing with less for no digit.
+arXiv 2005.00928); and "distance" `(B,)` to the nearest training image. The metadata has "largest_distance", 1.4 times
+that of the farthest test image: the page takes drawings that are farther away for no digit.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from scipy import interpolate, ndimage, special
+from scipy import interpolate, ndimage
 from sklearn.datasets import load_digits
 
 from keras_transformer import models, tasks, training
@@ -44,13 +43,13 @@ def main() -> None:
     print(f"trained for {(time.perf_counter() - start) / 60:.1f} minutes, {model.count_params():,} parameters")
     accuracy = model.evaluate(*test, batch_size=BATCH_SIZE, verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(test[1])} images")
-    metadata = {"accuracy": accuracy, "least_probability": least_probability(model, images)}
-    for name, others in {"test images": test[0], "scribbles": scribbles(1000, arguments.seed)}.items():
-        share = np.mean(likeliest(model, others) >= metadata["least_probability"])
-        print(f"taken for digits: {share:.1%} of {len(others):,} {name}")
+    largest = 1.4 * float(distances(images, test[0]).max())
+    share = np.mean(distances(images, scribbles(1000, arguments.seed)) <= largest)
+    print(f"largest distance of a digit: {largest:.1f}; of 1,000 scribbles {share:.1%} are nearer")
+    metadata = {"accuracy": accuracy, "largest_distance": largest}
     model.save(arguments.out / "model.keras")
     probes = [{"images": test[0][:count]} for count in (1, 5)]
-    print(export(with_attention(model), arguments.out / "bundle", probes=probes, metadata=metadata))
+    print(export(with_attention(model, images), arguments.out / "bundle", probes=probes, metadata=metadata))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -63,14 +62,13 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def split(seed: int) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Returns images `(B, 8, 8, 1)` from 0 to 16 and classes `(B, 10)`, one-hot, for training and for testing."""
+    """Returns (images, labels) for training and for testing; images `(B, 8, 8, 1)` from 0 to 16."""
     digits = load_digits()
-    classes = np.eye(10, dtype="float32")[digits.target]
     images = digits.images.astype("float32")[..., None]
     order = np.random.default_rng(seed).permutation(len(images))
     cut = len(images) // 5
     held, rest = order[:cut], order[cut:]
-    return (images[rest], classes[rest]), (images[held], classes[held])
+    return (images[rest], digits.target[rest]), (images[held], digits.target[held])
 
 
 def build_model() -> keras.Model:
@@ -88,24 +86,23 @@ def build_model() -> keras.Model:
 
 
 def fit(model: keras.Model, images: np.ndarray, labels: np.ndarray, arguments: argparse.Namespace) -> None:
-    """Trains with random rotation, scaling and translation of the images in every epoch, and with scribbles."""
+    """Trains with random rotation, scaling and translation of the images in every epoch."""
     steps = -(-len(images) // BATCH_SIZE)
     schedule = training.WarmupCosine(arguments.learning_rate, 2 * steps, steps * arguments.epochs)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, global_clipnorm=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "embedding"])
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=True)
     model.fit(Warped(images, labels, arguments.seed), epochs=arguments.epochs, verbose=2)
 
 
 class Warped(keras.utils.PyDataset):
-    """Yields shuffled batches of images with a small random affine map each, and of scribbles without a class."""
+    """Yields shuffled batches of images with a small random affine map each."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, seed: int) -> None:
         super().__init__()
         self.images, self.labels = images, labels
         self.random = np.random.default_rng(seed)
-        self.scribbles = scribbles(4000, seed + 1)
         self.on_epoch_end()
 
     def __len__(self):
@@ -113,10 +110,7 @@ class Warped(keras.utils.PyDataset):
 
     def __getitem__(self, step):
         rows = self.order[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
-        warped = np.stack([self.warp(self.images[row, ..., 0]) for row in rows])[..., None]
-        others = self.random.choice(self.scribbles, BATCH_SIZE // 4)
-        targets = np.concatenate([self.labels[rows], np.full((len(others), 10), 0.1, "float32")])
-        return np.concatenate([warped, others]), targets
+        return np.stack([self.warp(self.images[row, ..., 0]) for row in rows])[..., None], self.labels[rows]
 
     def on_epoch_end(self) -> None:
         self.order = self.random.permutation(len(self.images))
@@ -131,26 +125,22 @@ class Warped(keras.utils.PyDataset):
         return ndimage.affine_transform(image, matrix, offset, order=1).clip(0, 16).astype("float32")
 
 
-def likeliest(model: keras.Model, images: np.ndarray) -> np.ndarray:
-    """Returns the probability `(B,)` of the likeliest class of images."""
-    return special.softmax(model.predict(images, verbose=0), axis=-1).max(axis=-1)
-
-
-def least_probability(model: keras.Model, images: np.ndarray) -> float:
-    return float(np.quantile(likeliest(model, images), 0.01))
+def distances(examples: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Returns the Euclidean distances `(B,)` of images to the nearest of the examples, as the bundle computes them."""
+    return np.array([np.sqrt(np.square(examples - image).sum((1, 2, 3)).min()) for image in images])
 
 
 def scribbles(count: int, seed: int) -> np.ndarray:
-    """Returns drawings `(B, 8, 8, 1)` of one to three curves through random points, as the page makes pixels of them."""
+    """Returns drawings `(B, 8, 8, 1)` of one or two long curves through random points, as the page makes pixels of them."""
     random = np.random.default_rng(seed)
     return np.stack([pixels(scribble(random)) for _ in range(count)])
 
 
 def scribble(random: np.random.Generator) -> list[np.ndarray]:
-    """Returns strokes, each points `(n, 2)` on a smooth curve."""
+    """Returns strokes, each points `(n, 2)` on a smooth curve with many turns: one with few may be a digit."""
     strokes = []
-    for _ in range(random.integers(1, 4)):
-        corners = random.uniform(0, 1, (random.integers(4, 9), 2))
+    for _ in range(random.integers(1, 3)):
+        corners = random.uniform(0, 1, (random.integers(8, 16), 2))
         places = np.linspace(0, len(corners) - 1, 8 * len(corners))
         strokes.append(interpolate.CubicSpline(range(len(corners)), corners)(places))
     return strokes
@@ -173,11 +163,25 @@ def pixels(strokes: list[np.ndarray]) -> np.ndarray:
     return is_marked.reshape(SIDE, block, SIDE, block).sum((1, 3)).astype("float32")[..., None]
 
 
-def with_attention(model: keras.Model) -> keras.Model:
-    """Returns a model with the same weights that returns "logits" and "attention"."""
+def with_attention(model: keras.Model, examples: np.ndarray) -> keras.Model:
+    """Returns a model with the same weights that returns "logits", "attention" and the "distance" to the nearest example."""
     images = keras.Input((SIDE, SIDE, 1), name="images")
     logits, attention = Explained(model, name="explained")(images)
-    return keras.Model(images, {"logits": logits, "attention": attention}, name="explained_digits")
+    outputs = {"logits": logits, "attention": attention, "distance": Distance(examples, name="nearest")(images)}
+    return keras.Model(images, outputs, name="explained_digits")
+
+
+class Distance(keras.layers.Layer):
+    """Euclidean distance `(B,)` of each image to the nearest of the examples."""
+
+    def __init__(self, examples: np.ndarray, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.examples = self.add_weight(shape=examples.shape, trainable=False, name="examples")
+        self.examples.assign(examples)
+
+    def call(self, images: Any) -> Any:
+        squares = ops.sum(ops.square(images[:, None] - self.examples), axis=(2, 3, 4))
+        return ops.sqrt(ops.min(squares, axis=1))
 
 
 class Explained(keras.layers.Layer):

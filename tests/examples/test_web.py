@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +34,9 @@ import digits
 from keras_transformer import models, tasks, text
 from keras_transformer.export import GenerationOptions, export
 keras.utils.set_random_seed(0)
-known = {{"least_probability": 0.0}}  # Everything is a digit.
-export(digits.with_attention(digits.build_model()), sys.argv[1] + "/digits", formats=["onnx"], metadata=known)
+known = {{"largest_distance": 1e3}}  # Everything is a digit.
+examples = np.random.default_rng(0).uniform(0, 16, (3, 8, 8, 1)).astype("float32")
+export(digits.with_attention(digits.build_model(), examples), sys.argv[1] + "/digits", formats=["onnx"], metadata=known)
 backbone = models.Decoder(models.Size(1, 16, 2, 24), {len(CHARACTERS) + 5}, max_sequence_length={MAX_LENGTH})
 model = tasks.LanguageModel(backbone, tokenizer=text.Characters({CHARACTERS!r}))
 random = np.random.default_rng(0)
@@ -98,12 +98,15 @@ def test_scribbles_have_the_pixels_of_the_page():
     np.testing.assert_array_equal(images[0], digits.pixels(strokes))
 
 
-def test_a_digit_is_what_most_training_images_are():
+def test_the_distance_is_that_to_the_nearest_example():
     digits = script("digits")
-    logits = np.log([[0.5, 0.5], [0.25, 0.75], [0.875, 0.125]])
-    model = types.SimpleNamespace(predict=lambda images, verbose: np.repeat(logits, 100, axis=0))
-    np.testing.assert_allclose(digits.likeliest(model, None)[::100], [0.5, 0.75, 0.875])
-    assert digits.least_probability(model, None) == pytest.approx(0.5)
+    examples = np.zeros((2, 8, 8, 1), "float32")
+    examples[1, 0] = 3
+    images = np.zeros((2, 8, 8, 1), "float32")
+    images[0, 0, 0], images[1, 0] = 4, 2
+    expected = [4, 8**0.5]
+    np.testing.assert_allclose(digits.distances(examples, images), expected)
+    np.testing.assert_allclose(digits.Distance(examples)(images), expected, rtol=1e-6)
 
 
 def fake_modules(folder, builder):
@@ -209,8 +212,9 @@ def draw_strokes(page, strokes):
 
 def answered(page):
     wait(page, "!window.page.digits.running && !window.page.digits.asked")
-    look = "() => ({strokes: page.digits.strokes, ...Object.fromEntries(['pixels', 'logits', 'attention'].map("
-    return page.evaluate(look + "name => [name, Array.from(page.digits.last?.[name] ?? [])]))})")
+    names = "['pixels', 'logits', 'attention']"
+    arrays = f"Object.fromEntries({names}.map(name => [name, Array.from(page.digits.last?.[name] ?? [])]))"
+    return page.evaluate(f"() => ({{strokes: page.digits.strokes, distance: page.digits.last?.distance, ...{arrays}}})")
 
 
 def rasterized(strokes):
@@ -237,6 +241,7 @@ def check_drawing(bundles, found):
     expected = load(bundles / "digits")(images=pixels[None, ..., None].astype("float32"))
     np.testing.assert_allclose(found["logits"], expected["logits"][0], atol=1e-4)
     np.testing.assert_allclose(found["attention"], expected["attention"][0].ravel(), atol=1e-4)
+    np.testing.assert_allclose(found["distance"], expected["distance"][0], rtol=1e-5)
 
 
 def test_drawn_digits(visit, bundles):
@@ -261,16 +266,19 @@ def test_drawn_digits(visit, bundles):
 
 
 def test_a_scribble_is_no_digit(visit):
-    """Where the likeliest class is less probable than that of a digit, no class is shown."""
+    """Farther away from the images of the training than a digit, a drawing has no class."""
     page = visit[0]
-    logits = np.array(draw(page, STROKES["seven"])["logits"])
-    most = 1 / np.exp(logits - logits.max()).sum()
-    for least, text in ((most - 1e-3, f"{logits.argmax()}, "), (most + 1e-3, "This does not look like a digit.")):
-        page.evaluate(f"page.digits.model.leastProbability = {least}; page.digits.draw()")
+    best = np.argmax(draw(page, STROKES["seven"])["logits"])
+    distance = page.evaluate("page.digits.last.distance")
+    for largest, text in (
+        (distance + 1e-3, f"{best}, "),
+        (distance - 1e-3, f"Not like a digit; if it is one, a {best}."),
+    ):
+        page.evaluate(f"page.digits.model.largestDistance = {largest}; page.digits.draw()")
         answered(page)
         assert page.inner_text("#answer").startswith(text)
     assert page.evaluate("document.querySelectorAll('#bars .best').length") == 0
-    page.evaluate("page.digits.model.leastProbability = 0")
+    page.evaluate("page.digits.model.largestDistance = 1e3")
 
 
 def test_it_says_why_there_is_no_answer(visit):

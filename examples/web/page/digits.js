@@ -155,38 +155,40 @@ export class Digits {
       return;
     }
     const pixels = rasterize(this.strokes, place);
-    const { input, logits, attention } = this.model.names;
+    const { input, logits, attention, distance } = this.model.names;
     const start = performance.now();
     const found = await this.session.run({ [input]: new Tensor("float32", pixels.slice(), [1, SIDE, SIDE, 1]) });
     const seconds = (performance.now() - start) / 1000;
-    this.last = { place, pixels, seconds, logits: found[logits].data, attention: found[attention].data };
+    const [scores, seen, [apart]] = [logits, attention, distance].map((name) => found[name].data);
+    this.last = { place, pixels, seconds, logits: scores, attention: seen, distance: apart };
   }
 
   show() {
     const probabilities = this.last ? softmax(this.last.logits) : new Array(10).fill(0);
-    const most = Math.max(...probabilities);
-    // digits.py measures how probable the likeliest class of a digit is at least.
-    const best = this.last && most >= this.model.leastProbability ? probabilities.indexOf(most) : -1;
+    // digits.py measures how far from its nearest image of the training a digit is at most.
+    const isDigit = this.last !== null && this.last.distance <= this.model.largestDistance;
+    const likeliest = probabilities.indexOf(Math.max(...probabilities));
+    const best = isDigit ? likeliest : -1;
     const percent = (digit) => `${Math.round(100 * probabilities[digit])} %`;
     this.bars.forEach((bar, digit) => {
       bar.style.setProperty("--share", best < 0 ? 0 : probabilities[digit]);
       bar.title = `${digit}: ${percent(digit)}`;
       bar.classList.toggle("best", digit === best);
     });
-    this.answer.textContent = best < 0 ? this.reason() : `${best}, ${percent(best)} sure`;
+    this.answer.textContent = best < 0 ? this.reason(likeliest) : `${best}, ${percent(best)} sure`;
     this.took.textContent = this.last ? `${(1000 * this.last.seconds).toFixed(1)} ms` : "";
     this.drawAttention();
   }
 
   // Why there is no digit.
-  reason() {
+  reason(likeliest) {
     if (this.problem) {
       return "The model could not be loaded: drawings get no answer.";
     }
     if (!this.strokes.length) {
       return "Nothing drawn yet: draw a digit from 0 to 9.";
     }
-    return this.session ? "This does not look like a digit." : "The model is still loading: the answer comes by itself.";
+    return this.last ? `Not like a digit; if it is one, a ${likeliest}.` : "The model is still loading: the answer comes by itself.";
   }
 
   // The attention to each pixel, drawn over its area of the drawing.
