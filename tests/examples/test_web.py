@@ -272,7 +272,7 @@ def test_a_scribble_is_no_digit(visit):
     distance = page.evaluate("page.digits.last.distance")
     for largest, text in (
         (distance + 1e-3, f"{best}, "),
-        (distance - 1e-3, f"Not like a digit; if it is one, a {best}."),
+        (distance - 1e-3, f"Not like a digit; the likeliest is {best}."),
     ):
         page.evaluate(f"page.digits.model.largestDistance = {largest}; page.digits.draw()")
         answered(page)

@@ -188,7 +188,7 @@ export class Digits {
     if (!this.strokes.length) {
       return "Nothing drawn yet: draw a digit from 0 to 9.";
     }
-    return this.last ? `Not like a digit; if it is one, a ${likeliest}.` : "The model is still loading: the answer comes by itself.";
+    return this.last ? `Not like a digit; the likeliest is ${likeliest}.` : "The model is still loading: the answer comes by itself.";
   }
 
   // The attention to each pixel, drawn over its area of the drawing.
