@@ -55,7 +55,7 @@ setup(
         *(f"keras_transformer.{package}" for package in find_packages(include=["export", "export.*"])),
     ],
     package_dir={"keras_transformer.export": "export"},
-    package_data={"": ["py.typed", "*.pyi", "*.schema.json"]},
+    package_data={"": ["py.typed", "*.pyi", "*.schema.json", "*.css", "view.js"]},
     install_requires=[
         "tensorflow>=2.20,<2.22",
         "keras>=3.14,<4",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.verification.quantized_weight import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
+    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class Format(Protocol):
@@ -25,6 +26,8 @@ class Format(Protocol):
 
     Attributes:
         name: key in `FORMATS`, and in the artifacts of a manifest.
+        title: the name as people write it, or "".
+        runtime_title: the name of the runtime that runs the files, or "".
         library: the `Library` that runs the files.
         writers: names of further distributions whose versions the manifest records.
         takes_text: bool. Whether files take strings, so that the tokenizer can be part of the graph.
@@ -36,6 +39,8 @@ class Format(Protocol):
     """
 
     name: str
+    title: str = ""
+    runtime_title: str = ""
     library: Library
     writers: tuple[str, ...] = ()
     takes_text: bool = False
@@ -152,6 +157,21 @@ class Format(Protocol):
     def inspect(self, path: pathlib.Path) -> list[str]:
         """Lines of text on one file, beyond the number of its operations; none where a library is missing."""
         return []
+
+    def weight_bytes(self, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightBytes] | None:
+        """The constants of written files and their bytes, in the order of their use, each once.
+
+        Args:
+            directory: folder of the bundle.
+            files: dict of signature name to path, as `write` returns it.
+
+        Returns:
+            Iterator over `WeightBytes`, or None if this format does not tell them.
+
+        Raises:
+            ImportError: the library that reads the files is not installed.
+        """
+        return None
 
     def is_weights_file(self, name: str) -> bool:
         """Whether a path of a bundle is a file of weights of this format; no signature names such files."""

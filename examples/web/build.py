@@ -1,9 +1,9 @@
 """Builds the page from its own files, onnxruntime-web in `node_modules`, and the ONNX files of two bundles.
 
     cd examples/web && npm install                                 # once: onnxruntime-web, 1.30
-    python examples/character_lm.py --out character_lm
+    python examples/deploy/make_bundles.py --out bundles
     python examples/web/digits.py --out digits
-    python examples/web/build.py --digits digits/bundle --text character_lm/bundle --out site
+    python examples/web/build.py --digits digits/bundle --text bundles/decoder --out site
     python -m http.server --directory site                         # and open http://localhost:8000
 
 The result is a folder of static files that needs no other server. Large files are compressed with gzip, because not every
@@ -56,7 +56,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--digits", type=Path, default=Path("digits/bundle"), help="bundle written by digits.py")
     parser.add_argument(
-        "--text", type=Path, default=Path("character_lm/bundle"), help="bundle written by character_lm.py"
+        "--text", type=Path, default=Path("bundles/decoder"), help="bundle of make_bundles.py or character_lm.py"
     )
     parser.add_argument(
         "--node-modules", type=Path, default=HERE / "node_modules", help="directory of the npm packages"
@@ -78,6 +78,7 @@ def build(digits: Path, text: Path, node_modules: Path, out: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
     try:
         shutil.copytree(HERE / "page", work)
+        copy(HERE.parent / "deploy" / "js_common" / "byte_pair.js", work / "byte_pair.js")
         runtime = node_modules / "onnxruntime-web" / "dist"
         for name in RUNTIME:
             copy(runtime / name, work / "vendor" / name)
@@ -95,20 +96,23 @@ def digits_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the digits model for the page."""
     path, (inputs, outputs), labels = opened(bundle, "serve")
     shapes = {spec.name: spec.shape[1:] for spec in (*inputs, *outputs)}
-    if shapes.get("images") != (8, 8, 1) or not {"logits", "attention"} <= shapes.keys():
+    if shapes.get("images") != (8, 8, 1) or not {"logits", "attention", "distance"} <= shapes.keys():
         raise ExportError(f"'{bundle}' was not written by digits.py: it has {shapes}")
-    names = {"input": "images", **{name: labels[name] for name in ("logits", "attention")}}
-    return {**copied(path, work, "digits"), "names": names}
+    names = {"input": "images", **{name: labels[name] for name in ("logits", "attention", "distance")}}
+    largest = read_manifest(bundle)["metadata"].get("largest_distance")
+    if not isinstance(largest, float):
+        raise ExportError(f"'{bundle}' was not written by digits.py: its metadata has no largest_distance")
+    return {**copied(path, work, "digits"), "names": names, "largestDistance": largest}
 
 
 def text_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the language model for the page."""
     path, (inputs, _), names = opened(bundle, "decode")
     manifest = read_manifest(bundle)
-    tokenizer = read_tokenizer(bundle, manifest)
-    length = manifest["generation"]["max_length"]
-    if not hasattr(tokenizer, "characters") or length is None:
-        raise ExportError(f"'{bundle}' is not a character model with a maximum length")
+    generation = manifest["generation"]
+    length, ends = generation["max_length"], generation["end_id"]
+    if length is None:
+        raise ExportError(f"'{bundle}' has no maximum length")
     cache = []
     fixed: dict[str | None, int] = {"batch": 1, "cache_length": length}
     for spec in inputs:
@@ -116,9 +120,22 @@ def text_record(bundle: Path, work: Path) -> dict[str, Any]:
             sizes = zip(spec.axes, spec.shape, strict=True)
             shape = [fixed.get(axis, size) for axis, size in sizes]
             cache.append({"input": spec.name, "output": names[spec.name], "shape": shape})
-    characters = [[letter, int(np.ravel(tokenizer.encode(letter))[0])] for letter in tokenizer.characters]
-    record = {"maxLength": length, "logits": names["logits"], "cache": cache, "characters": characters}
-    return {**copied(path, work, "text"), **record, "unknown": int(np.ravel(tokenizer.encode("\ue000"))[0])}
+    record = {"maxLength": length, "logits": names["logits"], "cache": cache}
+    record |= {"ends": [each for each in np.ravel(ends).tolist() if each is not None]}
+    return {**copied(path, work, "text"), **record, "tokenizer": tokenizer_record(bundle, manifest)}
+
+
+def tokenizer_record(bundle: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Returns what the page makes its tokenizer of: characters and their ids, or the files of byte-level BPE."""
+    tokenizer = read_tokenizer(bundle, manifest)
+    if hasattr(tokenizer, "characters"):
+        characters = [[letter, int(np.ravel(tokenizer.encode(letter))[0])] for letter in tokenizer.characters]
+        return {"characters": characters, "unknown": int(np.ravel(tokenizer.encode("\ue000"))[0])}
+    if tokenizer is None or getattr(tokenizer, "kind", None) != "byte_pair":
+        raise ExportError(f"'{bundle}' has neither a tokenizer of characters nor one of byte-level BPE")
+    folder = bundle / manifest["tokenizer"]["path"]
+    config, file = (json.loads((folder / name).read_text()) for name in ("tokenizer_config.json", "tokenizer.json"))
+    return {"config": config, "file": file}
 
 
 def opened(

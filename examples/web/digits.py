@@ -5,7 +5,8 @@
 The 1,797 images of 8 x 8 pixels are part of scikit-learn; nothing is downloaded. One fifth is the test set. The script
 writes to `--out`: `model.keras`, the classifier, and `bundle/` with an ONNX file that returns "logits" and "attention"
 `(B, 8, 8)`: the attention of the class token to each pixel over all blocks, by attention rollout (Abnar & Zuidema,
-arXiv 2005.00928).
+arXiv 2005.00928); and "distance" `(B,)` to the nearest training image. The metadata has "largest_distance", 1.4 times
+that of the farthest test image: the page takes drawings that are farther away for no digit.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from scipy import ndimage
+from scipy import interpolate, ndimage
 from sklearn.datasets import load_digits
 
 from keras_transformer import models, tasks, training
@@ -27,6 +28,8 @@ from keras_transformer.export import export
 SIDE = 8
 SIZE = models.Size(num_layers=3, hidden_dim=64, num_heads=4, intermediate_dim=128)
 BATCH_SIZE = 64
+# The bitmap whose dots the pixels of the data count, how broad a drawing is in it, and the radius of the pen.
+FINE, BROADEST, RADIUS = 32, 26, 2.2
 
 
 def main() -> None:
@@ -40,9 +43,13 @@ def main() -> None:
     print(f"trained for {(time.perf_counter() - start) / 60:.1f} minutes, {model.count_params():,} parameters")
     accuracy = model.evaluate(*test, batch_size=BATCH_SIZE, verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(test[1])} images")
+    largest = 1.4 * float(distances(images, test[0]).max())
+    share = np.mean(distances(images, scribbles(1000, arguments.seed)) <= largest)
+    print(f"largest distance of a digit: {largest:.1f}; of 1,000 scribbles {share:.1%} are nearer")
+    metadata = {"accuracy": accuracy, "largest_distance": largest}
     model.save(arguments.out / "model.keras")
     probes = [{"images": test[0][:count]} for count in (1, 5)]
-    print(export(with_attention(model), arguments.out / "bundle", probes=probes, metadata={"accuracy": accuracy}))
+    print(export(with_attention(model, images), arguments.out / "bundle", probes=probes, metadata=metadata))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -118,11 +125,63 @@ class Warped(keras.utils.PyDataset):
         return ndimage.affine_transform(image, matrix, offset, order=1).clip(0, 16).astype("float32")
 
 
-def with_attention(model: keras.Model) -> keras.Model:
-    """Returns a model with the same weights that returns "logits" and "attention"."""
+def distances(examples: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Returns the Euclidean distances `(B,)` of images to the nearest of the examples, as the bundle computes them."""
+    return np.array([np.sqrt(np.square(examples - image).sum((1, 2, 3)).min()) for image in images])
+
+
+def scribbles(count: int, seed: int) -> np.ndarray:
+    """Returns drawings `(B, 8, 8, 1)` of one or two long curves through random points, as the page makes pixels of them."""
+    random = np.random.default_rng(seed)
+    return np.stack([pixels(scribble(random)) for _ in range(count)])
+
+
+def scribble(random: np.random.Generator) -> list[np.ndarray]:
+    """Returns strokes, each points `(n, 2)` on a smooth curve with many turns: one with few may be a digit."""
+    strokes = []
+    for _ in range(random.integers(1, 3)):
+        corners = random.uniform(0, 1, (random.integers(8, 16), 2))
+        places = np.linspace(0, len(corners) - 1, 8 * len(corners))
+        strokes.append(interpolate.CubicSpline(range(len(corners)), corners)(places))
+    return strokes
+
+
+def pixels(strokes: list[np.ndarray]) -> np.ndarray:
+    """Returns the pixels `(8, 8, 1)` of strokes, as `page/strokes.js` does: counts of the dots of a 32 x 32 bitmap."""
+    points = np.concatenate(strokes)
+    low, high = points.min(0), points.max(0)
+    scale = np.min((np.array([BROADEST, FINE]) - 2 * RADIUS) / (high - low))
+    dots = np.mgrid[0.5:FINE, 0.5:FINE][::-1]  # Columns, rows.
+    is_marked = np.zeros((FINE, FINE), bool)
+    for stroke in strokes:
+        places = FINE / 2 + scale * (stroke - (low + high) / 2)
+        begin, way = places[:-1, :, None, None], np.diff(places, axis=0)[..., None, None]
+        along = ((dots - begin) * way).sum(1) / np.maximum((way**2).sum(1), 1e-12)
+        distance = ((dots - begin - way * along.clip(0, 1)[:, None]) ** 2).sum(1)
+        is_marked |= (distance <= RADIUS**2).any(0)
+    block = FINE // SIDE
+    return is_marked.reshape(SIDE, block, SIDE, block).sum((1, 3)).astype("float32")[..., None]
+
+
+def with_attention(model: keras.Model, examples: np.ndarray) -> keras.Model:
+    """Returns a model with the same weights that returns "logits", "attention" and the "distance" to the nearest example."""
     images = keras.Input((SIDE, SIDE, 1), name="images")
     logits, attention = Explained(model, name="explained")(images)
-    return keras.Model(images, {"logits": logits, "attention": attention}, name="explained_digits")
+    outputs = {"logits": logits, "attention": attention, "distance": Distance(examples, name="nearest")(images)}
+    return keras.Model(images, outputs, name="explained_digits")
+
+
+class Distance(keras.layers.Layer):
+    """Euclidean distance `(B,)` of each image to the nearest of the examples."""
+
+    def __init__(self, examples: np.ndarray, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.examples = self.add_weight(shape=examples.shape, trainable=False, name="examples")
+        self.examples.assign(examples)
+
+    def call(self, images: Any) -> Any:
+        squares = ops.sum(ops.square(images[:, None] - self.examples), axis=(2, 3, 4))
+        return ops.sqrt(ops.min(squares, axis=1))
 
 
 class Explained(keras.layers.Layer):

@@ -4,8 +4,9 @@
     python examples/web/measure.py --site site
 
 For an unlimited connection and for a simulated phone: the transferred bytes, the seconds from navigation to the first
-answer to a drawing and to the first generated character (both requested as soon as possible), and the milliseconds per
-answer and per character after warm-up. The best of several visits is reported, because other load only adds time.
+answer to a drawing and to the first generated token (both requested as soon as possible), the milliseconds per answer and
+per token after warm-up, and those per frame while drawing (16.7 are 60 frames a second). The best of several visits is
+reported, because other load only adds time.
 """
 
 import argparse
@@ -23,9 +24,11 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 # Bits per second, round-trip time in milliseconds, and CPU slowdown. The phone has the values of "fast 4G" and of a
 # mid-tier phone in Chromium's developer tools.
 VISITORS = {"this machine": None, "phone, 4G": {"bits": 9e6, "delay": 60, "slower": 4}}
-COLUMNS = {"bytes": 0, "digit s": 2, "text s": 2, "digit ms": 1, "character ms": 1}  # Decimals of each column.
+# Decimals of each column.
+COLUMNS = {"bytes": 0, "digit s": 2, "text s": 2, "digit ms": 1, "token ms": 1, "frame ms": 1}
 ANSWERS = 20
-CHARACTERS = 60
+TOKENS = 60
+FRAMES = 120
 _FIRST_ANSWER = """async () => {
   const until = async (holds) => { while (!holds()) await new Promise((wake) => setTimeout(wake, 5)); };
   await until(() => window.page);
@@ -41,14 +44,25 @@ _FIRST_ANSWER = """async () => {
   await until(() => text.value.length > before);
   return [digit / 1000, performance.now() / 1000];
 }"""
-_WARM = """async ([answers, characters]) => {
+_WARM = """async ([answers, tokens, frames]) => {
   const start = performance.now();
   for (let index = 0; index < answers; index++) {
     await page.digits.compute();
   }
   const between = performance.now();
-  await page.text.continue(characters, 0.8);
-  return [(between - start) / answers, (performance.now() - between) / characters];
+  await page.text.continue(tokens, 0.8);
+  const token = (performance.now() - between) / tokens;
+  // A long stroke, with a point in every frame.
+  const stroke = [];
+  page.digits.strokes = [stroke];
+  const begin = await new Promise(requestAnimationFrame);
+  let last = begin;
+  for (let index = 0; index < frames; index++) {
+    stroke.push({ x: 160 + 130 * Math.sin(index / 7), y: 160 + 130 * Math.cos(index / 11) });
+    page.digits.draw();
+    last = await new Promise(requestAnimationFrame);
+  }
+  return [(between - start) / answers, token, (last - begin) / frames];
 }"""
 
 
@@ -84,7 +98,7 @@ def visit(browser: Any, address: str, limits: dict[str, float] | None) -> list[f
     page.goto(address, wait_until="commit")
     first = page.evaluate(_FIRST_ANSWER)
     total = sum(loaded)
-    warm = page.evaluate(_WARM, [ANSWERS, CHARACTERS])
+    warm = page.evaluate(_WARM, [ANSWERS, TOKENS, FRAMES])
     context.close()
     return [total, *first, *warm]
 

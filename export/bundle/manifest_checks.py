@@ -17,7 +17,7 @@ _REQUIRED = {
     "versions": dict,
     "files": dict,
 }
-_OPTIONAL = {"metadata": dict, "tokenizer": dict, "generation": dict, "target": dict}
+_OPTIONAL = {"metadata": dict, "tokenizer": dict, "generation": dict, "target": dict, "created": str}
 _DTYPES = {
     *("bool", "string", "float16", "float32", "float64", "complex64", "complex128"),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,6 +152,7 @@ def new_manifest(spec: ExportSpec) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "producer": PRODUCER,
+        "created": timestamp(),
         "signatures": signatures,
         "artifacts": {},
         **({"generation": spec.generation} if spec.generation else {}),
@@ -160,6 +162,12 @@ def new_manifest(spec: ExportSpec) -> dict[str, Any]:
         "metadata": spec.metadata,
         "files": {},
     }
+
+
+def timestamp() -> str:
+    """The time now, in UTC, as the manifest records it; that of `SOURCE_DATE_EPOCH`, in seconds, if it is set."""
+    seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _versions() -> dict[str, str]:

@@ -199,7 +199,13 @@ def _write_model(model: keras.Model, history: dict[str, list[float]], data: Imag
     out.mkdir(parents=True, exist_ok=True)
     images = data.test.images.astype("float32")
     probes = [{"images": images[:count]} for count in (1, 5, 32)]
-    metadata = {"class_names": list(data.class_names), "epochs": len(history["loss"]), "input": "pixels from 0 to 255"}
+    metadata = {
+        "name": "Compact Vision Transformer",
+        "class_names": list(data.class_names),
+        "epochs": len(history["loss"]),
+        "test accuracy": f"{history['val_accuracy'][-1]:.2%}",
+        "input": "pixels from 0 to 255",
+    }
     export(model, out / "bundle", metadata=metadata, probes=probes)
     model.save(out / "model.keras")
     np.save(out / "images.npy", images[:8])

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "generate": "continue or translate a text with the bundle of a language model",
     "chat": "talk with the bundle of a language model that has a chat template",
     "inspect": "show the contents of a bundle",
+    "view": "show in the browser what the weights of a bundle cost by layer, and attention over an input",
     "bench": "measure latency, throughput, memory and size in each runtime",
     "sensitivity": "show which weights lose most accuracy when they are quantized",
     "serving": "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server",
@@ -48,6 +49,7 @@ _EXAMPLES = """examples:
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
   keras-transformer chat bundle --system "Answer in one sentence."
   keras-transformer inspect bundle
+  keras-transformer view bundle
   keras-transformer bench bundle --batch 8
   keras-transformer sensitivity bundle --evaluate test.npz
   keras-transformer serving bundle --out served --version 1

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.verification.quantized_weight import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
+    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class OnnxFormat(Format):
     """ONNX files, run by ONNX Runtime on the CPU; see `Format`."""
 
     name = NAME
+    title, runtime_title = "ONNX", "ONNX Runtime"
     library = LIBRARY
     writers = ("tf2onnx", "onnxscript", "onnx")
     takes_single_tokens = True
@@ -83,6 +85,11 @@ class OnnxFormat(Format):
         except ImportError:
             return []
         return [f"{path.name}: " + ", ".join(f"{op} {count}" for op, count in counter.most_common())]
+
+    def weight_bytes(self, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightBytes]:
+        from keras_transformer.export.onnx.weight_bytes import weight_bytes
+
+        return weight_bytes(directory, files.values())
 
     def is_weights_file(self, name: str) -> bool:
         return name.startswith("model.")

@@ -1,48 +1,15 @@
-"""The SVG plots of `report.html`."""
+"""The SVG plot of `report.html`: scores of float and quantized files by their sizes."""
 
 import html
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.reporting.html_page import color_of, format_title
 
-_WIDTH, _ROW = 680, 26
-
-
-def color_of(format: str) -> str:
-    """The CSS color of a format: its own of the page's palette, by the order of `FORMATS`."""
-    return f"var(--{'abcdef'[list(FORMATS).index(format)]})"
-
-
-def parity_plot(artifacts: dict[str, Any]) -> str:
-    """How far each output is from Keras, on a scale of powers of ten, with the tolerance as a line.
-
-    Args:
-        artifacts: dict of format to its record in the manifest, with "parity" and "tolerance".
-
-    Returns:
-        SVG text.
-    """
-    rows = [(name, each) for name, record in artifacts.items() for each in _worst(record["parity"])]
-    tolerances = [record["tolerance"] for record in artifacts.values()]
-    low, high = -9, max(0, math.ceil(math.log10(max(tolerances)))) if tolerances else 0
-    left, right, height = 250, _WIDTH - 16, _ROW * len(rows) + 34
-    position = lambda ratio: left + (right - left) * (_log(ratio, low) - low) / (high - low)  # noqa: E731
-    parts = [
-        _line(position(10.0**power), 8, position(10.0**power), height - 24, "grid")
-        + _text(position(10.0**power), height - 8, f"1e{power}" if power else "1", "tick middle")
-        for power in range(low, high + 1, 3)
-    ]
-    for tolerance in sorted(set(tolerances)):
-        parts.append(_line(position(tolerance), 8, position(tolerance), height - 24, "limit"))
-    for index, (name, each) in enumerate(rows):
-        y = 8 + _ROW * (index + 0.5)
-        parts.append(_text(left - 12, y + 4, f"{each['signature']} · {each['output']}", "label end"))
-        parts.append(_line(left, y, position(each["ratio"]), y, "stem"))
-        title = f"{name}: {each['ratio']:.1e} of the scale"
-        parts.append(_dot(position(each["ratio"]), y, name, title))
-    return _svg(height, parts, "Largest difference from Keras, as a share of each output's scale")
+# About as wide as a phone, so that text is not scaled down there.
+_WIDTH, _HEIGHT = 400, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 300, 16, 210
+_LEAST_RANGE = 0.1  # Least range of the scores, as a share of the largest: smaller differences look small.
 
 
 def size_plot(artifacts: dict[str, Any]) -> str:
@@ -54,58 +21,51 @@ def size_plot(artifacts: dict[str, Any]) -> str:
     Returns:
         SVG text, or "" where nothing was evaluated.
     """
-    points = []
-    for name, record in artifacts.items():
-        found = record.get("evaluation")
-        if not found:
-            continue
-        has_score = found["score"] is not None
-        before, after = (found["score_float"], found["score"]) if has_score else (1.0, found["agreement"])
-        points.append((name, record["float_bytes"], before, "float"))
-        points.append((name, record["bytes"], after, record["quantization"]))
-    if not points:
+    pairs = _pairs(artifacts)
+    if not pairs:
         return ""
-    height, left, right, top, bottom = 260, 80, _WIDTH - 150, 16, 216
-    most = max(size for _, size, _, _ in points) * 1.08
-    low, high = _margin([score for _, _, score, _ in points])
-    x = lambda size: left + (right - left) * size / most  # noqa: E731
-    y = lambda score: bottom - (bottom - top) * (score - low) / (high - low)  # noqa: E731
-    parts = [_line(left, bottom, right, bottom, "axis"), _line(left, top, left, bottom, "axis")]
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(_text(x(most * share), bottom + 18, f"{most * share / 1e6:.1f} MB", "tick middle"))
+    most = max(large for _, large, *_ in pairs) * 1.08
+    low, high = _range([score for *_, before, after in pairs for score in (before, after)])
+    x = lambda size: _LEFT + (_RIGHT - _LEFT) * size / most  # noqa: E731
+    y = lambda score: _BOTTOM - (_BOTTOM - _TOP) * (score - low) / (high - low)  # noqa: E731
+    parts = [_line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "axis"), _line(_LEFT, _TOP, _LEFT, _BOTTOM, "axis")]
+    for share in (0, 0.5, 1):
+        parts.append(_text(x(most * share), _BOTTOM + 18, f"{most * share / 1e6:.2g} MB", "middle"))
         level = low + (high - low) * share
-        parts.append(_line(left, y(level), right, y(level), "grid"))
-        parts.append(_text(left - 8, y(level) + 4, f"{level:.4g}", "tick end"))
-    for index in range(0, len(points), 2):
-        (name, size, score, _), (_, small, after, mode) = points[index : index + 2]
-        parts.append(_line(x(size), y(score), x(small), y(after), f"move {name}"))
-        parts.append(_dot(x(size), y(score), name, f"{name}, float: {score:.4g}"))
-        parts.append(_dot(x(small), y(after), name, f"{name}, {mode}: {after:.4g}", is_hollow=True))
-        parts.append(_text(right + 12, top + 14 + 20 * (index // 2), f"● {name}", f"legend {name}"))
-    parts.append(_text(right + 12, top + 18 + 10 * len(points), "○ quantized", "legend"))
-    return _svg(height, parts, "Score against size")
+        parts.append(_line(_LEFT, y(level), _RIGHT, y(level), "grid"))
+        parts.append(_text(_LEFT - 8, y(level) + 4, f"{level:.3g}", "end"))
+    if low > 0:
+        parts.append(_text(_LEFT, _HEIGHT - 4, f"The scale of scores begins at {low:.3g}, not at 0.", ""))
+    for index, (name, large, small, before, after) in enumerate(pairs):
+        title = format_title(name)
+        parts.append(_line(x(large), y(before), x(small), y(after), "move"))
+        parts.append(_dot(x(large), y(before), name, f"{title}, float: {before:.4g}"))
+        parts.append(_dot(x(small), y(after), name, f"{title}, quantized: {after:.4g}", is_hollow=True))
+        parts.append(_dot(_RIGHT + 16, _TOP + 4 + 20 * index, name, title))
+        parts.append(_text(_RIGHT + 26, _TOP + 8 + 20 * index, title, ""))
+    parts.append(_text(_RIGHT + 11, _TOP + 12 + 20 * len(pairs), "○ quantized", ""))
+    return _svg(parts, "Score against size")
 
 
-def bar(share: float, name: str) -> str:
-    """Returns a bar of a share of the width, in the color of a format."""
-    color = color_of(name)
-    return f'<span class="bar"><span style="width:{100 * share:.1f}%;background:{color}"></span></span>'
+def _pairs(artifacts: dict[str, Any]) -> list[tuple[str, int, int, float, float]]:
+    """Format, bytes and score of the float file and of the quantized one: name, two sizes, two scores."""
+    pairs = []
+    for name, record in artifacts.items():
+        found = record.get("evaluation") or {}
+        has_score = found.get("score") is not None
+        after = found.get("score") if has_score else found.get("agreement")
+        if after is not None:
+            before = found["score_float"] if has_score else 1.0
+            pairs.append((name, record["float_bytes"], record["bytes"], before, after))
+    return pairs
 
 
-def _worst(parity, most=12):
-    """The outputs with the largest differences, in the order of the signatures."""
-    kept = sorted(parity, key=lambda each: -each["ratio"])[:most]
-    return [each for each in parity if each in kept]
-
-
-def _log(ratio: float, low: float) -> float:
-    return max(math.log10(ratio), low) if ratio > 0 else low
-
-
-def _margin(values):
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of the axis of scores, which show differences of less than a tenth as small."""
     low, high = min(values), max(values)
-    margin = max((high - low) * 0.25, abs(high) * 0.005, 1e-6)
-    return low - margin, high + margin
+    margin = max((high - low) * 0.25, (_LEAST_RANGE * max(map(abs, values)) - (high - low)) / 2, 1e-6)
+    above = max(high + margin - 1.0, 0.0) if low >= 0 and high <= 1 else 0.0  # Shares end at 1.
+    return low - margin - above, high + margin - above
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -124,6 +84,6 @@ def _dot(x: float, y: float, name: str, title: str, is_hollow: bool = False) -> 
     )
 
 
-def _svg(height: float, parts: Sequence[str], title: str) -> str:
+def _svg(parts: Sequence[str], title: str) -> str:
     body = "".join(parts)
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{html.escape(title)}">{body}</svg>'
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(title)}">{body}</svg>'

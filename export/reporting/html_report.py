@@ -1,43 +1,35 @@
-"""The `report.html` of a bundle: sizes, parity, latency, accuracy by size, ops and versions, in one self-contained page."""
+"""The `report.html` of a bundle: its model card, in one self-contained page whose figures are those of the manifest."""
 
 import html
+import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_transformer.export.formats import FORMATS, get_format
-from keras_transformer.export.reporting.html_plots import bar, color_of, parity_plot, size_plot
+from keras_transformer.export.reporting.html_page import (
+    bar,
+    breakable,
+    color_of,
+    details,
+    format_label,
+    format_title,
+    page,
+    section,
+    table,
+)
+from keras_transformer.export.reporting.html_plots import size_plot
+from keras_transformer.export.reporting.html_signatures import signature_tables
 from keras_transformer.export.reporting.inspection import op_counts
+from keras_transformer.export.reporting.load_code import load_code
 from keras_transformer.export.reporting.report import readable_size
+from keras_transformer.export.reporting.verdict import verdict
+from keras_transformer.export.targets.result import TargetResult
 
 FILE = "report.html"
 _MOST_OPS = 14
-
-_STYLE = (
-    """
-:root{--paper:#fff;--ink:#1c1e21;--soft:#6b7280;--rule:#e5e7eb;--a:#3b6fb6;--b:#2f9e6e;--c:#c2683a;--bad:#c0392b}
-@media(prefers-color-scheme:dark){
-:root{--paper:#15171a;--ink:#e8e9eb;--soft:#9aa1ab;--rule:#2c3037;--a:#7aa7e0;--b:#6cc9a0;--c:#e39a70}}
-body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;
-max-width:760px;margin:48px auto;padding:0 24px}
-h1{font-size:26px;font-weight:600;margin:0}h2{font-size:16px;font-weight:600;margin:44px 0 12px}
-p{color:var(--soft);margin:4px 0 0}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(210px,1fr));gap:16px;margin-top:28px}
-.card{border:1px solid var(--rule);border-radius:10px;padding:16px 18px;border-top:3px solid var(--own)}
-.card b{display:block;font-size:24px;font-weight:600;margin:6px 0 2px}.card small{color:var(--soft);display:block}
-.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:0 32px;align-items:start}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-td,th{padding:5px 10px 5px 0;text-align:left;font-weight:400;border-bottom:1px solid var(--rule)}
-th{color:var(--soft)}td.n,th.n{text-align:right}
-svg{width:100%;height:auto;display:block}text{fill:var(--soft);font-size:11.5px}
-.grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.limit{stroke:var(--bad);stroke-dasharray:4 3}
-.stem{stroke:var(--soft);opacity:.5}.move{stroke:var(--soft);stroke-dasharray:2 3}
-.middle{text-anchor:middle}.end{text-anchor:end}.label{fill:var(--ink)}
-.bar{display:block;background:var(--rule);height:8px;border-radius:4px}
-.bar span{display:block;height:8px;border-radius:4px}
-""".replace("\n", "")
-    + "".join(f".legend.{name}{{fill:{color_of(name)}}}" for name in FORMATS)
-)
+_MOST_OUTPUTS = 6
+_LONGEST = 400  # Characters of a value of the metadata.
 
 
 def write_report(directory: pathlib.Path, manifest: dict[str, Any], title: str) -> None:
@@ -46,114 +38,175 @@ def write_report(directory: pathlib.Path, manifest: dict[str, Any], title: str) 
     Args:
         directory: `pathlib.Path` of the bundle that is being written.
         manifest: its manifest, without the hashes.
-        title: str. Name of the exported model.
+        title: str. Name of the bundle.
     """
     names = [name for name in manifest["artifacts"] if get_format(name).reports_operations]
     ops = {name: op_counts(directory, manifest, name) for name in names}
-    (directory / FILE).write_text(render(manifest, ops, title), encoding="utf-8")
+    weights = sorted(path.name for path in directory.glob("*.weights"))
+    (directory / FILE).write_text(render(manifest, ops, title, weights), encoding="utf-8")
 
 
-def render(manifest: dict[str, Any], ops: Mapping[str, Mapping[str, int]], title: str) -> str:
+def render(
+    manifest: dict[str, Any], ops: Mapping[str, Mapping[str, int]], title: str, weights: Sequence[str] = ()
+) -> str:
     """Returns the page.
 
     Args:
         manifest: a bundle's manifest.
         ops: dict of format to a dict of op to its count.
-        title: str.
+        title: str. Name of the bundle: the title of the page, unless the metadata has a "name".
+        weights: paths in the bundle of the weights that the ONNX files share.
 
     Returns:
         Self-contained HTML text.
     """
-    artifacts = {name: {"tolerance": manifest["tolerance"], **record} for name, record in manifest["artifacts"].items()}
-    latencies = {name: record.get("milliseconds", {}) for name, record in artifacts.items()}
-    scores = size_plot(artifacts)
+    artifacts = {name: manifest["artifacts"][name] for name in FORMATS if name in manifest["artifacts"]}
+    name = str(manifest.get("metadata", {}).get("name", title))
     sections = [
-        _cards(artifacts, latencies),
-        _section(
-            "From Keras",
-            parity_plot(artifacts),
-            "Largest difference of each output over all probes; dashed: what was allowed.",
-        ),
-        _section("Score against size", scores, "On the evaluation data of the export, in each runtime.")
-        if scores
-        else "",
-        _section(
-            "Latency", _latency_table(latencies), "Median of ten calls with the first probe, where the bundle was made."
-        ),
-        _section(
-            "Ops", f'<div class="two">{"".join(_op_table(name, each) for name, each in ops.items() if each)}</div>'
-        ),
-        _section("Versions", _pairs(manifest["versions"])),
+        _head(manifest, artifacts, name),
+        _verdict(manifest),
+        _cards(artifacts),
+        section("Inputs and outputs", signature_tables(manifest)),
+        section("Load it", _code(load_code(manifest, title, weights))),
+        _parity(artifacts),
+        _scores(artifacts),
+        _latencies(artifacts),
+        section("Accelerator", f"<pre>{html.escape(_target(manifest))}</pre>" if "target" in manifest else ""),
+        section("About the model", _metadata(manifest.get("metadata", {}))),
+        section("Inside the files", _operations(ops) + details("Versions", _pairs(manifest["versions"]))),
     ]
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{html.escape(title)}</h1><p>{_summary(manifest)}</p>{''.join(sections)}</html>\n"
-    )
+    return page(name, "".join(sections))
 
 
-def _summary(manifest: dict[str, Any]) -> str:
-    modes = {record.get("quantization", "float32") for record in manifest["artifacts"].values()}
-    signatures = ", ".join(manifest["signatures"])
-    return html.escape(f"{' and '.join(sorted(modes))} · signatures {signatures}")
+def _head(manifest: dict[str, Any], artifacts: Mapping[str, Any], name: str) -> str:
+    precision = " and ".join(sorted({record.get("quantization", "float32") for record in artifacts.values()}))
+    formats = ", ".join(format_title(each) for each in artifacts)
+    date = f" · written on {html.escape(manifest['created'][:10])}" if "created" in manifest else ""
+    line = f'<p class="soft">{formats} · {html.escape(precision)}{date}</p>'
+    description = manifest.get("metadata", {}).get("description")
+    return f"<h1>{html.escape(name)}</h1>{line}" + (f"<p>{html.escape(description)}</p>" if description else "")
 
 
-def _cards(artifacts: dict[str, Any], latencies: dict[str, Any]) -> str:
+def _verdict(manifest: dict[str, Any]) -> str:
+    found = verdict(manifest)
+    mark = '<span aria-hidden="true">✓ </span>' if found.is_proven else ""
+    kind = "verdict" if found.is_proven else "verdict open"
+    return f'<div class="{kind}"><b>{mark}{html.escape(found.headline)}</b>{html.escape(found.explanation)}</div>'
+
+
+def _cards(artifacts: Mapping[str, Any]) -> str:
     cards = []
     for name, record in artifacts.items():
-        worst = max((each["ratio"] for each in record["parity"]), default=0.0)
         share = f" · {record['bytes'] / record['float_bytes']:.2f} of float" if "float_bytes" in record else ""
-        first = next(iter(latencies.get(name, {}).items()), None)
-        time_line = f"{first[1]:.2f} ms a call of {html.escape(first[0])}" if first else ""
+        first = next(iter(record.get("milliseconds", {}).items()), None)
+        time_line = f"{first[1]:.2f} ms for a call of {html.escape(first[0])}" if first else ""
+        files = ", ".join(dict.fromkeys(record["signatures"].values()))
         cards.append(
-            f'<div class="card" style="--own:{color_of(name)}">{html.escape(name)}<b>{readable_size(record["bytes"])}</b>'
-            f"<small>{worst:.1e} of the scale from Keras{share}</small><small>{time_line}</small>{_task(record)}</div>"
+            f'<div class="card" style="--own:{color_of(name)}">{format_label(name)}<b>{readable_size(record["bytes"])}</b>'
+            f"<small>{html.escape(files)}{share}</small><small>{time_line}</small></div>"
         )
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _task(record: dict[str, Any]) -> str:
-    found = record.get("evaluation") or {}
-    lines = []
-    if found.get("score") is not None:
-        lines.append(f"score {found['score']:.4g}, float {found['score_float']:.4g}")
-    if found.get("agreement") is not None:
-        lines.append(f"{found['agreement']:.2%} of the predictions are unchanged")
-    return "".join(f"<small>{line}</small>" for line in lines)
+def _code(codes: Mapping[str, str]) -> str:
+    parts = [
+        details(html.escape(language), f"<pre>{html.escape(code)}</pre>", is_open=index == 0)
+        for index, (language, code) in enumerate(codes.items())
+    ]
+    return "".join(parts)
 
 
-def _section(title: str, body: str, note: str = "") -> str:
-    return f"<h2>{title}</h2>{body}" + (f"<p>{note}</p>" if note else "")
+def _parity(artifacts: Mapping[str, Any]) -> str:
+    """The outputs that use most of what is allowed, of each format."""
+    rows, others = [], 0
+    for name, record in artifacts.items():
+        parity = record.get("parity", [])
+        worst = sorted(parity, key=lambda each: (-each.get("share", 0.0), -each["ratio"]))[:_MOST_OUTPUTS]
+        others += len(parity) - len(worst)
+        for each in worst:
+            share = each.get("share")
+            output = breakable(f"{each['signature']} · {each['output']}")
+            used = f"{bar(share, name)}{share:.0%}" if share else "–"  # Quantized files have other limits.
+            rows.append([format_label(name), output, f"{each['ratio']:.1e}", used])
+    if not rows:
+        return ""
+    note = (
+        "The largest difference of each output over all probes, as a share of its scale and of what is allowed there."
+    )
+    more = f" {others} other outputs use less." if others else ""
+    head = ("format", "output", "of scale", "of allowed")
+    return section("Difference from Keras", table(head, rows, numbers=(2, 3)), note + more)
 
 
-def _latency_table(latencies: dict[str, Any]) -> str:
-    signatures = list(dict.fromkeys(name for each in latencies.values() for name in each))
-    head = "".join(f'<th class="n">{html.escape(name)}</th>' for name in latencies)
+def _scores(artifacts: Mapping[str, Any]) -> str:
+    """What quantization changes in the task, and in the predictions."""
+    found = {name: (each.get("evaluation") or {}) | (each.get("behavior") or {}) for name, each in artifacts.items()}
+    found = {name: each for name, each in found.items() if each}
+    rows = []
+    for key, (label, style) in _MEASURES.items():
+        values = [each.get(key) for each in found.values()]
+        if any(value is not None for value in values):
+            rows.append([label, *("–" if value is None else style.format(value) for value in values)])
+    head = ("", *map(format_label, found))
+    body = table(head, rows, range(1, len(head))) + size_plot(dict(artifacts)) if rows else ""
+    return section(
+        "Accuracy", body, "Against the float file in the same runtime, measured when the bundle was written."
+    )
+
+
+_MEASURES = {
+    "score_float": ("score of the float file", "{:.4g}"),
+    "score": ("score", "{:.4g}"),
+    "agreement": ("predictions unchanged on the evaluation data", "{:.2%}"),
+    "perplexity": ("perplexity, relative to the float file", "{:.4f}"),
+    "divergence": ("divergence of the predictions in nats", "{:.4f}"),
+    "top_share": ("most likely predictions unchanged", "{:.1%}"),
+}
+
+
+def _latencies(artifacts: Mapping[str, Any]) -> str:
+    times = {name: record["milliseconds"] for name, record in artifacts.items() if record.get("milliseconds")}
+    signatures = list(dict.fromkeys(signature for each in times.values() for signature in each))
     rows = [
-        f"<tr><td>{html.escape(signature)}</td>"
-        + "".join(
-            f'<td class="n">{each[signature]:.2f} ms</td>' if signature in each else '<td class="n">–</td>'
-            for each in latencies.values()
-        )
-        + "</tr>"
+        [
+            html.escape(signature),
+            *(f"{each[signature]:.2f} ms" if signature in each else "–" for each in times.values()),
+        ]
         for signature in signatures
     ]
-    return f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
+    head = ("signature", *map(format_label, times))
+    note = "Median of ten calls with the first probe, on the machine that wrote the bundle."
+    return section("Latency", table(head, rows, range(1, len(head))) if rows else "", note)
+
+
+def _target(manifest: dict[str, Any]) -> str:
+    return str(TargetResult.from_dict(manifest["target"]))
+
+
+def _metadata(metadata: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in metadata.items() if key not in ("name", "description", "inputs")}
+    return _pairs({key.replace("_", " "): _shown(value) for key, value in rest.items()}) if rest else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        text = ", ".join(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rpartition(',')[0]}, ... ({len(value):,} in all)"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def _operations(ops: Mapping[str, Mapping[str, int]]) -> str:
+    tables = "".join(_op_table(name, each) for name, each in ops.items() if each)
+    return details("Operations", f'<div class="two">{tables}</div>') if tables else ""
 
 
 def _op_table(name: str, counts: Mapping[str, int]) -> str:
     most = sorted(counts.items(), key=lambda item: -item[1])[:_MOST_OPS]
-    rows = "".join(
-        f'<tr><td style="width:45%">{html.escape(op)}</td><td class="n" style="width:12%">{count}</td>'
-        f"<td>{bar(count / most[0][1], name)}</td></tr>"
-        for op, count in most
-    )
-    more = f"<p>and {len(counts) - len(most)} other kinds</p>" if len(counts) > len(most) else ""
-    return f"<div><table><tr><th>{html.escape(name)}</th><th></th><th></th></tr>{rows}</table>{more}</div>"
+    rows = [[html.escape(op), str(count), bar(count / most[0][1], name)] for op, count in most]
+    more = f"<p><small>and {len(counts) - len(most)} other kinds</small></p>" if len(counts) > len(most) else ""
+    return f"<div>{table((format_label(name), '', ''), rows, numbers=(1,))}{more}</div>"
 
 
 def _pairs(pairs: Mapping[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>" for name, value in pairs.items()
-    )
-    return f"<table>{rows}</table>"
+    return table(("", ""), [[html.escape(name), html.escape(str(value))] for name, value in pairs.items()])

@@ -23,6 +23,7 @@ class SavedModelFormat(Format):
     """SavedModels, run by TensorFlow; see `Format`."""
 
     name = NAME
+    title, runtime_title = "SavedModel", "TensorFlow"
     library = LIBRARY
     takes_text = True
     reports_operations = False

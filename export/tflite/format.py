@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.verification.quantized_weight import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
+    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class TFLiteFormat(Format):
     """TFLite files of built-in operations, run by LiteRT's interpreter; see `Format`."""
 
     name = NAME
+    title, runtime_title = "TFLite", "LiteRT"
     library = LIBRARY
     takes_fixed_shapes = True
     takes_large_weights = True
@@ -83,6 +85,11 @@ class TFLiteFormat(Format):
         from keras_transformer.export.tflite.inspection import delegate_report
 
         return [str(row) for row in delegate_report(path)]
+
+    def weight_bytes(self, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightBytes]:
+        from keras_transformer.export.tflite.weight_bytes import weight_bytes
+
+        return weight_bytes(directory, files.values())
 
 
 TFLITE = TFLiteFormat()

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 _FONT = 8  # Font size of the labels of points, in points.
 _NEAR = 12  # Distance of a label above its point, in points; a line leads to those farther away.
-_LEAST_RANGE = 0.01  # Least range of the scores, as a share of the largest: less is mostly noise of the test set.
+_LEAST_RANGE = 0.1  # Least range of the scores, as a share of the largest: small differences look small.
 
 
 def accuracy_by_size(
     rows: Iterable[Mapping[str, Any]], *, score: str = "score", size: str = "bytes", label: str = "score"
 ) -> Figure:
     """Plots the scores of files by their sizes: a point for each file, in the color and with the marker of its format.
+
+    The vertical axis spans a tenth of the largest score at least, and the figure says where it begins.
 
     Args:
         rows: list of dicts, one per file: "format", "mode" (the label of the point) and the two columns below. The rows of
@@ -51,10 +53,12 @@ def accuracy_by_size(
         places = [(x / 1e6, y) for x, y, _ in sorted(points)]
         style["linestyle"] = "none"
         axes.plot(*zip(*places, strict=True), label=name, **style, markersize=6)
-    axes.set(xscale="log", xlabel="size in MB", ylabel=label)
+    axes.set(xscale="log", xlabel="size in MB, logarithmic", ylabel=label)
     axes.legend(frameon=False)
     axes.margins(x=0.35, y=0.15)  # Names of points stand beside them.
     _widen(axes, [y for points in groups.values() for _, y, _ in points])
+    if axes.get_ylim()[0] > 0:
+        axes.set_title(f"the vertical axis begins at {axes.get_ylim()[0]:.3g}", fontsize=_FONT, color=QUIET, loc="left")
     plain_axes(axes)
     _plain_ticks(axes.xaxis)
     _name_points(axes, groups)

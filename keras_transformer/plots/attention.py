@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# Inches for the labels of layers and the scale of the color, and for titles.
+_ASIDE, _ABOVE = 1.6, 0.5
+
+
 def attention(
     maps: Mapping[str, ArrayLike],
     *,
@@ -27,7 +31,7 @@ def attention(
 
     Over an image, a map has the attention of the class token to each patch or, without a class token, the mean over the
     patches' queries; orange is high, with a separate scale for each map. Matrices have queries as rows and keys as columns,
-    and one scale for all.
+    and one scale for all. Layers and heads are counted from 0, as in the names of layers.
 
     Args:
         maps: dict of layer path to scores `(B, N, T, S)`, as returned by a model of `attention.attention_maps`.
@@ -38,7 +42,7 @@ def attention(
         example: int. Index in the batch. Default 0.
 
     Returns:
-        A `matplotlib.figure.Figure` with one axes per layer and head; with matrices, one more for the scale.
+        A `matplotlib.figure.Figure` with one axes per layer and head, and one more for the scale of the color.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -53,14 +57,14 @@ def attention(
     >>> figure = attention(attention_maps(model)(images), image=images[0])
     >>> figure.savefig("attention.png")
     >>> len(figure.axes)
-    4
+    5
 
     Reference: figures of Bahdanau et al., arXiv 1409.0473, and of Caron et al., arXiv 2104.14294.
     """
     scores = _scores(maps, example)
     if image is not None:
         figure, panels = _panels(scores, width=1.35, height=1.35)
-        _draw_over_image(panels, scores, displayable(image), grid)
+        _draw_over_image(figure, panels, scores, displayable(image), grid)
         return figure
     if tokens is None and query_tokens is not None:
         raise ValueError("query_tokens need tokens, the labels of the keys.")
@@ -96,14 +100,14 @@ def _inches(names):
 def _panels(scores, width, height):
     """Returns a figure and, for each layer and head, its labeled axes of the given size in inches."""
     columns = max(len(heads) for heads in scores.values())
-    figure = new_figure(0.6 + width * columns, 0.5 + height * len(scores))
+    figure = new_figure(_ASIDE + width * columns, _ABOVE + height * len(scores))
     panels = {}
     for row, (path, label) in enumerate(zip(scores, _short_names(list(scores)), strict=True)):
         for head in range(len(scores[path])):
             axes = figure.add_subplot(len(scores), columns, row * columns + head + 1)
             remove_axes(axes)
             if row == 0:
-                axes.set_title(f"head {head + 1}", fontsize=9)
+                axes.set_title(f"head {head}", fontsize=9)
             if head == 0:
                 axes.set_ylabel(label, fontsize=9)
             panels[path, head] = axes
@@ -111,38 +115,54 @@ def _panels(scores, width, height):
 
 
 def _short_names(paths):
-    """Returns the paths without the first and last parts that they all share."""
+    """Returns the paths without the first and last parts that they all share, one part a line; the end of a single path."""
     parts = [path.split("/") for path in paths]
+    if len(parts) == 1:
+        parts = [parts[0][-2:]]
     for end in (0, -1):
-        while min(map(len, parts)) > 1 and len({each[end] for each in parts}) == 1:
+        while len(parts) > 1 and min(map(len, parts)) > 1 and len({each[end] for each in parts}) == 1:
             for each in parts:
                 del each[end]
-    return ["/".join(each).replace("_", " ") for each in parts]
+    return ["\n".join(each).replace("_", " ") for each in parts]
 
 
-def _draw_over_image(panels, scores, image, grid):
+def _draw_over_image(figure, panels, scores, image, grid):
     height, width = image.shape[:2]
     # Gray, and never white, so that all color is attention.
     gray = image if image.ndim == 2 else image @ np.array([0.299, 0.587, 0.114], "float32")
     for (path, head), axes in panels.items():
-        heat = _over_patches(scores[path][head], grid, height / width)
+        heat, who = _over_patches(scores[path][head], grid, height / width)
         axes.imshow(gray, cmap="gray", vmin=0, vmax=1.25)
         extent = (-0.5, width - 0.5, height - 0.5, -0.5)
         axes.imshow(heat, cmap=overlay_color_map(), vmin=0, interpolation="bicubic", extent=extent)
+    _relative_scale(figure, panels, f"attention of {who}\nto each patch")
+
+
+def _relative_scale(figure, panels, label):
+    """Adds the scale of maps that each have their own largest value."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap
+
+    # Over gray, as over the image.
+    colors = overlay_color_map()(np.linspace(0, 1, 256))
+    opaque = colors[:, 3:] * colors[:, :3] + (1 - colors[:, 3:]) * 0.5
+    bar = figure.colorbar(ScalarMappable(cmap=ListedColormap(opaque)), ax=list(panels.values()), shrink=0.6, aspect=30)
+    bar.set_ticks([0, 1], labels=["0", "largest\nof the map"], fontsize=8)
+    bar.set_label(label, fontsize=9)
 
 
 def _over_patches(scores, grid, ratio):
-    """Returns the attention of `(T, S)` scores to each patch, of the class token or on average; `(rows, columns)`."""
+    """Returns the attention of `(T, S)` scores to each patch, `(rows, columns)`, and whose attention it is."""
     length = scores.shape[-1]
     rows, columns = grid or _grid(length, ratio) or _grid(length - 1, ratio) or (0, 0)
     if length == rows * columns:
-        weights = scores.mean(axis=0)
+        weights, who = scores.mean(axis=0), "all patches"
     elif length == rows * columns + 1:
-        weights = scores[0, 1:]
+        weights, who = scores[0, 1:], "the class token"
     else:
         expected = "a grid of patches" if grid is None else f"grid={tuple(grid)}"
         raise ValueError(f"{length} tokens do not match {expected}, with or without a class token: set grid.")
-    return weights.reshape(rows, columns)
+    return weights.reshape(rows, columns), who
 
 
 def _grid(length, ratio):
@@ -158,7 +178,9 @@ def _draw_matrices(figure, panels, scores):
     for (path, head), axes in panels.items():
         matrix = scores[path][head]
         shown = axes.imshow(matrix, cmap=COLOR_MAP, vmin=0, vmax=highest, interpolation="nearest", aspect="auto")
-    figure.colorbar(shown, ax=list(panels.values()), shrink=0.6, aspect=30, label="attention")
+    figure.colorbar(shown, ax=list(panels.values()), shrink=0.6, aspect=30, label="attention of query to key")
+    figure.supxlabel("keys", fontsize=9)
+    figure.supylabel("queries", fontsize=9)
 
 
 def _label_ticks(axes, shape, tokens, query_tokens):

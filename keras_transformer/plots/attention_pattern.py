@@ -45,7 +45,7 @@ def attention_pattern(
         columns: int >= 1. Panels per row of the figure. Default 6.
 
     Returns:
-        A `matplotlib.figure.Figure` with one axes per mechanism.
+        A `matplotlib.figure.Figure` with one axes per mechanism, and one more for the scale of the color.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -55,7 +55,7 @@ def attention_pattern(
 
     >>> from keras_transformer.attention import LocalAttention
     >>> figure = attention_pattern({"causal window": LocalAttention(window=8)}, n=32, causal=True)
-    >>> [axes.get_title() for axes in figure.axes]
+    >>> [axes.get_title() for axes in figure.axes[:-1]]
     ['causal window']
     """
     if not isinstance(mechanisms, dict):
@@ -101,7 +101,7 @@ def draw_patterns(weights: Mapping[str, np.ndarray], columns: int = _COLUMNS) ->
 
     columns = min(columns, len(weights))
     rows = -(-len(weights) // columns)
-    figure = new_figure(1.9 * columns, 2.15 * rows)
+    figure = new_figure(1.9 * columns + 1.4, 2.15 * rows + 0.2)
     figure.patch.set_alpha(0)
     for index, (title, matrix) in enumerate(weights.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
@@ -109,8 +109,20 @@ def draw_patterns(weights: Mapping[str, np.ndarray], columns: int = _COLUMNS) ->
         axes.set_title(title, fontsize=9, color=BETWEEN)
         axes.spines[:].set(visible=True, color=BETWEEN, linewidth=0.6)
         # Square root scale, to distinguish small weights from zero.
-        axes.imshow(_by_row(matrix), cmap=COLOR_MAP, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+        shown = axes.imshow(_by_row(matrix), cmap=COLOR_MAP, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+    figure.supxlabel("keys", fontsize=9, color=BETWEEN)
+    figure.supylabel("queries", fontsize=9, color=BETWEEN)
+    _add_scale(figure, shown)
     return figure
+
+
+def _add_scale(figure, shown):
+    """Adds the scale of the color, in a gray for light and dark pages."""
+    bar = figure.colorbar(shown, ax=figure.axes, shrink=min(0.8, 4 / figure.get_figheight()), aspect=25)
+    bar.set_ticks([0, 0.25, 1], labels=["0", "¼", "largest\nof the row"], fontsize=8, color=BETWEEN)
+    bar.set_label("attention", fontsize=9, color=BETWEEN)
+    bar.ax.tick_params(color=BETWEEN)
+    bar.outline.set_edgecolor(BETWEEN)
 
 
 def _title(mechanism):

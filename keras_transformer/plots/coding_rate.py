@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.plots.figure import AFTER, BEFORE, FAINT, new_figure, plain_axes
+from keras_transformer.plots.figure import AFTER, BEFORE, FAINT, integer_ticks, new_figure, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def coding_rate(rates: Any) -> Figure:
         if len(curves) > 1:
             axes.legend(frameon=False)
         axes.set(title=title, xlabel="block", ylim=(0, 1.06 * max(map(max, curves))))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        integer_ticks(axes.xaxis)
         axes.margins(x=0.02)
         plain_axes(axes)
     return figure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure, plain_axes
+from keras_transformer.plots.figure import FAINT, FIRST, SECOND, integer_ticks, new_figure, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,6 +78,6 @@ def _draw(axes, loads, dropped):
     axes.axhline(1 / loads.shape[1], color=FAINT, linewidth=1.2, linestyle="--")
     lost = dropped[-1] / max(loads[-1].sum(), 1)
     axes.set_xlabel("expert" if not lost else f"expert ({lost:.1%} dropped)")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    integer_ticks(axes.xaxis)
     axes.set_ylim(0, max(1.4 * shares[[0, -1]].max(), 1e-12))
     plain_axes(axes)

@@ -77,6 +77,13 @@ def plain_axes(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def integer_ticks(axis: Any) -> None:
+    """Places ticks at integers only, also where the axis spans less than one."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
 def displayable(image: ArrayLike) -> np.ndarray:
     """Converts an image `(H, W, 1)` or `(H, W, 3)`, of 0 .. 255 or 0 .. 1, for `imshow`: 0 .. 1, gray without channels.
 

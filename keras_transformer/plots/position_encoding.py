@@ -92,7 +92,7 @@ def _draw_encoding(table):
     figure, heat, curve = _figure()
     largest = max(float(np.abs(table).max()), 1e-12)
     shown = heat.imshow(table, cmap=_SIGNED, vmin=-largest, vmax=largest, interpolation="nearest", aspect="auto")
-    figure.colorbar(shown, ax=heat, shrink=0.8)
+    figure.colorbar(shown, ax=heat, shrink=0.8, label="value added to the token")
     heat.set(title="encoding", xlabel="feature", ylabel="position")
     distances = np.arange(n)
     curve.plot(distances, by_distance(unit @ unit.T, distances), color=FIRST, linewidth=1.8)
@@ -104,14 +104,14 @@ def _draw_scores(tables):
     count, n, _ = tables.shape
     figure, heat, curve = _figure()
     shown = heat.imshow(tables[0], cmap=COLOR_MAP, interpolation="nearest")
-    figure.colorbar(shown, ax=heat, shrink=0.8)
-    heat.set(title="scores, head 1", xlabel="key", ylabel="query")
+    figure.colorbar(shown, ax=heat, shrink=0.8, label="score before the softmax")
+    heat.set(title="scores, head 0", xlabel="key", ylabel="query")
     distances = np.arange(1 - n, n)
     heads_differ = not np.allclose(tables, tables[:1], atol=1e-5)
     if heads_differ:
         for head, (table, style) in enumerate(zip(tables, curve_styles(count), strict=True)):
             marks = {"markevery": (head, max(1, n // 6)), "markersize": 4}
-            curve.plot(distances, by_distance(table, distances), label=f"head {head + 1}", **marks, **style)
+            curve.plot(distances, by_distance(table, distances), label=f"head {head}", **marks, **style)
     else:
         curve.plot(distances, by_distance(tables[0], distances), color=FIRST, linewidth=1.8)
     curve.axvline(0, color=FAINT, linewidth=0.8, zorder=0)

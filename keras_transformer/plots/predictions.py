@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_LETTERS = 14  # That fit over an image.
+
+
 def predictions(
     images: ArrayLike, labels: ArrayLike, probabilities: ArrayLike, class_names: Sequence[str], columns: int = 8
 ) -> Figure:
-    """Plots images with their most probable classes; errors are red, with the correct class below.
+    """Plots images with their most probable classes; errors are red, with the correct class below. Long names are cut.
 
     Args:
         images: `(n, H, W, 1 or 3)`, 0 .. 255 or 0 .. 1.
@@ -48,13 +52,23 @@ def predictions(
         raise ValueError(f"Received {len(class_names)} class names and predictions {probabilities.shape}.")
     columns = min(columns, len(images))
     rows = -(-len(images) // columns)
-    figure = new_figure(1.25 * columns, 1.65 * rows)
+    shown = [_lines(name) for name in class_names]
+    lines = max(each.count("\n") for each in shown) + 1
+    figure = new_figure(1.25 * columns, (1.5 + 0.26 * lines) * rows)
     for index, (image, label, row) in enumerate(zip(images, labels, probabilities, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
         remove_axes(axes)
         axes.imshow(displayable(image), cmap="gray", vmin=0, vmax=1)
         best = int(row.argmax())
         right = best == label
-        axes.set_title(f"{class_names[best]}  {row[best]:.0%}", fontsize=9, color="black" if right else ALARM)
-        axes.set_xlabel(" " if right else f"is {class_names[label]}", fontsize=8, color=QUIET)
+        axes.set_title(f"{shown[best]}\n{row[best]:.0%}", fontsize=8, color="black" if right else ALARM)
+        axes.set_xlabel(" " if right else f"is {shown[label]}", fontsize=8, color=QUIET)
     return figure
+
+
+def _lines(name):
+    """Returns a class name in lines of the width of an image, two at most."""
+    lines = textwrap.wrap(name, _LETTERS) or [""]
+    if len(lines) > 2:
+        lines = [lines[0], textwrap.shorten(" ".join(lines[1:]), _LETTERS, placeholder="…")]
+    return "\n".join(line if len(line) <= _LETTERS else line[: _LETTERS - 1] + "…" for line in lines)

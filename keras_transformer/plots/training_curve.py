@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.plots.figure import AFTER, BEFORE, SECOND, new_figure, plain_axes
+from keras_transformer.plots.figure import AFTER, BEFORE, SECOND, integer_ticks, new_figure, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_COLUMNS = 3
+
+
 def training_curve(history: Any) -> Figure:
-    """Plots loss and metrics by epoch; with validation, training is dashed and validation solid.
+    """Plots loss and metrics by epoch, three in a row; with validation, training is dashed and validation solid.
 
     Args:
         history: the history of `model.fit`, or its dict of lists; other entries are ignored.
@@ -36,9 +39,11 @@ def training_curve(history: Any) -> Figure:
     names = [name for name in curves if not name.startswith("val_") and name != "learning_rate"]
     if not names:
         raise ValueError("The history has no epochs to plot.")
-    figure = new_figure(4.6 * len(names), 3.4)
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        _draw(axes, name, curves[name], curves.get(f"val_{name}"))
+    columns = min(_COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    figure = new_figure(4.6 * columns, 3.4 * rows)
+    for index, name in enumerate(names):
+        _draw(figure.add_subplot(rows, columns, index + 1), name, curves[name], curves.get(f"val_{name}"))
     return figure
 
 
@@ -51,7 +56,7 @@ def _draw(axes, name, training, validation):
         axes.legend(frameon=False)
     axes.set_title(name.replace("_", " "))
     axes.set_xlabel("epoch")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    integer_ticks(axes.xaxis)
     axes.margins(x=0.02)
     plain_axes(axes)
 

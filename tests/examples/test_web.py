@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "examples" / "web"
 MODULES = Path(os.environ.get("KERAS_TRANSFORMER_NODE_MODULES", FOLDER / "node_modules"))
 CHARACTERS = "\n abcdefghijklmnopqrstuvwxyz"
+WORDS = "the model reads the words and the words read the model, wörter " * 4
 MAX_LENGTH = 24
 EXPORT = f"""
 import sys
@@ -30,15 +32,23 @@ sys.path.insert(0, {str(FOLDER)!r})
 import keras, numpy as np
 import digits
 from keras_transformer import models, tasks, text
-from keras_transformer.export import export
+from keras_transformer.export import GenerationOptions, export
 keras.utils.set_random_seed(0)
-export(digits.with_attention(digits.build_model()), sys.argv[1] + "/digits", formats=["onnx"])
+known = {{"largest_distance": 1e3}}  # Everything is a digit.
+examples = np.random.default_rng(0).uniform(0, 16, (3, 8, 8, 1)).astype("float32")
+export(digits.with_attention(digits.build_model(), examples), sys.argv[1] + "/digits", formats=["onnx"], metadata=known)
 backbone = models.Decoder(models.Size(1, 16, 2, 24), {len(CHARACTERS) + 5}, max_sequence_length={MAX_LENGTH})
 model = tasks.LanguageModel(backbone, tokenizer=text.Characters({CHARACTERS!r}))
 random = np.random.default_rng(0)
 for weight in model.weights:
     weight.assign(random.normal(0, 0.5, weight.shape) + (len(weight.shape) == 1) * np.asarray(weight))
 export(model, sys.argv[1] + "/text", formats=["onnx"])
+tokenizer = text.BytePair.train([{WORDS!r}], 300)
+backbone = models.Decoder(models.Size(1, 16, 2, 24), tokenizer.vocabulary_size, max_sequence_length={MAX_LENGTH})
+model = tasks.LanguageModel(backbone, tokenizer=tokenizer)
+for weight in model.weights:
+    weight.assign(random.normal(0, 0.5, weight.shape) + (len(weight.shape) == 1) * np.asarray(weight))
+export(model, sys.argv[1] + "/words", formats=["onnx"], generation=GenerationOptions(whole_graph=False))
 """
 
 
@@ -76,6 +86,27 @@ def test_the_rollout_goes_from_the_first_block_to_the_last():
         expected = (scores.mean(1) + np.eye(65)) / 2 @ expected
     _, attention = digits.Explained(model)(images)
     np.testing.assert_allclose(attention, expected[:, 0, 1:].reshape(2, 8, 8), rtol=1e-5)
+
+
+def test_scribbles_have_the_pixels_of_the_page():
+    digits = script("digits")
+    strokes = digits.scribble(np.random.default_rng(0))
+    points = [[{"x": 300 * x, "y": 300 * y} for x, y in stroke] for stroke in strokes]
+    np.testing.assert_array_equal(digits.pixels(strokes)[..., 0], rasterized(points))
+    images = digits.scribbles(3, seed=0)
+    assert images.shape == (3, 8, 8, 1)
+    np.testing.assert_array_equal(images[0], digits.pixels(strokes))
+
+
+def test_the_distance_is_that_to_the_nearest_example():
+    digits = script("digits")
+    examples = np.zeros((2, 8, 8, 1), "float32")
+    examples[1, 0] = 3
+    images = np.zeros((2, 8, 8, 1), "float32")
+    images[0, 0, 0], images[1, 0] = 4, 2
+    expected = [4, 8**0.5]
+    np.testing.assert_allclose(digits.distances(examples, images), expected)
+    np.testing.assert_allclose(digits.Distance(examples)(images), expected, rtol=1e-6)
 
 
 def fake_modules(folder, builder):
@@ -162,6 +193,11 @@ STROKES = {
 def draw(page, strokes):
     """Strokes of the mouse, in the canvas's own units; returns the points that it took."""
     page.click("#clear")
+    draw_strokes(page, strokes)
+    return answered(page)
+
+
+def draw_strokes(page, strokes):
     page.locator("#drawing").scroll_into_view_if_needed()
     box = page.locator("#drawing").bounding_box()
     scale = box["width"] / 320
@@ -172,13 +208,13 @@ def draw(page, strokes):
         for place in places[1:]:
             page.mouse.move(*place, steps=6)
         page.mouse.up()
-    return answered(page)
 
 
 def answered(page):
     wait(page, "!window.page.digits.running && !window.page.digits.asked")
-    look = "() => ({strokes: page.digits.strokes, ...Object.fromEntries(['pixels', 'logits', 'attention'].map("
-    return page.evaluate(look + "name => [name, Array.from(page.digits.last?.[name] ?? [])]))})")
+    names = "['pixels', 'logits', 'attention']"
+    arrays = f"Object.fromEntries({names}.map(name => [name, Array.from(page.digits.last?.[name] ?? [])]))"
+    return page.evaluate(f"() => ({{strokes: page.digits.strokes, distance: page.digits.last?.distance, ...{arrays}}})")
 
 
 def rasterized(strokes):
@@ -205,6 +241,7 @@ def check_drawing(bundles, found):
     expected = load(bundles / "digits")(images=pixels[None, ..., None].astype("float32"))
     np.testing.assert_allclose(found["logits"], expected["logits"][0], atol=1e-4)
     np.testing.assert_allclose(found["attention"], expected["attention"][0].ravel(), atol=1e-4)
+    np.testing.assert_allclose(found["distance"], expected["distance"][0], rtol=1e-5)
 
 
 def test_drawn_digits(visit, bundles):
@@ -225,7 +262,59 @@ def test_drawn_digits(visit, bundles):
     page.check("#overlay")
     page.click("#clear")
     assert answered(page)["pixels"] == []
-    assert page.inner_text("#answer") == "Nothing drawn yet."
+    assert page.inner_text("#answer") == "Nothing drawn yet: draw a digit from 0 to 9."
+
+
+def test_a_scribble_is_no_digit(visit):
+    """Farther away from the images of the training than a digit, a drawing has no class."""
+    page = visit[0]
+    best = np.argmax(draw(page, STROKES["seven"])["logits"])
+    distance = page.evaluate("page.digits.last.distance")
+    for largest, text in (
+        (distance + 1e-3, f"{best}, "),
+        (distance - 1e-3, f"Not like a digit; the likeliest is {best}."),
+    ):
+        page.evaluate(f"page.digits.model.largestDistance = {largest}; page.digits.draw()")
+        answered(page)
+        assert page.inner_text("#answer").startswith(text)
+    assert page.evaluate("document.querySelectorAll('#bars .best').length") == 0
+    page.evaluate("page.digits.model.largestDistance = 1e3")
+
+
+def test_it_says_why_there_is_no_answer(visit):
+    """While the model loads, when it cannot be loaded, and when there is no text."""
+    page, _, failed, address, _ = visit
+    other = page.context.browser.new_page(service_workers="block")
+    other.route("**/digits/*.onnx.packed", lambda route: route.abort())
+    other.goto(address, wait_until="commit")
+    wait(other, "document.getElementById('state')?.textContent.includes('Something could not be loaded')")
+    assert other.inner_text("#answer") == "The model could not be loaded: drawings get no answer."
+    assert other.inner_text("#pace") == "The model could not be loaded: texts are not continued."
+    held = []
+    other.unroute("**/digits/*.onnx.packed")
+    other.route("**/digits/*.onnx.packed", lambda route: held.append(route))
+    other.goto(address, wait_until="commit")
+    wait(other, "window.page")
+    draw_strokes(other, STROKES["seven"])
+    wait(other, "document.getElementById('answer').textContent.includes('still loading: the answer comes by itself')")
+    wait_for_route(other, held)
+    wait(other, "window.page.ready")
+    answered(other)
+    assert re.match(r"\d, \d+ % sure", other.inner_text("#answer"))
+    other.fill("#text", "")
+    other.click("#continue")
+    assert other.inner_text("#pace") == "Write a few words first: the model continues them."
+    other.close()
+    assert failed == []
+
+
+def wait_for_route(page, held):
+    """Lets the requests through that a route has held back."""
+    end = time.perf_counter() + 60
+    while not held and time.perf_counter() < end:
+        page.wait_for_timeout(20)
+    for route in held:
+        route.continue_()
 
 
 def test_a_digit_drawn_by_keyboard(visit, bundles):
@@ -274,10 +363,24 @@ def test_a_text_goes_on_as_in_python_and_nothing_is_read_twice(visit, bundles):
     third, read = write(page, "to be or " + first[:0] + "me", 3)
     assert third == model.generate("to be or me", max_new_tokens=3, stop=None)
     assert read <= 11 - 8 + 2
-    logits = page.evaluate("page.text.next('or not').then(found => Array.from(found))")
+    logits = page.evaluate("page.text.next(page.text.tokenizer.encode('or not')).then(found => Array.from(found))")
     ids = np.array([model.tokenizer.encode("or not")], "int32")
     output, _ = model.steps.prefill(ids, [ids.size], model.steps.init_cache(1, MAX_LENGTH))
     np.testing.assert_allclose(logits, output.logits[0, -1], atol=1e-4)
+
+
+def test_a_text_goes_on_in_parts_of_words(visit, bundles, builder, tmp_path):
+    model = load(bundles / "words")
+    builder.build(bundles / "digits", bundles / "words", MODULES, tmp_path / "site")
+    with script("measure").served(tmp_path / "site") as address:
+        page = visit[0].context.browser.new_page(service_workers="block")
+        page.goto(address)
+        wait(page, "window.page && window.page.ready")
+        added, read = write(page, "the wörter", 8)
+        assert page.inner_text("#unit") == "parts of words"
+        assert added == model.generate("the wörter", max_new_tokens=8, stop=None)
+        assert read == len(model.tokenizer.encode("the wörter")) + 7
+        page.close()
 
 
 def test_a_text_longer_than_the_cache(visit, bundles):
@@ -300,7 +403,7 @@ def test_a_text_is_stopped(visit):
     wait(page, "document.getElementById('text').value.length > 6")
     page.click("#stop")
     wait(page, "!page.text.going")
-    assert len(page.input_value("#text")) < 1000
+    assert len(page.input_value("#text")) < 4 + 2000  # Not all that was asked for.
     assert page.is_enabled("#continue")
 
 

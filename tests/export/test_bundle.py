@@ -210,3 +210,8 @@ def test_formats_are_checked_and_put_in_order():
     for wrong in (["coreml"], [], ["onnx", "ONNX"]):
         with pytest.raises(UnknownFormatError, match="valid: saved_model, tflite, onnx"):
             check_formats(wrong)
+
+
+def test_the_date_may_be_set_for_reproducible_bundles(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert writing.timestamp() == "1970-01-02T00:00:00Z"

@@ -44,6 +44,7 @@ WRONG = {
     "no signatures": lambda manifest: manifest.update(signatures={}),
     "a dtype": lambda manifest: first(manifest)["inputs"][0].update(dtype="float31"),
     "a size": lambda manifest: first(manifest)["inputs"][0].update(shape=[-1]),
+    "a date": lambda manifest: manifest.update(created="yesterday"),
     "an axis": lambda manifest: first(manifest)["outputs"][0].update(axes=[3]),
     "another field": lambda manifest: first(manifest).update(state=[]),
     "a hash": lambda manifest: manifest["files"]["model.onnx"].update(sha256="00"),

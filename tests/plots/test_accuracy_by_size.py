@@ -40,12 +40,20 @@ def test_formats_differ_without_their_colors():
     assert len({line.get_marker() for line in lines}) == 4
 
 
-def test_noise_is_not_magnified():
+def test_small_differences_look_small():
+    """The axis spans a tenth of the largest score at least, and says where it begins."""
     rows = [{"format": "onnx", "mode": str(each), "score": 80 + each / 10, "bytes": 10**6} for each in range(4)]
-    low, high = plots.accuracy_by_size(rows).axes[0].get_ylim()
-    assert (low, high) == pytest.approx((80.15 - 0.65 * 0.803, 80.15 + 0.65 * 0.803))
-    low, high = plots.accuracy_by_size([*rows, rows[0] | {"score": 70.0}]).axes[0].get_ylim()
-    assert (low, high) == pytest.approx((70 - 0.15 * 10.3, 80.3 + 0.15 * 10.3))
+    (axes,) = plots.accuracy_by_size(rows).axes
+    low, high = axes.get_ylim()
+    assert (low, high) == pytest.approx((80.15 - 0.65 * 8.03, 80.15 + 0.65 * 8.03))
+    assert axes.get_title(loc="left") == "the vertical axis begins at 74.9"
+    low, high = plots.accuracy_by_size([*rows, rows[0] | {"score": 60.0}]).axes[0].get_ylim()
+    assert (low, high) == pytest.approx((60 - 0.15 * 20.3, 80.3 + 0.15 * 20.3))
+
+
+def test_an_axis_from_zero_needs_no_note():
+    rows = [{"format": "onnx", "mode": str(each), "score": each, "bytes": 10**6} for each in range(4)]
+    assert plots.accuracy_by_size(rows).axes[0].get_title(loc="left") == ""
 
 
 @pytest.mark.parametrize(

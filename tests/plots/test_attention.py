@@ -26,9 +26,30 @@ def test_tables_show_every_layer_and_head():
         np.testing.assert_array_equal(drawn(axes), table)
         # One scale for all.
         assert axes.get_images()[0].get_clim() == pytest.approx((0, np.max(expected)))
-    assert scale.get_ylabel() == "attention"
-    assert [axes.get_title() for axes in panels[:3]] == ["head 1", "head 2", "head 3"]
+    assert scale.get_ylabel() == "attention of query to key"
+    # Both counted from 0.
+    assert [axes.get_title() for axes in panels[:3]] == ["head 0", "head 1", "head 2"]
     assert [axes.get_ylabel() for axes in panels[::3]] == ["encoder block 0", "encoder block 1"]
+    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("keys", "queries")
+
+
+def test_labels_of_an_encoder_and_a_decoder_do_not_overlap():
+    parts = ("encoder_block_0/self_attention", "decoder_block_0/self_attention", "decoder_block_0/cross_attention")
+    figure = plots.attention(dict.fromkeys(parts, np.ones((1, 1, 4, 4), "float32")))
+    labels = [axes.yaxis.label for axes in figure.axes[:-1]]
+    assert [each.get_text() for each in labels] == [
+        "encoder block 0\nself attention",
+        "decoder block 0\nself attention",
+        "decoder block 0\ncross attention",
+    ]
+    figure.draw_without_rendering()
+    boxes = [each.get_window_extent() for each in labels]
+    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+
+
+def test_a_single_layer_keeps_its_block():
+    figure = plots.attention({"decoder/decoder_block_1/cross_attention": np.ones((1, 1, 4, 4), "float32")})
+    assert figure.axes[0].get_ylabel() == "decoder block 1\ncross attention"
 
 
 def test_tables_name_queries_and_keys():
@@ -44,15 +65,17 @@ def test_there_is_room_for_every_name():
     few, many = list("abc"), [str(index) for index in range(40)]
     tall = plots.attention(scores(1, 1, 40, 3), tokens=few, query_tokens=many).get_size_inches()
     wide = plots.attention(scores(1, 1, 3, 40), tokens=many, query_tokens=few).get_size_inches()
-    np.testing.assert_allclose(tall, [0.6 + 1.9, 0.5 + 4.8])
-    np.testing.assert_allclose(wide, [0.6 + 4.8, 0.5 + 1.9])
+    np.testing.assert_allclose(tall, [1.6 + 1.9, 0.5 + 4.8])
+    np.testing.assert_allclose(wide, [1.6 + 4.8, 0.5 + 1.9])
 
 
 def test_class_token_over_an_image():
     maps = scores(2, 2, 7, 7)
     image = np.random.default_rng(0).integers(0, 256, (4, 6, 3)).astype("uint8")
-    panels = plots.attention(maps, image=image).axes
+    *panels, scale = plots.attention(maps, image=image).axes
     assert len(panels) == 4
+    assert scale.get_ylabel() == "attention of the class token\nto each patch"
+    assert [label.get_text() for label in scale.get_yticklabels()] == ["0", "largest\nof the map"]
     for axes, heads in zip(panels, [head for batch in maps.values() for head in batch[0]], strict=True):
         np.testing.assert_array_equal(drawn(axes), heads[0, 1:].reshape(2, 3))
         picture, heat = axes.get_images()
@@ -63,7 +86,8 @@ def test_class_token_over_an_image():
 
 def test_without_class_token_the_mean_query_is_drawn():
     maps = scores(1, 1, 4, 4)
-    (axes,) = plots.attention(maps, image=np.zeros((8, 8, 1))).axes
+    axes, scale = plots.attention(maps, image=np.zeros((8, 8, 1))).axes
+    assert scale.get_ylabel() == "attention of all patches\nto each patch"
     np.testing.assert_allclose(
         drawn(axes), maps["vit/encoder_block_0/self_attention"][0, 0].mean(0).reshape(2, 2), rtol=1e-6
     )
@@ -71,7 +95,7 @@ def test_without_class_token_the_mean_query_is_drawn():
 
 def test_given_grid_wins():
     maps = scores(1, 1, 8, 8)
-    (axes,) = plots.attention(maps, image=np.zeros((8, 8, 1)), grid=(4, 2)).axes
+    axes, _ = plots.attention(maps, image=np.zeros((8, 8, 1)), grid=(4, 2)).axes
     assert drawn(axes).shape == (4, 2)
 
 

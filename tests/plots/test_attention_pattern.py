@@ -29,7 +29,7 @@ def test_weights_are_those_of_the_mechanism():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_window_is_seen_as_a_band(causal):
-    (axes,) = plots.attention_pattern(LocalAttention(window=3), N, causal=causal).axes
+    axes, _ = plots.attention_pattern(LocalAttention(window=3), N, causal=causal).axes
     expected = (np.abs(DISTANCE) < 3) & ((DISTANCE >= 0) | (not causal))
     np.testing.assert_array_equal(drawn(axes) > 0, expected)
     np.testing.assert_allclose(drawn(axes).max(axis=1), 1, rtol=1e-6)
@@ -65,8 +65,12 @@ def test_what_any_head_sees_is_drawn():
 def test_several_stand_side_by_side(tmp_path):
     mechanisms = {"all": SoftmaxAttention(), "near": LocalAttention(window=2), "far": LocalAttention(window=6)}
     figure = plots.attention_pattern(mechanisms, N, columns=2)
-    assert [axes.get_title() for axes in figure.axes] == ["all", "near", "far"]
-    assert [(drawn(axes) > 0).sum() for axes in figure.axes] == [N * N, 3 * N - 2, 11 * N - 30]
+    *panels, scale = figure.axes
+    assert [axes.get_title() for axes in panels] == ["all", "near", "far"]
+    assert [(drawn(axes) > 0).sum() for axes in panels] == [N * N, 3 * N - 2, 11 * N - 30]
+    assert scale.get_ylabel() == "attention"
+    assert [label.get_text() for label in scale.get_yticklabels()] == ["0", "¼", "largest\nof the row"]
+    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("keys", "queries")
     assert figure.patch.get_alpha() == 0
     figure.savefig(tmp_path / "patterns.png")
     assert (tmp_path / "patterns.png").read_bytes().startswith(b"\x89PNG")

@@ -13,7 +13,8 @@ def test_what_is_added_is_that_of_the_paper():
     angles = places / 10000 ** (2 * i / 8)
     np.testing.assert_allclose(table[:, 0::2], np.sin(angles), atol=1e-6)
     np.testing.assert_allclose(table[:, 1::2], np.cos(angles), atol=1e-6)
-    heat, curve, _ = plots.position_encoding(positions.Sinusoidal(), N, width=8).axes
+    heat, curve, scale = plots.position_encoding(positions.Sinusoidal(), N, width=8).axes
+    assert scale.get_ylabel() == "value added to the token"
     np.testing.assert_allclose(heat.get_images()[0].get_array(), table)
     # sin a sin b + cos a cos b = cos(a - b): sinusoids know the distance alone.
     expected = np.cos(np.arange(N)[:, None] / 10000 ** (2 * i / 8)).mean(axis=1)
@@ -31,7 +32,10 @@ def test_alibi_falls_with_the_distance_and_by_head():
     distance = np.abs(np.arange(N)[:, None] - np.arange(N))
     slopes = np.array([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
     np.testing.assert_allclose(table, 8**0.5 - slopes[:, None, None] * distance, rtol=1e-5)
-    curves = plots.position_encoding(positions.ALiBi(), N, width=32).axes[1].get_lines()
+    heat, drawn, scale = plots.position_encoding(positions.ALiBi(), N, width=32).axes
+    assert (heat.get_title(), scale.get_ylabel()) == ("scores, head 0", "score before the softmax")
+    assert [text.get_text() for text in drawn.get_legend().get_texts()] == ["head 0", "head 1", "head 2", "head 3"]
+    curves = drawn.get_lines()
     np.testing.assert_allclose(curves[1].get_xdata(), np.arange(1 - N, N))
     np.testing.assert_allclose(curves[1].get_ydata(), 8**0.5 - slopes[1] * np.abs(np.arange(1 - N, N)), rtol=1e-5)
 

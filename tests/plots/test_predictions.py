@@ -9,10 +9,25 @@ PROBABILITIES = np.array([[0.75, 0.25], [0.1, 0.9], [0.6, 0.4]])
 
 def test_right_and_wrong():
     panels = plots.predictions(IMAGES, [0, 1, 1], PROBABILITIES, ["cat", "dog"], columns=2).axes
-    assert [axes.get_title() for axes in panels] == ["cat  75%", "dog  90%", "cat  60%"]
+    assert [axes.get_title() for axes in panels] == ["cat\n75%", "dog\n90%", "cat\n60%"]
     assert [axes.get_xlabel().strip() for axes in panels] == ["", "", "is dog"]
     assert panels[0].title.get_color() == panels[1].title.get_color() != panels[2].title.get_color()
     np.testing.assert_allclose(panels[2].get_images()[0].get_array(), IMAGES[2] / 255, rtol=1e-6)
+
+
+def test_long_names_do_not_collide():
+    names = ["great white shark, white shark, man-eater", "Pneumonoultramicroscopic"]
+    figure = plots.predictions(IMAGES, [1, 0, 1], PROBABILITIES, names)
+    assert [axes.get_title() for axes in figure.axes] == [
+        "great white\nshark, white…\n75%",
+        "Pneumonoultram\nicroscopic\n90%",
+        "great white\nshark, white…\n60%",
+    ]
+    figure.draw_without_rendering()
+    texts = [text for axes in figure.axes for text in (axes.title, axes.xaxis.label) if text.get_text().strip()]
+    boxes = [text.get_window_extent() for text in texts]
+    assert len(boxes) == 6
+    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
 
 
 def test_grey_images_keep_their_values():

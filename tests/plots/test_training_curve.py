@@ -21,6 +21,23 @@ def test_curves_hold_the_values():
     assert accuracy.get_legend() is None
 
 
+def test_metrics_are_in_rows_of_three():
+    history = {name: [1.0, 2.0] for name in ("loss", "accuracy", "precision", "recall")}
+    figure = plots.training_curve(history)
+    places = [axes.get_subplotspec() for axes in figure.axes]
+    assert [(each.rowspan.start, each.colspan.start) for each in places] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    np.testing.assert_allclose(figure.get_size_inches(), [3 * 4.6, 2 * 3.4])
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 30])
+def test_epochs_are_integers(epochs):
+    (axes,) = plots.training_curve({"loss": list(range(epochs))}).axes
+    low, high = axes.get_xlim()
+    ticks = [each for each in axes.get_xticks() if low <= each <= high]
+    assert ticks
+    assert all(float(each).is_integer() for each in ticks)
+
+
 def test_takes_what_fit_returns(tmp_path):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

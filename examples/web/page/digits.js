@@ -14,6 +14,8 @@ export class Digits {
     this.pen = { x: 160, y: 160, shown: false };
     this.last = null;  // Pixels, logits and attention of the last answer.
     this.asked = this.running = false;
+    this.frame = null;  // The next repainting, of which there is one in a frame of the screen.
+    this.problem = null;  // Why the model cannot be loaded.
     this.canvas = document.getElementById("drawing");
     this.overlay = document.getElementById("attention");
     this.answer = document.getElementById("answer");
@@ -25,6 +27,11 @@ export class Digits {
   async open(files) {
     this.session = await openSession(files);
     this.ask();
+  }
+
+  fail(problem) {
+    this.problem = problem;
+    this.show();
   }
 
   listen() {
@@ -92,7 +99,17 @@ export class Digits {
     this.draw();
   }
 
+  // Strokes arrive more often than frames: they are painted, and classified, once in a frame.
   draw() {
+    this.asked = true;
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.paint();
+      this.ask();
+    });
+  }
+
+  paint() {
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.lineWidth = PEN;
@@ -111,14 +128,13 @@ export class Digits {
       context.strokeStyle = this.stroke ? "#d8573c" : "#4a90c4";
       context.stroke();
     }
-    this.ask();
   }
 
   // One inference at a time; later strokes are classified by the next one.
   async ask() {
     this.asked = true;
-    if (!this.session && this.strokes.length) {
-      this.answer.textContent = "The model is still loading …";
+    if (!this.session) {
+      this.show();
     }
     if (this.running || !this.session) {
       return;
@@ -139,25 +155,40 @@ export class Digits {
       return;
     }
     const pixels = rasterize(this.strokes, place);
-    const { input, logits, attention } = this.model.names;
+    const { input, logits, attention, distance } = this.model.names;
     const start = performance.now();
-    const found = await this.session.run({ [input]: new Tensor("float32", pixels, [1, SIDE, SIDE, 1]) });
+    const found = await this.session.run({ [input]: new Tensor("float32", pixels.slice(), [1, SIDE, SIDE, 1]) });
     const seconds = (performance.now() - start) / 1000;
-    this.last = { place, pixels, seconds, logits: found[logits].data, attention: found[attention].data };
+    const [scores, seen, [apart]] = [logits, attention, distance].map((name) => found[name].data);
+    this.last = { place, pixels, seconds, logits: scores, attention: seen, distance: apart };
   }
 
   show() {
     const probabilities = this.last ? softmax(this.last.logits) : new Array(10).fill(0);
-    const best = this.last ? probabilities.indexOf(Math.max(...probabilities)) : -1;
+    // digits.py measures how far from its nearest image of the training a digit is at most.
+    const isDigit = this.last !== null && this.last.distance <= this.model.largestDistance;
+    const likeliest = probabilities.indexOf(Math.max(...probabilities));
+    const best = isDigit ? likeliest : -1;
     const percent = (digit) => `${Math.round(100 * probabilities[digit])} %`;
     this.bars.forEach((bar, digit) => {
-      bar.style.setProperty("--share", probabilities[digit]);
+      bar.style.setProperty("--share", best < 0 ? 0 : probabilities[digit]);
       bar.title = `${digit}: ${percent(digit)}`;
       bar.classList.toggle("best", digit === best);
     });
-    this.answer.textContent = this.last ? `${best}, ${percent(best)} sure` : "Nothing drawn yet.";
+    this.answer.textContent = best < 0 ? this.reason(likeliest) : `${best}, ${percent(best)} sure`;
     this.took.textContent = this.last ? `${(1000 * this.last.seconds).toFixed(1)} ms` : "";
     this.drawAttention();
+  }
+
+  // Why there is no digit.
+  reason(likeliest) {
+    if (this.problem) {
+      return "The model could not be loaded: drawings get no answer.";
+    }
+    if (!this.strokes.length) {
+      return "Nothing drawn yet: draw a digit from 0 to 9.";
+    }
+    return this.last ? `Not like a digit; the likeliest is ${likeliest}.` : "The model is still loading: the answer comes by itself.";
   }
 
   // The attention to each pixel, drawn over its area of the drawing.

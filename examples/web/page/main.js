@@ -12,10 +12,19 @@ async function begin() {
   const page = { digits: new Digits(models.digits), text: new Text(models.text), ready: false };
   window.page = page;  // For debugging and tests.
   state.textContent = "Loading the models …";
-  const digits = filesOf(models.digits);
-  const text = digits.then(() => filesOf(models.text));  // Loads while the digits model is initialized.
-  await page.digits.open(await digits);
-  await page.text.open(await text);
+  try {
+    const digits = filesOf(models.digits);
+    const text = digits.then(() => filesOf(models.text));  // Loads while the digits model is initialized.
+    text.catch(() => {});  // Reported below.
+    await page.digits.open(await digits);
+    await page.text.open(await text);
+  } catch (error) {
+    if (!page.digits.session) {
+      page.digits.fail(error);
+    }
+    page.text.fail();
+    throw error;
+  }
   page.ready = true;
   state.textContent = `Ready after ${((performance.now() - start) / 1000).toFixed(1)} s.`;
   if ("serviceWorker" in navigator) {
@@ -25,6 +34,10 @@ async function begin() {
   }
 }
 
-begin().catch((error) => {
-  state.textContent = `Something failed: ${error.message}`;
-});
+if ("DecompressionStream" in window && "WebAssembly" in window) {
+  begin().catch((error) => {
+    state.textContent = `Something could not be loaded (${error.message}). Reload the page to try again.`;
+  });
+} else {
+  state.textContent = "This browser is too old for the page: it needs WebAssembly and DecompressionStream.";
+}

@@ -4,6 +4,7 @@ import * as ort from "./vendor/ort.wasm.min.mjs";
 
 ort.env.wasm.wasmPaths = new URL("./vendor/", import.meta.url).href;
 ort.env.wasm.numThreads = 1;  // More threads require headers that a static server does not send.
+ort.env.wasm.proxy = true;  // In a worker, so that the page stays responsive while a model computes.
 const binary = bytesOf("vendor/ort-wasm-simd-threaded.wasm");
 
 export const Tensor = ort.Tensor;

@@ -28,27 +28,31 @@ export function rasterize(strokes, place = placed(strokes)) {
   if (place === null) {
     return pixels;
   }
-  const lines = strokes.map((stroke) => stroke.map(({ x, y }) => [place.scale * x + place.x, place.scale * y + place.y]));
-  for (let row = 0; row < FINE; row++) {
-    for (let column = 0; column < FINE; column++) {
-      if (lines.some((line) => isNear(line, column + 0.5, row + 0.5))) {
-        pixels[Math.floor(row / BLOCK) * SIDE + Math.floor(column / BLOCK)] += 1;
-      }
-    }
+  const dots = new Uint8Array(FINE * FINE);
+  for (const stroke of strokes) {
+    const points = stroke.map(({ x, y }) => [place.scale * x + place.x, place.scale * y + place.y]);
+    points.forEach((point, index) => mark(dots, point, points[Math.min(index + 1, points.length - 1)]));
   }
+  dots.forEach((dot, index) => {
+    const [row, column] = [Math.floor(index / FINE), index % FINE];
+    pixels[Math.floor(row / BLOCK) * SIDE + Math.floor(column / BLOCK)] += dot;
+  });
   return pixels;
 }
 
-function isNear(line, x, y) {
-  for (let index = 0; index < line.length; index++) {
-    const [ax, ay] = line[index];
-    const [bx, by] = line[Math.min(index + 1, line.length - 1)];
-    const [dx, dy] = [bx - ax, by - ay];
-    const length = dx * dx + dy * dy;
-    const along = length ? Math.min(Math.max(((x - ax) * dx + (y - ay) * dy) / length, 0), 1) : 0;
-    if ((x - ax - along * dx) ** 2 + (y - ay - along * dy) ** 2 <= RADIUS ** 2) {
-      return true;
+// Marks the dots whose centers are near a segment; others than those around it are not looked at.
+function mark(dots, [ax, ay], [bx, by]) {
+  const [dx, dy] = [bx - ax, by - ay];
+  const length = dx * dx + dy * dy;
+  const first = (a, b) => Math.max(Math.floor(Math.min(a, b) - RADIUS - 0.5), 0);
+  const last = (a, b) => Math.min(Math.ceil(Math.max(a, b) + RADIUS), FINE - 1);
+  for (let row = first(ay, by); row <= last(ay, by); row++) {
+    for (let column = first(ax, bx); column <= last(ax, bx); column++) {
+      const [x, y] = [column + 0.5, row + 0.5];
+      const along = length ? Math.min(Math.max(((x - ax) * dx + (y - ay) * dy) / length, 0), 1) : 0;
+      if ((x - ax - along * dx) ** 2 + (y - ay - along * dy) ** 2 <= RADIUS ** 2) {
+        dots[row * FINE + column] = 1;
+      }
     }
   }
-  return false;
 }

@@ -1,7 +1,8 @@
-// Generates text character by character. The cache is kept between characters and, for the unchanged prefix of the
-// text, between two presses of the button.
+// Generates text token by token. The cache is kept between tokens and, for the unchanged prefix of the text, between two
+// presses of the button.
 
 import { openSession, Tensor } from "./sessions.js";
+import { tokenizerOf } from "./tokenizers.js";
 
 const TOP_K = 20;
 const FRAME = 12;  // Milliseconds of generation between two updates of the text.
@@ -9,21 +10,26 @@ const FRAME = 12;  // Milliseconds of generation between two updates of the text
 export class Text {
   constructor(model) {
     this.model = model;
-    this.ids = new Map(model.characters);
-    this.letters = new Map(model.characters.map(([letter, id]) => [id, letter]));
+    Object.assign(this, tokenizerOf(model.tokenizer));
     this.read = [];  // The tokens in the cache,
     this.begin = 0;  // and the index of the first one in the text.
     this.tokensRead = 0;
     this.going = false;
     this.area = document.getElementById("text");
     this.pace = document.getElementById("pace");
+    document.getElementById("unit").textContent = this.unit;
     this.listen();
   }
 
   async open(files) {
     this.session = await openSession(files);
     this.cache = this.empty();
+    this.pace.textContent = "";
     document.getElementById("continue").disabled = false;
+  }
+
+  fail() {
+    this.pace.textContent = "The model could not be loaded: texts are not continued.";
   }
 
   listen() {
@@ -44,43 +50,52 @@ export class Text {
     return this.continue(Math.min(count || 1, 2000), temperature || 0);
   }
 
-  // Appends `count` characters to the text unless it is stopped.
+  // Appends `count` tokens to the text unless it is stopped, or the model ends it.
   async continue(count, temperature) {
-    if (this.going || !this.session || !this.area.value) {
+    if (this.going || !this.session) {
+      return;
+    }
+    const before = this.area.value;
+    const ids = this.tokenizer.encode(before);
+    if (!ids.length) {
+      this.pace.textContent = "Write a few words first: the model continues them.";
       return;
     }
     this.setGoing(true);
     const start = performance.now();
     let drawn = start;
-    let written = 0;
-    const before = this.tokensRead;
-    while (this.going && written < count) {
-      const logits = await this.next(this.area.value);
-      const letter = this.letters.get(choose(logits, temperature)) ?? "";
-      this.area.value += letter;
+    const written = [];
+    while (this.going && written.length < count) {
+      const id = choose(await this.next(ids), temperature);
+      if (this.model.ends.includes(id)) {
+        break;
+      }
+      ids.push(id);
+      written.push(id);
+      this.area.value = before + this.tokenizer.decode(written);
       this.area.scrollTop = this.area.scrollHeight;
-      written += 1;
       const seconds = (performance.now() - start) / 1000;
-      this.pace.textContent =
-        `${written} characters, ${(written / seconds).toFixed(0)} a second; ` +
-        `${this.tokensRead - before} tokens read, ${this.read.length} of ${this.model.maxLength} in the cache`;
+      this.pace.textContent = `${written.length} ${this.unit}, ${(written.length / seconds).toFixed(0)} a second`;
       if (performance.now() - drawn > FRAME) {
         await new Promise(requestAnimationFrame);
         drawn = performance.now();
       }
+    }
+    if (!written.length) {
+      this.pace.textContent = "The model ends the text here.";
     }
     this.setGoing(false);
   }
 
   setGoing(going) {
     this.going = going;
+    this.area.readOnly = going;
     document.getElementById("continue").disabled = going;
     document.getElementById("stop").disabled = !going;
   }
 
-  // Returns the logits after a text; only tokens that are not in the cache are processed.
-  async next(text) {
-    const ids = Array.from(text, (letter) => this.ids.get(letter) ?? this.model.unknown);
+  // Returns the logits after the tokens of a text; only those that are not in the cache are processed.
+  async next(ids) {
     let window = ids.slice(this.begin);
     let kept = 0;
     while (kept < Math.min(this.read.length, window.length - 1) && this.read[kept] === window[kept]) {
