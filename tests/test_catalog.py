@@ -2,7 +2,7 @@
 
 import json
 
-from keras_transformer import attention, models
+from keras_transformer import attention, models, recurrence
 from keras_transformer import catalog as catalog
 from keras_transformer.checkpoints import ARCHITECTURES
 from keras_transformer.export.commands import main as cli
@@ -22,7 +22,7 @@ def test_caches_and_forms_are_those_of_the_classes():
         "name": "retention",
         "forms": "causal",
         "cache": "fixed size",
-        "what it is": catalog.summary(catalog.recurrence.RECURRENCES["retention"]),
+        "what it is": catalog.summary(recurrence.RECURRENCES["retention"]),
         "reference": "Sun et al., Retentive Network, arXiv 2307.08621",
     }
 

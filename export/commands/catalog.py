@@ -18,21 +18,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints tables, or JSON; returns the exit status."""
+    from keras_transformer import catalog
     from keras_transformer.utils.captured_stderr import captured
 
+    for name in arguments.sections:
+        if name not in catalog.SECTIONS:
+            hint = suggestion(name, catalog.SECTIONS)
+            raise ExportError(f"no section {name!r}; valid: {', '.join(catalog.SECTIONS)}{hint}")
     with captured():
         require_keras("catalog")
-        from keras_transformer import catalog
-
-        tables = catalog.tables()
-    unknown = [name for name in arguments.sections if name not in tables]
-    if unknown:
-        raise ExportError(f"no section {unknown[0]!r}; valid: {', '.join(tables)}{suggestion(unknown[0], tables)}")
-    chosen = {name: rows for name, rows in tables.items() if not arguments.sections or name in arguments.sections}
+        tables = catalog.tables(arguments.sections or None)
     if arguments.json:
-        print(json.dumps(chosen, indent=2))
+        print(json.dumps(tables, indent=2))
         return 0
-    for name, rows in chosen.items():
+    for name, rows in tables.items():
         print(f"{name} ({len(rows)})\n{_text(rows)}\n")
     return 0
 

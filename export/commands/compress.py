@@ -43,7 +43,6 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.bundle.writing import check_target
     from keras_transformer.export.commands.model_files import check_model, load_model
     from keras_transformer.export.compression.budget import Budget
-    from keras_transformer.export.compression.compress import compress
 
     path = check_model(arguments.model)
     check_target(arguments.out)
@@ -51,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (arguments.data, arguments.evaluate):
         if name is not None and not pathlib.Path(name).is_file():
             raise QuantizationError(f"no such file: '{name}'")
+    from keras_transformer.export.compression.compress import compress
+
     model = load_model(path)
     data, evaluation = _read(model, arguments.data, arguments.evaluate)
     found = compress(

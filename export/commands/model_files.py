@@ -8,7 +8,7 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.errors import InvalidModelError, nearest_path, one_line
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
 
@@ -30,7 +30,7 @@ def check_model(path: Path) -> pathlib.Path:
     """
     path = pathlib.Path(path)
     if not path.exists():
-        raise InvalidModelError(f"no such file: '{path}'")
+        raise InvalidModelError(f"no such file: '{path}'{nearest_path(path)}")
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise InvalidModelError(

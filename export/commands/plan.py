@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,16 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints a table, or JSON; returns the exit status."""
-    from keras_transformer.export.errors import ExportError, suggestion
+    _check(arguments)
+    from keras_transformer.export.errors import ExportError
     from keras_transformer.utils.captured_stderr import captured
 
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # The steps are counted in TensorFlow's graphs.
     with captured():
         from keras_transformer import planning
 
-        if arguments.optimizer not in planning.OPTIMIZER_SLOTS:
-            known = list(planning.OPTIMIZER_SLOTS)
-            hint = suggestion(arguments.optimizer, known)
-            raise ExportError(f"unknown --optimizer {arguments.optimizer!r}; valid: {', '.join(known)}{hint}")
         try:
             device = planning.get_device(arguments.device)
             model = planning.build(arguments.config, arguments.dtype)
@@ -62,6 +61,21 @@ def run(arguments: argparse.Namespace) -> int:
         lines = assumptions(arguments, model.dtype_policy.name, device)
         print("\n".join([*lines, "", text(found, device, arguments.devices)]))
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises `PlanningError` for names and sizes that are wrong, before TensorFlow is imported."""
+    from keras_transformer.planning.devices import DEVICES
+    from keras_transformer.planning.names import check_config
+    from keras_transformer.planning.options import DTYPES, OPTIMIZER_SLOTS, check_name, check_sizes
+
+    check_name("device", arguments.device.lower(), ("here", *DEVICES))
+    check_name("optimizer", arguments.optimizer, tuple(OPTIMIZER_SLOTS))
+    if arguments.dtype is not None:
+        check_name("dtype", arguments.dtype, DTYPES)
+    sizes = (arguments.batch, arguments.length, arguments.devices, arguments.model_parallel)
+    check_sizes(*sizes, _efficiency(arguments))
+    check_config(arguments.config)
 
 
 def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> list[str]:

@@ -10,13 +10,12 @@ from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
+from keras_transformer.planning.options import OPTIMIZER_SLOTS, check_name, check_sizes
 from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.step_cost import decoding_step, training_step
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.recomputation import recompute_blocks
 
-# Values that an optimizer stores per weight.
-OPTIMIZER_SLOTS = {"sgd": 0, "momentum": 1, "lion": 1, "adam": 2, "adamw": 2}
 _ALL_REDUCES_PER_BLOCK = 4  # After attention and after the feed-forward, forward and backward.
 
 
@@ -98,7 +97,7 @@ def plan(
         `Plan`.
 
     Raises:
-        PlanningError: `model_parallel` does not divide `devices`, or an argument is out of its range.
+        PlanningError: `model_parallel` does not divide `devices`, an argument is out of its range, or the optimizer unknown.
         UnknownCostError: the trip count of a loop depends on the inputs.
 
     Example:
@@ -110,10 +109,8 @@ def plan(
     >>> costs.parameters == model.count_params(), costs.training > costs.weights + costs.optimizer
     (True, True)
     """
-    if devices % model_parallel or min(batch_size, length, devices, model_parallel) < 1:
-        raise PlanningError(f"{devices} devices do not divide into groups of {model_parallel}, or a size is below 1")
-    if not 0 < efficiency <= 1:
-        raise PlanningError(f"efficiency must be in (0, 1]: {efficiency}")
+    check_name("optimizer", optimizer, tuple(OPTIMIZER_SLOTS))
+    check_sizes(batch_size, length, devices, model_parallel, efficiency)
     _set_recompute(model, recompute)
     sharding = Sharding(model, model_parallel)
     used = device._replace(tflops=device.tflops * efficiency, bandwidth=device.bandwidth * efficiency)

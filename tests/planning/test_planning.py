@@ -1,6 +1,7 @@
 """Plans: counted operations and bytes, by hand and by formulas, and the command that prints them."""
 
 import functools
+import inspect
 import json
 import math
 
@@ -11,8 +12,18 @@ import tensorflow as tf
 from keras_transformer import attention, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.export.commands import main as cli
-from keras_transformer.planning import DEVICES, OPTIMIZER_SLOTS, Device, UnknownCostError, build, get_device, plan
+from keras_transformer.planning import (
+    DEVICES,
+    DTYPES,
+    OPTIMIZER_SLOTS,
+    Device,
+    UnknownCostError,
+    build,
+    get_device,
+    plan,
+)
 from keras_transformer.planning.memory import Liveness, size_of
+from keras_transformer.planning.names import model_names, size_names
 from keras_transformer.planning.step_cost import training_step
 from keras_transformer.planning.subgraphs import Subgraphs, is_list
 from keras_transformer.planning.trip_counts import LOOPS
@@ -176,6 +187,25 @@ PUBLISHED = {
 def test_named_models_are_the_published_ones(name):
     # Mixtral's routers also count what they choose.
     assert sum(math.prod(each.shape) for each in build(name).trainable_variables) == PUBLISHED[name]
+
+
+def test_sizes_are_read_from_the_source_as_the_models_know_them():
+    assert model_names() == tuple(models.MODELS)
+    unread = {name for name in model_names() if size_names(name) is None}
+    assert unread == {
+        *("image_autoencoder", "clip_text", "clip_vision", "siglip_text", "siglip_vision", "siglip2_vision", "pegasus")
+    }
+    for name in set(model_names()) - unread:
+        others = [*inspect.signature(models.MODELS[name]).parameters.values()][1:]
+        required = {each.name: 8 for each in others if each.default is each.empty and each.kind is not each.VAR_KEYWORD}
+        with pytest.raises(ValueError, match="Unknown size='no such'") as caught:
+            models.MODELS[name]("no such", **required)
+        assert sorted(size_names(name)) == str(caught.value).partition("Valid names: ")[2].split(", "), name
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_are_policies_of_keras(dtype):
+    assert keras.dtype_policies.get(dtype).name == dtype
 
 
 def test_half_precision_halves_what_is_kept(config):
