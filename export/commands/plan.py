@@ -40,27 +40,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints a table, or JSON; returns the exit status."""
+    """Prints the assumptions and a table, or JSON; returns the exit status."""
     _check(arguments)
+    found, dtype, device = _planned(arguments)
+    if arguments.json:
+        print(json.dumps(found._asdict(), indent=2))
+    else:
+        lines = assumptions(arguments, dtype, device)
+        print("\n".join([*lines, "", text(found, device, arguments.devices)]))
+    return 0
+
+
+def _planned(arguments: argparse.Namespace) -> tuple[Plan, str, Device]:
+    """The plan, the dtype policy of the model and the device."""
+    from keras_transformer.export.commands.importing import quick_imports
     from keras_transformer.export.errors import ExportError
+    from keras_transformer.export.reporting.activity import Activity
     from keras_transformer.utils.captured_stderr import captured
 
     os.environ["KERAS_BACKEND"] = "tensorflow"  # The steps are counted in TensorFlow's graphs.
-    with captured():
+    with captured(), quick_imports(), Activity("importing TensorFlow") as activity:
         from keras_transformer import planning
 
         try:
             device = planning.get_device(arguments.device)
+            activity.text = f"building {arguments.config}"
             model = planning.build(arguments.config, arguments.dtype)
+            activity.text = f"counting the operations of {arguments.config}"
             found = planning.plan(model, device, **_options(arguments))
         except planning.UnknownCostError as error:
             raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
-    if arguments.json:
-        print(json.dumps(found._asdict(), indent=2))
-    else:
-        lines = assumptions(arguments, model.dtype_policy.name, device)
-        print("\n".join([*lines, "", text(found, device, arguments.devices)]))
-    return 0
+    return found, model.dtype_policy.name, device
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from keras_transformer.blocks.block import Block
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.planning.options import OPTIMIZER_SLOTS, check_name, check_sizes
+from keras_transformer.planning.repeated_blocks import Groups, find_groups
 from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.step_cost import decoding_step, training_step
 from keras_transformer.tasks import LanguageModel
@@ -114,7 +115,8 @@ def plan(
     _set_recompute(model, recompute)
     sharding = Sharding(model, model_parallel)
     used = device._replace(tflops=device.tflops * efficiency, bandwidth=device.bandwidth * efficiency)
-    step = training_step(model, batch_size, length, device.fuses, sharding)
+    groups = find_groups(model)
+    step = training_step(model, batch_size, length, device.fuses, sharding, groups)
     dtype = keras.backend.standardize_dtype(model.compute_dtype)
     weights, gradients = sharding.bytes_of(model.variables), sharding.bytes_of(model.trainable_variables)
     slots = (OPTIMIZER_SLOTS[optimizer] + bool(accumulate)) * gradients
@@ -122,7 +124,7 @@ def plan(
     exchange = _exchange(model, device, sharding, replicas, gradients, batch_size * length, dtype)
     update = (3 * gradients + 2 * slots) / (used.bandwidth * 1e9)
     seconds = step.seconds(used, dtype) + update + exchange
-    cache, decoding, token = _decoding(model, used, sharding, batch_size, length, dtype)
+    cache, decoding, token = _decoding(model, used, sharding, groups, batch_size, length, dtype)
     return Plan(
         parameters=model.count_params(),
         weights=weights,
@@ -168,12 +170,18 @@ def _ring(devices: int) -> float:
 
 
 def _decoding(
-    model: keras.Model, device: Device, sharding: Sharding, batch_size: int, length: int, dtype: str
+    model: keras.Model,
+    device: Device,
+    sharding: Sharding,
+    groups: Groups | None,
+    batch_size: int,
+    length: int,
+    dtype: str,
 ) -> tuple[float, float, float] | tuple[None, None, None]:
     """Returns the bytes of the cache, all bytes, and the seconds of a step; three None if the model does not decode."""
     if not isinstance(model, LanguageModel) or model.is_encoder_decoder:
         return None, None, None
-    step, cache = decoding_step(model, batch_size, length, device.fuses, sharding)
+    step, cache = decoding_step(model, batch_size, length, device.fuses, sharding, groups)
     size = 4 if dtype == "float32" else 2
     weights = sharding.bytes_of(model.variables, size)
     cache /= sharding.parts if sharding.splits_cache else 1

@@ -9,7 +9,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_transformer import attention, models, tasks
+from keras_transformer import attention, models, recurrence, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.export.commands import main as cli
 from keras_transformer.planning import (
@@ -22,8 +22,10 @@ from keras_transformer.planning import (
     get_device,
     plan,
 )
+from keras_transformer.planning.events import Event, Events
 from keras_transformer.planning.memory import Liveness, size_of
 from keras_transformer.planning.names import model_names, size_names
+from keras_transformer.planning.repeated_blocks import find_groups
 from keras_transformer.planning.step_cost import training_step
 from keras_transformer.planning.subgraphs import Subgraphs, is_list
 from keras_transformer.planning.trip_counts import LOOPS
@@ -208,6 +210,52 @@ def test_dtypes_are_policies_of_keras(dtype):
     assert keras.dtype_policies.get(dtype).name == dtype
 
 
+DEEP, DEEPER = models.Size(9, 16, 2, 32), models.Size(12, 16, 2, 32)
+WINDOW = attention.MultiHeadAttention(2, 8, mechanism=attention.LocalAttention(window=4))
+REPEATED = {
+    "decoder": ((9, 1), lambda: models.Decoder(DEEP, WORDS)),
+    "windows": ((6, 2), lambda: models.Decoder(DEEPER, WORDS, attention=[WINDOW, "softmax"])),
+    "hybrid": (
+        (6, 2),
+        lambda: models.Decoder(DEEPER, WORDS, attention=[recurrence.MultiScaleRetention(2, 8), "softmax"]),
+    ),
+    "encoder": ((9, 1), lambda: models.Encoder(DEEP, WORDS)),
+    "experts": ((9, 1), lambda: models.Decoder(DEEP, WORDS, feedforward="mixture_of_experts")),
+    "encoder-decoder": ((9, 1), lambda: models.Transformer(DEEP, WORDS)),
+    "shared weights": (None, lambda: models.ALBERT(DEEP, WORDS)),
+}
+SLOW = ("experts", "encoder-decoder")
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        *((name, {}) for name in REPEATED if name not in SLOW),
+        *(pytest.param(name, {}, marks=pytest.mark.slow) for name in SLOW),
+        ("windows", {"recompute": 1}),
+        ("windows", {"devices": 2, "model_parallel": 2}),
+    ],
+)
+def test_few_of_equal_blocks_cost_what_all_do(name, options, monkeypatch):
+    groups, make = REPEATED[name]
+    with unallocated():
+        model = make()
+        model = tasks.LanguageModel(model) if model.name == "decoder" else model
+    found = find_groups(model)
+    assert groups == (found and (found.count, found.size))
+    few = planned(model, **options)
+    monkeypatch.setattr("keras_transformer.planning.plans.find_groups", lambda model: None)
+    assert few == planned(model, **options)
+
+
+def test_what_differs_in_more_than_one_run_is_not_repeated():
+    one, two, three = (Event(allocated=float(count)) for count in (1, 2, 3))
+    step = Events([one, two], [three])
+    assert step.repeated(Events([one, one, two], [three, three]), 3) == Events([one] * 4 + [two], [three] * 4)
+    assert step.repeated(Events([one, three, two, three], [three]), 3) is None
+    assert step.repeated(Events([one], [three]), 3) is None
+
+
 def test_half_precision_halves_what_is_kept(config):
     full, half = (planned(build(config, dtype), batch_size=40) for dtype in ("float32", "mixed_bfloat16"))
     assert half.weights == full.weights
@@ -307,6 +355,7 @@ def test_command_prints_a_table_and_json(config, capsys):
         (["gpt2:small", "--optimizer", "luck"], "adamw"),
         (["CONFIG", "--devices", "3", "--model-parallel", "2"], "groups of 2"),
         (["CONFIG", "--efficiency", "2"], "(0, 1]"),
+        (["bert:base", "--length", "600"], "ValueError: A sequence has 600 tokens; the position table has 512 rows."),
     ],
 )
 def test_command_says_what_is_wrong(config, capsys, words, reason):
