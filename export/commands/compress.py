@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         if name is not None and not pathlib.Path(name).is_file():
             raise QuantizationError(f"no such file: '{name}'")
     from keras_transformer.export.compression.compress import compress
+    from keras_transformer.export.reporting.tables import show
 
     model = load_model(path)
     data, evaluation = _read(model, arguments.data, arguments.evaluate)
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_loss=arguments.max_loss,
         formats=arguments.formats,
     )
-    print(found)
+    show(found.parts())
     if arguments.json:
         found.write(arguments.json)
     if arguments.plot:

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keras_transformer.export.reporting.tables import Verdict
     from keras_transformer.planning import Device, Plan
 
 EXAMPLES = [
@@ -41,13 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the assumptions and a table, or JSON; returns the exit status."""
+    from keras_transformer.export.reporting.tables import show
+
     _check(arguments)
     found, dtype, device = _planned(arguments)
     if arguments.json:
         print(json.dumps(found._asdict(), indent=2))
     else:
         lines = assumptions(arguments, dtype, device)
-        print("\n".join([*lines, "", text(found, device, arguments.devices)]))
+        show([*lines, "", *text(found, device, arguments.devices).split("\n"), "", verdict(found, device)])
     return 0
 
 
@@ -55,19 +58,20 @@ def _planned(arguments: argparse.Namespace) -> tuple[Plan, str, Device]:
     """The plan, the dtype policy of the model and the device."""
     from keras_transformer.export.commands.importing import quick_imports
     from keras_transformer.export.errors import ExportError
-    from keras_transformer.export.reporting.activity import Activity
+    from keras_transformer.export.reporting.progress import Activity
     from keras_transformer.utils.captured_stderr import captured
 
     os.environ["KERAS_BACKEND"] = "tensorflow"  # The steps are counted in TensorFlow's graphs.
     with captured(), quick_imports(), Activity("importing TensorFlow") as activity:
         from keras_transformer import planning
 
+        build, plan = planning.build, planning.plan  # Imports TensorFlow.
         try:
             device = planning.get_device(arguments.device)
-            activity.text = f"building {arguments.config}"
-            model = planning.build(arguments.config, arguments.dtype)
-            activity.text = f"counting the operations of {arguments.config}"
-            found = planning.plan(model, device, **_options(arguments))
+            activity.set(f"building {arguments.config}")
+            model = build(arguments.config, arguments.dtype)
+            activity.set(f"counting the operations of {arguments.config}")
+            found = plan(model, device, **_options(arguments))
         except planning.UnknownCostError as error:
             raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
     return found, model.dtype_policy.name, device
@@ -144,6 +148,19 @@ def text(plan: Plan, device: Device, devices: int = 1) -> str:
             f"  {'token':<12}{seconds(plan.token)}",
         ]
     return "\n".join(lines)
+
+
+def verdict(plan: Plan, device: Device) -> Verdict:
+    """Returns the last line: whether training and decoding fit into the memory of a device."""
+    from keras_transformer.export.reporting.tables import Verdict
+
+    needed = {"training": plan.training, "decoding": plan.decoding}
+    large = [name for name, count in needed.items() if count is not None and count > device.memory * 1e9]
+    if large:
+        needs = " and ".join(f"{name} needs {(needed[name] or 0) / 1e9:,.1f} GB" for name in large)
+        return Verdict(f"does not fit: {needs}, and the device has {device.memory:g} GB", is_good=False)
+    what = "training fits" if plan.decoding is None else "training and decoding fit"
+    return Verdict(f"{what} into {device.memory:g} GB")
 
 
 def gigabytes(count: float) -> str:
