@@ -8,6 +8,7 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.commands.importing import quick_imports
 from keras_transformer.export.errors import InvalidModelError, nearest_path, one_line
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
@@ -67,7 +68,8 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Saved models load on every backend.
     print(f"loading {path}", file=sys.stderr, flush=True)
     with captured():
-        require_keras("a Keras model")
+        with quick_imports():
+            require_keras("a Keras model")
         return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 
 

@@ -82,6 +82,8 @@ def _from_name(name: str) -> keras.Model:
         if name.endswith("vocabulary_size") and parameter.default is parameter.empty
     }
     backbone = function(size, **options)
+    if not any(hasattr(layer, "init_cache") for layer in backbone.layers):
+        return backbone  # Without the trial below, which takes seconds.
     try:
         models.Stepwise(backbone)
     except (ValueError, AttributeError):

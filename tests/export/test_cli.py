@@ -1,6 +1,7 @@
 """The command line: output, exit status, and one line per error."""
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from keras_transformer.export.commands import importing
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.errors import MissingLibraryError
 
@@ -300,6 +302,18 @@ def test_help_imports_nothing_heavy_and_one_command_at_most(words, command):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-2:] == ["[]", str(command)]
+
+
+def test_tensorflow_is_imported_without_what_is_not_needed(monkeypatch):
+    monkeypatch.setattr(importing, "_UNUSED", ("colorsys",))
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with importing.quick_imports():
+        assert not gc.isenabled()
+        with pytest.raises(ImportError):
+            importlib.import_module("colorsys")
+    assert importlib.import_module("colorsys").rgb_to_hsv(1, 1, 1) == (0.0, 0.0, 1)
+    assert gc.isenabled()
 
 
 def test_every_public_name_loads():
