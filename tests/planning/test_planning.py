@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_transformer import attention, models, recurrence, tasks
 from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.blocks.block import Block
 from keras_transformer.export.commands import main as cli
 from keras_transformer.planning import (
     DEVICES,
@@ -26,6 +27,7 @@ from keras_transformer.planning.events import Event, Events
 from keras_transformer.planning.memory import Liveness, size_of
 from keras_transformer.planning.names import model_names, size_names
 from keras_transformer.planning.repeated_blocks import find_groups
+from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.step_cost import training_step
 from keras_transformer.planning.subgraphs import Subgraphs, is_list
 from keras_transformer.planning.trip_counts import LOOPS
@@ -416,6 +418,13 @@ def test_peak_and_its_share_in_float32_by_hand():
     assert cost.seconds(device) == pytest.approx(cost.flops / (4e12 * 0.125), rel=1e-6)
     assert cost.seconds(device, "bfloat16") == pytest.approx(cost.flops / 4e12, rel=1e-6)
     assert planned().training == planned().weights + planned().optimizer + cost.peak
+
+
+def test_hidden_states_are_the_first_outputs_of_blocks():
+    with unallocated():
+        model = models.RWKV7(SIZE, WORDS)
+    assert any(isinstance(layer.output, list | tuple) for layer in model.layers if isinstance(layer, Block))
+    assert Sharding(model, 1).widths == {SIZE.hidden_dim}
 
 
 def test_exchange_under_tensor_parallelism_by_hand():
