@@ -50,6 +50,6 @@ def test_the_command_prints_a_section(capsys):
     assert cli.main(["catalog", "mechanisms", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"mechanisms": catalog.tables()["mechanisms"]}
     assert cli.main(["catalog", "models"]) == 0
-    assert capsys.readouterr().out.startswith(f"models ({len(models.MODELS)})\n  name")
+    assert capsys.readouterr().out.startswith(f"models ({len(models.MODELS)})\nname ")
     assert cli.main(["catalog", "motors"]) == 1
     assert "no section 'motors'" in capsys.readouterr().err
