@@ -65,7 +65,7 @@ class Compression:
     >>> print(Compression("bundle", "accuracy", 2_000_000, "int8", [small]))
     bundle: int8
     candidate  format    size  accuracy    ms
-    int8 *     onnx    1.0 MB      0.98  1.50
+    int8 *       onnx  1.0 MB      0.98  1.50
     * within 2.0 MB
     """
 
@@ -90,7 +90,7 @@ class Compression:
             rows.append((each.candidate + mark, each.format, size, score, time))
         notes = dict.fromkeys(f"{each.candidate}: {each.reason}" for each in self.trials if each.reason)
         end = "\n".join([f"* {' and '.join(self._limits())}", *notes])
-        return [f"{self.directory}: {self.chosen}", Table(head, rows, texts=("candidate", "format")), end]
+        return [f"{self.directory}: {self.chosen}", Table(head, rows, texts=("candidate",)), end]
 
     def _is_within(self, trial: Trial) -> bool:
         if trial.reason or (self.budget is not None and trial.nbytes > self.budget):
