@@ -1,9 +1,12 @@
 """The errors of exporting, verifying and running bundles. Each message is one line that names the cause."""
 
-import difflib
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from keras_transformer.utils.choice import nearest
+from keras_transformer.utils.choice import suggestion as suggestion
+from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
 
@@ -249,20 +252,14 @@ def revived(
     return error
 
 
-def suggestion(name: object, valid: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` with the nearest valid name, or "".
-
-    Args:
-        name: the wrong name.
-        valid: the existing names.
-
-    Example:
-
-    >>> suggestion("tflit", ["saved_model", "tflite", "onnx"])
-    "; did you mean 'tflite'?"
-    """
-    nearest = difflib.get_close_matches(str(name).lower(), list(valid), n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+def nearest_path(path: Path) -> str:
+    """`"; did you mean 'x'?"` with the path of the most similar name in the folder of a missing file, or ""."""
+    path = pathlib.Path(path)
+    try:
+        name = nearest(path.name, [each.name for each in path.parent.iterdir()])
+    except OSError:
+        return ""
+    return f"; did you mean '{path.with_name(name)}'?" if name else ""
 
 
 def one_line(reason: object, limit: int = 300) -> str:

@@ -4,56 +4,35 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer import (
-    attention,
-    blocks,
-    diffusion,
-    feedforward,
-    generation,
-    models,
-    positions,
-    recurrence,
-    tasks,
-    text,
-)
-from keras_transformer.checkpoints import ARCHITECTURES, Architecture
+# Each of them is imported when its first attribute is read.
+import keras_transformer as package
+
+if TYPE_CHECKING:
+    from keras_transformer.checkpoints import Architecture
 
 _Row = dict[str, str]
 
 _FORMS = {"bidirectional": "two-sided", "causal": "causal", "cross": "cross", "attention_mask": "any mask"}
 
 
-def tables() -> dict[str, list[_Row]]:
-    """Returns all sections of the catalog.
+def tables(sections: Iterable[str] | None = None) -> dict[str, list[_Row]]:
+    """Returns sections of the catalog.
+
+    Args:
+        sections: names in `SECTIONS`, or None for all.
 
     Returns:
         dict of the name of a section to its rows: dicts of column to text, with the same columns.
 
     Example:
 
-    >>> [row["forms"] for row in tables()["mechanisms"] if row["name"] == "linear"]
+    >>> [row["forms"] for row in tables(["mechanisms"])["mechanisms"] if row["name"] == "linear"]
     ['two-sided, causal, cross']
     """
-    mixers = {name: cls for name, cls in attention.MIXERS.items() if name != "multi_head"}
-    return {
-        "models": [_model_row(name, build) for name, build in models.MODELS.items()],
-        "checkpoints": [_checkpoint_row(name, cls) for name, cls in ARCHITECTURES.items()],
-        "mechanisms": [_mixer_row(name, cls) for name, cls in attention.MECHANISMS.items()],
-        "mixers": [_mixer_row(name, cls) for name, cls in mixers.items()],
-        "recurrences": [_mixer_row(name, cls) for name, cls in recurrence.RECURRENCES.items()],
-        "positions": _rows(positions.EMBEDDING_POSITIONS | positions.ATTENTION_POSITIONS),
-        "scorings": _rows(attention.SCORINGS),
-        "feedforwards": _rows(feedforward.FEEDFORWARDS),
-        "residuals": _rows(blocks.RESIDUALS),
-        "tasks": _rows(tasks.TASKS),
-        "tokenizers": _rows(text.TOKENIZERS),
-        "samplers": _rows(generation.SAMPLERS),
-        "diffusion_processes": _rows(diffusion.PROCESSES),
-        "diffusion_samplers": _rows(diffusion.SAMPLERS),
-    }
+    return {name: SECTIONS[name]() for name in (SECTIONS if sections is None else sections)}
 
 
 def summary(thing: Any) -> str:
@@ -86,6 +65,10 @@ def _rows(choices: Mapping[str, Any]) -> list[_Row]:
     return [
         {"name": name, "what it is": summary(thing), "reference": reference(thing)} for name, thing in choices.items()
     ]
+
+
+def _mixers() -> list[_Row]:
+    return [_mixer_row(name, cls) for name, cls in package.attention.MIXERS.items() if name != "multi_head"]
 
 
 def _model_row(name: str, build: Any) -> _Row:
@@ -122,3 +105,22 @@ def _example(cls: Any) -> Any:
         return cls(**dict.fromkeys(required, 4))
     except ValueError:
         return None
+
+
+# The sections by name; their rows are made when they are called, which imports what they describe.
+SECTIONS: dict[str, Callable[[], list[_Row]]] = {
+    "models": lambda: [_model_row(name, build) for name, build in package.models.MODELS.items()],
+    "checkpoints": lambda: [_checkpoint_row(name, cls) for name, cls in package.checkpoints.ARCHITECTURES.items()],
+    "mechanisms": lambda: [_mixer_row(name, cls) for name, cls in package.attention.MECHANISMS.items()],
+    "mixers": _mixers,
+    "recurrences": lambda: [_mixer_row(name, cls) for name, cls in package.recurrence.RECURRENCES.items()],
+    "positions": lambda: _rows(package.positions.EMBEDDING_POSITIONS | package.positions.ATTENTION_POSITIONS),
+    "scorings": lambda: _rows(package.attention.SCORINGS),
+    "feedforwards": lambda: _rows(package.feedforward.FEEDFORWARDS),
+    "residuals": lambda: _rows(package.blocks.RESIDUALS),
+    "tasks": lambda: _rows(package.tasks.TASKS),
+    "tokenizers": lambda: _rows(package.text.TOKENIZERS),
+    "samplers": lambda: _rows(package.generation.SAMPLERS),
+    "diffusion_processes": lambda: _rows(package.diffusion.PROCESSES),
+    "diffusion_samplers": lambda: _rows(package.diffusion.SAMPLERS),
+}

@@ -2,7 +2,7 @@
 
 import json
 
-from keras_transformer import attention, models
+from keras_transformer import attention, models, recurrence
 from keras_transformer import catalog as catalog
 from keras_transformer.checkpoints import ARCHITECTURES
 from keras_transformer.export.commands import main as cli
@@ -22,7 +22,7 @@ def test_caches_and_forms_are_those_of_the_classes():
         "name": "retention",
         "forms": "causal",
         "cache": "fixed size",
-        "what it is": catalog.summary(catalog.recurrence.RECURRENCES["retention"]),
+        "what it is": catalog.summary(recurrence.RECURRENCES["retention"]),
         "reference": "Sun et al., Retentive Network, arXiv 2307.08621",
     }
 
@@ -50,6 +50,6 @@ def test_the_command_prints_a_section(capsys):
     assert cli.main(["catalog", "mechanisms", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"mechanisms": catalog.tables()["mechanisms"]}
     assert cli.main(["catalog", "models"]) == 0
-    assert capsys.readouterr().out.startswith(f"models ({len(models.MODELS)})\n  name")
+    assert capsys.readouterr().out.startswith(f"models ({len(models.MODELS)})\nname ")
     assert cli.main(["catalog", "motors"]) == 1
     assert "no section 'motors'" in capsys.readouterr().err

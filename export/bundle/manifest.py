@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_transformer.export.bundle.manifest_checks import check_fields, check_files
-from keras_transformer.export.errors import InvalidBundleError, one_line
+from keras_transformer.export.errors import InvalidBundleError, nearest_path, one_line
 from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import Path
 
@@ -32,7 +32,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     directory = pathlib.Path(directory)
     path = directory / FILE
     if not directory.exists():
-        raise InvalidBundleError(f"no such bundle: '{directory}'")
+        raise InvalidBundleError(f"no such bundle: '{directory}'{nearest_path(directory)}")
     manifest = _read_json(directory, path)
     check_fields(path, manifest)
     check_files(directory, manifest)

@@ -33,14 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
     from keras_transformer.export.reporting.bench import bench_bundle
+    from keras_transformer.export.reporting.progress import Activity
+    from keras_transformer.export.reporting.tables import show
 
     sizes = dict(arguments.size)
     sizes |= {axis: getattr(arguments, axis) for axis in ("batch", "length") if getattr(arguments, axis) is not None}
     if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
     backends = arguments.backend or installed_backends(arguments.bundle)
-    found = bench_bundle(arguments.bundle, backends, sizes, arguments.rounds, arguments.threads)
-    print(found)
+    with Activity("starting the runtimes") as activity:
+        options = {"progress": activity.set}
+        found = bench_bundle(arguments.bundle, backends, sizes, arguments.rounds, arguments.threads, **options)
+    show([*found.parts(), found.verdict()])
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(found.to_dict(), indent=1) + "\n")
     return 0

@@ -1,13 +1,18 @@
 """The command `catalog`: lists the parts of this package, read from its code."""
 
+from __future__ import annotations
+
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import ExportError, suggestion
 from keras_transformer.export.runtime.libraries import require_keras
 
+if TYPE_CHECKING:
+    from keras_transformer.export.reporting.tables import Table
+
 EXAMPLES = ["", "mechanisms recurrences", "checkpoints --json"]
-_WIDEST = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,34 +23,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints tables, or JSON; returns the exit status."""
+    from keras_transformer import catalog
+    from keras_transformer.export.commands.importing import quick_imports
+    from keras_transformer.export.reporting.progress import Activity
+    from keras_transformer.export.reporting.tables import show
     from keras_transformer.utils.captured_stderr import captured
 
-    with captured():
+    for name in arguments.sections:
+        if name not in catalog.SECTIONS:
+            hint = suggestion(name, catalog.SECTIONS)
+            raise ExportError(f"no section {name!r}; valid: {', '.join(catalog.SECTIONS)}{hint}")
+    with captured(), quick_imports(), Activity("importing TensorFlow"):
         require_keras("catalog")
-        from keras_transformer import catalog
-
-        tables = catalog.tables()
-    unknown = [name for name in arguments.sections if name not in tables]
-    if unknown:
-        raise ExportError(f"no section {unknown[0]!r}; valid: {', '.join(tables)}{suggestion(unknown[0], tables)}")
-    chosen = {name: rows for name, rows in tables.items() if not arguments.sections or name in arguments.sections}
+        tables = catalog.tables(arguments.sections or None)
     if arguments.json:
-        print(json.dumps(chosen, indent=2))
+        print(json.dumps(tables, indent=2))
         return 0
-    for name, rows in chosen.items():
-        print(f"{name} ({len(rows)})\n{_text(rows)}\n")
+    for name, rows in tables.items():
+        show([f"{name} ({len(rows)})", _table(rows), ""])
     return 0
 
 
-def _text(rows: list[dict[str, str]]) -> str:
+def _table(rows: list[dict[str, str]]) -> Table:
     """A table of rows, each a dict of column to text."""
-    names = list(rows[0])
-    lines = [names] + [[_short(row[name]) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    from keras_transformer.export.reporting.tables import Table
 
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    head = list(rows[0])
+    return Table(head, [[row[name] for name in head] for row in rows], texts=head)

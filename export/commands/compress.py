@@ -43,7 +43,6 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.bundle.writing import check_target
     from keras_transformer.export.commands.model_files import check_model, load_model
     from keras_transformer.export.compression.budget import Budget
-    from keras_transformer.export.compression.compress import compress
 
     path = check_model(arguments.model)
     check_target(arguments.out)
@@ -51,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (arguments.data, arguments.evaluate):
         if name is not None and not pathlib.Path(name).is_file():
             raise QuantizationError(f"no such file: '{name}'")
+    from keras_transformer.export.compression.compress import compress
+    from keras_transformer.export.reporting.tables import show
+
     model = load_model(path)
     data, evaluation = _read(model, arguments.data, arguments.evaluate)
     found = compress(
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_loss=arguments.max_loss,
         formats=arguments.formats,
     )
-    print(found)
+    show(found.parts())
     if arguments.json:
         found.write(arguments.json)
     if arguments.plot:

@@ -59,18 +59,34 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExportError: the images are unsuitable or missing, the output cannot be written, or an artifact fails verification.
     """
+    from keras_transformer.export.reporting.tables import show
+
     # Errors in the arguments are raised before the training.
     out = _check_out(arguments.out)
     os.environ["KERAS_BACKEND"] = "tensorflow"  # The data are `tf.data`, and only TensorFlow writes the formats.
+    print_status(_plan(arguments))
     data = _load(arguments.dataset, arguments.data_dir)
     patch_size = _patch_size(*data.train.images.shape[1:3])
     model, history = _train(data, patch_size, arguments.epochs or _default_epochs(data), arguments.seed)
     _write_model(model, history, data, out)
-    table = _compare(model, data.test, out)
+    found = _compare(model, data.test, out)
     _draw(model, history, data, out)
-    print(f"\n{table}")
-    print(_next_steps(out), flush=True)
+    show(["", *found.parts()])
+    print(_next_steps(out), flush=True)  # Commands are not wrapped.
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> str:
+    """What the demo will do."""
+    images = arguments.data_dir or arguments.dataset or "digits"
+    time = "one to two minutes on two cores" if images == "digits" and not arguments.epochs else "some minutes"
+    return (
+        f"This takes {time} and writes into '{arguments.out}':\n"
+        f"  1. read the images of {images}\n"
+        "  2. train a small Vision Transformer with model.fit\n"
+        "  3. export it to SavedModel, TFLite and ONNX, and prove each file equal to the Keras model\n"
+        "  4. classify the test images with Keras and in each runtime, and compare accuracy and speed\n"
+    )
 
 
 def _check_out(out: pathlib.Path) -> pathlib.Path:
@@ -166,13 +182,16 @@ def _build(data: ImageData, patch_size: int) -> keras.Model:
 
 
 def _progress(epochs: int) -> keras.callbacks.Callback:
-    """A callback that reports progress in about 12 of the epochs."""
+    """A callback that reports every epoch on a terminal, about 12 of them elsewhere."""
     import keras
 
+    from keras_transformer.utils.captured_stderr import real_stderr
+
+    every = 1 if os.isatty(real_stderr()) else math.ceil(epochs / 12)
     start = time.perf_counter()
 
     def report(epoch: int, logs: dict[str, float]) -> None:
-        if (epoch + 1) % math.ceil(epochs / 12) and epoch + 1 < epochs:
+        if (epoch + 1) % every and epoch + 1 < epochs:
             return
         seconds = time.perf_counter() - start
         accuracy = f"accuracy {logs['accuracy']:6.2%}, on the test images {logs['val_accuracy']:6.2%}"
@@ -242,7 +261,8 @@ def _draw(model: keras.Model, history: dict[str, list[float]], data: ImageData, 
 def _next_steps(out: pathlib.Path) -> str:
     pictures = "curve.png, attention.png, predictions.png, " if (out / "predictions.png").exists() else ""
     return (
-        f"\nIn {out}: bundle/ (the three formats), model.keras, {pictures}images.npy. Next commands:\n"
+        f"\nThe report, a page for a browser: {out / 'bundle' / 'report.html'}\n"
+        f"Also in {out}: bundle/ (the three formats), model.keras, {pictures}images.npy. Next commands:\n"
         f"  keras-transformer inspect {out / 'bundle'}\n"
         f"  keras-transformer verify {out / 'bundle'}\n"
         f"  keras-transformer run {out / 'bundle'} --input {out / 'images.npy'} --backend tflite"

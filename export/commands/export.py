@@ -51,8 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     options["target"] = arguments.target
     model = load_model(path)
     from keras_transformer.export.api import export
+    from keras_transformer.export.reporting.tables import show
 
-    print(export(model, arguments.out, formats, tolerance=arguments.tolerance, **options))
+    report = export(model, arguments.out, formats, tolerance=arguments.tolerance, **options)
+    show([*report.parts(), report.verdict()])
     return 0
 
 

@@ -19,7 +19,11 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(required_operators(arguments.bundle), end="")
         return 0
-    from keras_transformer.export.reporting.inspection import inspect_bundle
+    from keras_transformer.export.reporting.inspection import inspected
+    from keras_transformer.export.reporting.progress import Activity
+    from keras_transformer.export.reporting.tables import show
 
-    print(inspect_bundle(arguments.bundle))
+    with Activity(f"reading the graphs of {arguments.bundle}"):
+        parts = inspected(arguments.bundle)
+    show(parts)
     return 0

@@ -126,7 +126,9 @@ def _explain(error: Exception, command: str) -> str:
         return str(MissingLibraryError(f"the command '{command}'", _DISTRIBUTIONS.get(missing, missing)))
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
-    return f"{type(error).__name__}: {one_line(error)} (--debug shows where)"
+    # Keras puts the message of an error in a layer in bold, between what it adds.
+    own = re.search(r"\x1b\[1m(.+?)\x1b\[0m", str(error), re.DOTALL)
+    return f"{type(error).__name__}: {one_line(own[1] if own else error)} (--debug shows where)"
 
 
 def _checkpoint_errors() -> tuple[type[Exception], ...]:

@@ -8,7 +8,8 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.commands.importing import quick_imports
+from keras_transformer.export.errors import InvalidModelError, nearest_path, one_line
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
 
@@ -30,7 +31,7 @@ def check_model(path: Path) -> pathlib.Path:
     """
     path = pathlib.Path(path)
     if not path.exists():
-        raise InvalidModelError(f"no such file: '{path}'")
+        raise InvalidModelError(f"no such file: '{path}'{nearest_path(path)}")
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise InvalidModelError(
@@ -67,7 +68,8 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Saved models load on every backend.
     print(f"loading {path}", file=sys.stderr, flush=True)
     with captured():
-        require_keras("a Keras model")
+        with quick_imports():
+            require_keras("a Keras model")
         return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keras_transformer.export.reporting.tables import Verdict
     from keras_transformer.planning import Device, Plan
 
 EXAMPLES = [
@@ -39,29 +41,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints a table, or JSON; returns the exit status."""
-    from keras_transformer.export.errors import ExportError, suggestion
-    from keras_transformer.utils.captured_stderr import captured
+    """Prints the assumptions and a table, or JSON; returns the exit status."""
+    from keras_transformer.export.reporting.tables import show
 
-    with captured():
-        from keras_transformer import planning
-
-        if arguments.optimizer not in planning.OPTIMIZER_SLOTS:
-            known = list(planning.OPTIMIZER_SLOTS)
-            hint = suggestion(arguments.optimizer, known)
-            raise ExportError(f"unknown --optimizer {arguments.optimizer!r}; valid: {', '.join(known)}{hint}")
-        try:
-            device = planning.get_device(arguments.device)
-            model = planning.build(arguments.config, arguments.dtype)
-            found = planning.plan(model, device, **_options(arguments))
-        except planning.UnknownCostError as error:
-            raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
+    _check(arguments)
+    found, dtype, device = _planned(arguments)
     if arguments.json:
         print(json.dumps(found._asdict(), indent=2))
     else:
-        lines = assumptions(arguments, model.dtype_policy.name, device)
-        print("\n".join([*lines, "", text(found, device, arguments.devices)]))
+        lines = assumptions(arguments, dtype, device)
+        show([*lines, "", *text(found, device, arguments.devices).split("\n"), "", verdict(found, device)])
     return 0
+
+
+def _planned(arguments: argparse.Namespace) -> tuple[Plan, str, Device]:
+    """The plan, the dtype policy of the model and the device."""
+    from keras_transformer.export.commands.importing import quick_imports
+    from keras_transformer.export.errors import ExportError
+    from keras_transformer.export.reporting.progress import Activity
+    from keras_transformer.utils.captured_stderr import captured
+
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # The steps are counted in TensorFlow's graphs.
+    with captured(), quick_imports(), Activity("importing TensorFlow") as activity:
+        from keras_transformer import planning
+
+        build, plan = planning.build, planning.plan  # Imports TensorFlow.
+        try:
+            device = planning.get_device(arguments.device)
+            activity.set(f"building {arguments.config}")
+            model = build(arguments.config, arguments.dtype)
+            activity.set(f"counting the operations of {arguments.config}")
+            found = plan(model, device, **_options(arguments))
+        except planning.UnknownCostError as error:
+            raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
+    return found, model.dtype_policy.name, device
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises `PlanningError` for names and sizes that are wrong, before TensorFlow is imported."""
+    from keras_transformer.planning.devices import DEVICES
+    from keras_transformer.planning.names import check_config
+    from keras_transformer.planning.options import DTYPES, OPTIMIZER_SLOTS, check_name, check_sizes
+
+    check_name("device", arguments.device.lower(), ("here", *DEVICES))
+    check_name("optimizer", arguments.optimizer, tuple(OPTIMIZER_SLOTS))
+    if arguments.dtype is not None:
+        check_name("dtype", arguments.dtype, DTYPES)
+    sizes = (arguments.batch, arguments.length, arguments.devices, arguments.model_parallel)
+    check_sizes(*sizes, _efficiency(arguments))
+    check_config(arguments.config)
 
 
 def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> list[str]:
@@ -120,6 +148,19 @@ def text(plan: Plan, device: Device, devices: int = 1) -> str:
             f"  {'token':<12}{seconds(plan.token)}",
         ]
     return "\n".join(lines)
+
+
+def verdict(plan: Plan, device: Device) -> Verdict:
+    """Returns the last line: whether training and decoding fit into the memory of a device."""
+    from keras_transformer.export.reporting.tables import Verdict
+
+    needed = {"training": plan.training, "decoding": plan.decoding}
+    large = [name for name, count in needed.items() if count is not None and count > device.memory * 1e9]
+    if large:
+        needs = " and ".join(f"{name} needs {(needed[name] or 0) / 1e9:,.1f} GB" for name in large)
+        return Verdict(f"does not fit: {needs}, and the device has {device.memory:g} GB", is_good=False)
+    what = "training fits" if plan.decoding is None else "training and decoding fit"
+    return Verdict(f"{what} into {device.memory:g} GB")
 
 
 def gigabytes(count: float) -> str:

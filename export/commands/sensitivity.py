@@ -13,6 +13,7 @@ from keras_transformer.export.commands.console import positive_int, print_status
 
 if TYPE_CHECKING:
     from keras_transformer.export.quantization.layer_sensitivity import Sensitivity
+    from keras_transformer.export.reporting.tables import Part
 
 EXAMPLES = [
     "bundle --evaluate test.npz",
@@ -34,43 +35,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
     from keras_transformer.export.quantization.layer_sensitivity import sensitivity
+    from keras_transformer.export.reporting.tables import show
 
     options = quantize_arguments.read_arguments(arguments)
     if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
     found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=print_status)
     mode = options["quantize"].mode
-    print(table(arguments.bundle, mode, found, arguments.top))
+    show(parts(arguments.bundle, mode, found, arguments.top))
     if arguments.json:
         record = {"bundle": arguments.bundle, "quantize": mode, "rows": [each._asdict() for each in found]}
         pathlib.Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
     return 0
 
 
-def table(bundle: str, mode: str, found: Sequence[Sensitivity], top: int | None = None) -> str:
-    """Returns the figures as text.
+def parts(bundle: str, mode: str, found: Sequence[Sensitivity], top: int | None = None) -> list[Part]:
+    """Returns the figures as lines and a table.
 
     Args:
         bundle: path, for the head.
         mode: name of the mode, for the head.
         found: list of `Sensitivity`, as `sensitivity` returns it.
         top: int or None: how many weights to show; all when None.
-
-    Returns:
-        str.
     """
     from keras_transformer.export.quantization.layer_sensitivity import ALL
-    from keras_transformer.export.reporting.report import fixed_width, readable_size
+    from keras_transformer.export.reporting.report import readable_size
+    from keras_transformer.export.reporting.tables import Table
 
     whole = found[0]
     gained = "agreement" if whole.score is None else "score"
-    rows: list[tuple[str, ...]] = [_COLUMNS]
+    rows = []
     for each in found[: None if top is None else top + 1]:
         gain = getattr(each, gained) - getattr(whole, gained)
         size = readable_size(each.size)
         rows.append((each.weight or ALL, _cell(each.agreement), _cell(each.score), size, f"{gain:+.4f}"))
     head = f"{bundle}, {mode}" + ("" if whole.score is None else f", score in float {whole.score_float:.4f}")
-    return f"{head}\n\n{fixed_width(rows)}\n\ngain: in {gained}, by leaving one weight in float"
+    table = Table(_COLUMNS, rows, texts=_COLUMNS[:1])
+    return [head, "", table, "", f"gain: in {gained}, by leaving one weight in float"]
 
 
 def _cell(value: float | None) -> str:

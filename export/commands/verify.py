@@ -16,11 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the difference of each file from Keras, and in which runtimes there is none; returns the exit status."""
+    from keras_transformer.export.reporting.tables import show
     from keras_transformer.export.verification.verify import verify_bundle
 
     backends = arguments.backend or installed_backends(arguments.bundle)
     report = verify_bundle(arguments.bundle, backends, tolerance=arguments.tolerance, progress=True)
-    count = len(report.artifacts)
-    runtimes = f"{count} runtimes" if count > 1 else "one runtime"
-    print(f"{report}\nproven in {runtimes}: {', '.join(report.artifacts)}")
+    show([*report.parts(), report.verdict()])
     return 0

@@ -8,7 +8,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.reporting.report import fixed_width, readable_size
+from keras_transformer.export.reporting.report import readable_size
+from keras_transformer.export.reporting.tables import Part, Table, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +77,12 @@ class Compression:
     max_loss: float | None = None
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("candidate", "format", "size", self.metric, "ms")]
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: the chosen candidate, a table of all, and the limits."""
+        head = ("candidate", "format", "size", self.metric, "ms")
+        rows = []
         for each in self.trials:
             mark = " *" if self._is_within(each) else ""
             size, score = ("-", "refused") if each.reason else (readable_size(each.nbytes), f"{abs(each.score):.4g}")
@@ -84,7 +90,7 @@ class Compression:
             rows.append((each.candidate + mark, each.format, size, score, time))
         notes = dict.fromkeys(f"{each.candidate}: {each.reason}" for each in self.trials if each.reason)
         end = "\n".join([f"* {' and '.join(self._limits())}", *notes])
-        return f"{self.directory}: {self.chosen}\n{fixed_width(rows)}\n{end}"
+        return [f"{self.directory}: {self.chosen}", Table(head, rows, texts=("candidate",)), end]
 
     def _is_within(self, trial: Trial) -> bool:
         if trial.reason or (self.budget is not None and trial.nbytes > self.budget):

@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.reporting.report import fixed_width, readable_size
+from keras_transformer.export.reporting.report import readable_size
+from keras_transformer.export.reporting.tables import Part, Table, Verdict, plain
 from keras_transformer.utils.types import Path
 from keras_transformer.version import DISTRIBUTION, __version__
 
@@ -74,10 +75,27 @@ class Benchmark(NamedTuple):
     versions: dict[str, str]
 
     def __str__(self) -> str:
-        lines = [_COLUMNS, *(_cells(row) for row in self.rows)]
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: the bundle, the versions, a table, and what its figures are."""
         head = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        note = f"milliseconds of {self.calls} calls, runtimes interleaved; memory: the peak of the whole process"
-        return f"{self.bundle}\n{head}\n\n{fixed_width(lines)}\n{note}"
+        units = " or ".join(dict.fromkeys(row.unit for row in self.rows))
+        note = f"milliseconds of {self.calls} calls, runtimes interleaved; per second: {units}; memory: peak of the process"
+        table = Table(_COLUMNS, [_cells(row) for row in self.rows], texts=("backend", "signature", "sizes"))
+        return [self.bundle, head, "", table, note]
+
+    def verdict(self) -> Verdict:
+        """Returns the last line of a command: the runtime with the shortest median of the last signature, and the others."""
+        last = self.rows[-1].signature
+        rows = sorted((row for row in self.rows if row.signature == last), key=lambda row: row.p50)
+        what = f"{last}: " if len({row.signature for row in self.rows}) > 1 else ""
+        others = "".join(f", {row.backend} {row.p50 / rows[0].p50:.1f} times as long" for row in rows[1:])
+        return Verdict(
+            f"{what}{rows[0].backend} is fastest, {rows[0].p50:.2f} ms{others}"
+            if others
+            else f"{what}{rows[0].backend} takes {rows[0].p50:.2f} ms"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the measurements as dicts, lists and numbers."""
@@ -90,6 +108,7 @@ def bench_bundle(
     sizes: Mapping[str, int] | None = None,
     rounds: int = 20,
     num_threads: int | None = None,
+    progress: Callable[[str], Any] | None = None,
 ) -> Benchmark:
     """Measures every signature of a bundle in its runtimes; for a language model, prefill and decoding steps.
 
@@ -100,6 +119,7 @@ def bench_bundle(
             smallest probe of the bundle; for a language model, 1 and 32.
         rounds: int >= 1: rounds of five calls of each signature in each runtime. Default 20.
         num_threads: threads for one call. None for all cores.
+        progress: function that is called with what is done next, a line of text, or None.
 
     Returns:
         A `Benchmark`.
@@ -126,10 +146,13 @@ def bench_bundle(
         get_format(name)
         if name not in manifest["artifacts"]:
             raise ExportError(f"the bundle has no {name} artifact; it has {', '.join(manifest['artifacts'])}")
+    report = progress or (lambda line: None)
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(_Worker(bundle, name, sizes or {}, num_threads)) for name in names]
         for worker in workers:  # One after another: loading is measured too.
+            report(f"loading {worker.backend}")
             worker.load()
+        report(f"measuring {', '.join(names)}: {rounds * _CALLS} calls each")
         for index in range(rounds):
             for offset in range(len(workers)):
                 workers[(index + offset) % len(workers)].run_round()
@@ -211,6 +234,6 @@ def _cells(row: Row) -> tuple[str, ...]:
     times = [f"{value:.2f}" for value in (row.p50, row.p90, row.p99)]
     memory = (readable_size(row.peak_memory), readable_size(row.size))
     return (
-        *(row.backend, row.signature, sizes, *times, f"{row.per_second:,.0f} {row.unit}"),
+        *(row.backend, row.signature, sizes, *times, f"{row.per_second:,.0f}"),
         *(f"{row.load_seconds:.2f} s", *memory),
     )

@@ -12,7 +12,8 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.reporting.report import fixed_width, readable_size
+from keras_transformer.export.reporting.report import readable_size
+from keras_transformer.export.reporting.tables import Part, Table, plain
 from keras_transformer.export.runtime.loading import load
 from keras_transformer.utils.types import Path
 
@@ -55,13 +56,18 @@ class Comparison(NamedTuple):
     examples: int
 
     def __str__(self) -> str:
-        rows = [("format", "size", "test accuracy", "1 example", f"{_FEW} examples", "from Keras")]
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: a table, and what its figures are."""
+        head = ("format", "size", "test accuracy", "1 example", f"{_FEW} examples", "from Keras")
+        rows = []
         for entry in self.entries:
             difference = "-" if entry.name == "keras" else f"{entry.difference:.1e}"
             times = (f"{entry.one:.2f} ms", f"{entry.few:.2f} ms")
             rows.append((entry.name, readable_size(entry.size), f"{entry.accuracy:.2%}", *times, difference))
         notes = f"{self.examples:,} test examples; median times of a call; largest difference of an output from Keras"
-        return f"{fixed_width(rows)}\n{notes}"
+        return [Table(head, rows, texts=("format",)), notes]
 
 
 def compare(model: keras.Model, model_path: Path, bundle: Path, inputs: np.ndarray, labels: np.ndarray) -> Comparison:

@@ -7,7 +7,8 @@ from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.reporting.report import fixed_width, readable_size
+from keras_transformer.export.reporting.report import readable_size
+from keras_transformer.export.reporting.tables import Part, Table, plain
 from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.export.targets.result import TargetResult
 from keras_transformer.utils.types import Path
@@ -25,9 +26,14 @@ def inspect_bundle(directory: Path) -> str:
     Raises:
         InvalidBundleError: it is not a complete bundle.
     """
+    return plain(inspected(directory))
+
+
+def inspected(directory: Path) -> list[Part]:
+    """Returns the parts of the description of a bundle: see `inspect_bundle`."""
     directory = pathlib.Path(directory)
     manifest = read_manifest(directory)
-    lines = []
+    lines: list[Part] = []
     for name, signature in manifest["signatures"].items():
         lines.append(f"signature {name}")
         for side in ("inputs", "outputs"):
@@ -39,7 +45,7 @@ def inspect_bundle(directory: Path) -> str:
     lines += [str(TargetResult.from_dict(manifest["target"])), ""] if "target" in manifest else []
     lines.append("written with " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
     lines += [f"metadata {key}: {_short(value)}" for key, value in manifest.get("metadata", {}).items()]
-    return "\n".join(lines)
+    return lines
 
 
 def op_counts(directory: Path, manifest: dict[str, Any], format: str) -> collections.Counter[str]:
@@ -59,12 +65,13 @@ def op_counts(directory: Path, manifest: dict[str, Any], format: str) -> collect
     return counter
 
 
-def _artifact_table(directory: pathlib.Path, manifest: dict[str, Any]) -> str:
-    rows = [("format", "size", "of scale", "ops", "most frequent ops")]
+def _artifact_table(directory: pathlib.Path, manifest: dict[str, Any]) -> Table:
+    rows = []
     for name, artifact in manifest["artifacts"].items():
         ratio = max((each["ratio"] for each in artifact.get("parity", ())), default=0.0)
         rows.append((name, readable_size(artifact["bytes"]), f"{ratio:.1e}", *_op_cells(directory, manifest, name)))
-    return fixed_width(rows)
+    head = ("format", "size", "of scale", "ops", "most frequent ops")
+    return Table(head, rows, texts=("format", "most frequent ops"))
 
 
 def _op_cells(directory: pathlib.Path, manifest: dict[str, Any], name: str) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """The result of an export: the files and their differences from the Keras model."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from keras_transformer.export.reporting.tables import Part, Table, Verdict, plain
 from keras_transformer.export.targets.result import TargetResult
 
 
@@ -101,6 +102,10 @@ class Report:
         return self.artifacts[format]
 
     def __str__(self) -> str:
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: the directory, a table, and what its figures are."""
         rows: list[tuple[str, ...]] = [("format", "size", "difference", "of scale", "of allowed", "probes", "seconds")]
         for each in self.artifacts.values():
             figures = (
@@ -115,11 +120,15 @@ class Report:
             cells = [cell(each) for each in self.artifacts.values()]
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
-        table = fixed_width(rows)
-        return (
-            f"{self.directory}\n{table}\nlargest difference from Keras, as a share of the scale and of what is allowed"
-            + (f"\n{self.target}" if self.target is not None else "")
-        )
+        note = "largest difference from Keras, as a share of the scale and of what is allowed"
+        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note]
+        return parts if self.target is None else [*parts, str(self.target)]
+
+    def verdict(self) -> Verdict:
+        """Returns the last line of a command: in which runtimes the files were compared with Keras."""
+        count = len(self.artifacts)
+        runtimes = f"{count} runtimes" if count > 1 else "one runtime"
+        return Verdict(f"proven in {runtimes}: {', '.join(self.artifacts)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as dicts, lists and numbers."""
@@ -146,7 +155,16 @@ class Reports(dict[str, Report]):
     """
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.values()))
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: the parts of each report, with an empty line between them."""
+        each = [report.parts() for report in self.values()]
+        return [part for index, parts in enumerate(each) for part in ([""] if index else []) + parts]
+
+    def verdict(self) -> Verdict:
+        """Returns the last line of a command: how many bundles were compared with Keras."""
+        return Verdict(f"{len(self)} bundles, each proven in its runtimes: {', '.join(self)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the reports as dicts, lists and numbers."""
@@ -185,14 +203,3 @@ def readable_size(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
-
-
-def fixed_width(rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows of strings as a table, with the first column left-aligned, the others right-aligned."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

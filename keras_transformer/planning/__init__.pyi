@@ -16,7 +16,10 @@ from .errors import (
 from .errors import (
     UnknownCostError as UnknownCostError,
 )
-from .plans import (
+from .options import (
+    DTYPES as DTYPES,
+)
+from .options import (
     OPTIMIZER_SLOTS as OPTIMIZER_SLOTS,
 )
 from .plans import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import pathlib
 from typing import Any
 
@@ -11,11 +10,7 @@ import keras
 
 from keras_transformer import models, tasks
 from keras_transformer.backend.unallocated import unallocated
-from keras_transformer.checkpoints.architecture import head_of
-from keras_transformer.checkpoints.architectures import find_architecture
-from keras_transformer.checkpoints.config import Config
-from keras_transformer.planning.errors import PlanningError
-from keras_transformer.utils.serialization import choice
+from keras_transformer.planning.names import check_config, read_config
 from keras_transformer.utils.types import Path
 
 _VOCABULARY = 32000
@@ -45,42 +40,41 @@ def build(config: Path, dtype: str | None = None) -> keras.Model:
         model can be one, else a model without a head. A model of no published vocabulary has one of 32,000.
 
     Raises:
-        PlanningError: `config` is neither a file nor a name with a size.
+        PlanningError: `config` is neither a file nor the name of a model with one of its sizes.
         CheckpointError: a config that cannot be built.
-        ValueError: an unknown model or size.
 
     Example:
 
     >>> build("gpt2:small").count_params(), build("llama:3.2-1B").count_params()
     (124439808, 1235814400)
     """
+    check_config(config)
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype or before)
     try:
         with unallocated():
             path = pathlib.Path(config)
             if path.exists():
-                return _from_config(path / "config.json" if path.is_dir() else path)
+                return _from_config(path)
             return _from_name(str(config))
     finally:
         keras.config.set_dtype_policy(before)
 
 
 def _from_config(path: pathlib.Path) -> keras.Model:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlanningError(f"'{path}' is no config.json: {str(error)[:80]}") from None
+    from keras_transformer.checkpoints.architecture import head_of
+    from keras_transformer.checkpoints.architectures import find_architecture
+    from keras_transformer.checkpoints.config import Config
+
+    path, values = read_config(path)
     config = Config(values, str(path))
     architecture = find_architecture(config)
     return architecture.find_head(head_of(config), config.source).build(architecture.backbone(config), config)
 
 
 def _from_name(name: str) -> keras.Model:
-    family, colon, size = name.partition(":")
-    if not colon:
-        raise PlanningError(f"'{name}' is neither a config.json nor MODEL:SIZE, such as llama:3-8B")
-    function: Any = choice(family, models.MODELS, argument="model")
+    family, _, size = name.partition(":")
+    function: Any = models.MODELS[family]
     parameters = inspect.signature(function).parameters
     options = {
         name: _VOCABULARY
@@ -88,6 +82,8 @@ def _from_name(name: str) -> keras.Model:
         if name.endswith("vocabulary_size") and parameter.default is parameter.empty
     }
     backbone = function(size, **options)
+    if not any(hasattr(layer, "init_cache") for layer in backbone.layers):
+        return backbone  # Without the trial below, which takes seconds.
     try:
         models.Stepwise(backbone)
     except (ValueError, AttributeError):

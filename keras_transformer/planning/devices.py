@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_transformer.utils.serialization import choice
+from keras_transformer.planning.errors import PlanningError
+from keras_transformer.utils.choice import choice
 
 
 class Device(NamedTuple):
@@ -70,14 +71,19 @@ def get_device(name: str) -> Device:
         name: str, in upper or lower case: a key of `DEVICES`, or "here" for this processor, measured.
 
     Raises:
-        ValueError: an unknown name; the message lists the known ones.
+        PlanningError: an unknown name; the message suggests the nearest and lists the known ones.
 
     Example:
 
     >>> get_device("H100").memory
     80
     """
-    return this_processor() if name == "here" else choice(name.lower(), DEVICES, argument="device")
+    if name == "here":
+        return this_processor()
+    try:
+        return choice(name.lower(), DEVICES, argument="device")
+    except ValueError as error:
+        raise PlanningError(str(error)) from None
 
 
 def this_processor(size: int = 1536, repeats: int = 4) -> Device:

@@ -7,9 +7,9 @@ class PlanningError(ValueError):
     Example:
 
     >>> from keras_transformer.planning import build
-    >>> build("llama")
+    >>> build("lama:3-8B")
     Traceback (most recent call last):
-    keras_transformer.planning.errors.PlanningError: 'llama' is neither a config.json nor MODEL:SIZE, such as llama:3-8B
+    keras_transformer.planning.errors.PlanningError: unknown model 'lama'; did you mean 'llama'?
     """
 
 

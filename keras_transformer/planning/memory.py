@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.planning.events import Event
 from keras_transformer.planning.multiply_adds import elements
 
 # Operations whose output is a view of their input.
@@ -115,38 +116,42 @@ class Liveness:
                 self._last[buffer_of(tensor).ref()] = index
         self._last.update((buffer_of(tensor).ref(), len(nodes)) for tensor in outputs)
 
-    def run(self, boundary: int | None = None) -> tuple[float, float]:
-        """Simulates the allocations of all nodes.
+    def run(self) -> tuple[float, float]:
+        """Returns the largest number of allocated bytes, and that after the last node."""
+        now = peak = 0.0
+        for event in self.events():
+            now += event.allocated
+            peak = max(peak, now + event.workspace)
+            now -= event.freed
+        return peak, now
 
-        Args:
-            boundary: int. The index of a node, such as the first of the backward pass. Defaults to none.
-
-        Returns:
-            `(peak, at_boundary)`: the largest number of allocated bytes, and that before the boundary.
-        """
+    def events(self) -> Iterator[Event]:
+        """Yields the `Event` of each node, without its operations."""
         live: dict[Any, float] = {}
-        now, peak, at_boundary = 0.0, 0.0, 0.0
         ends: dict[int, list[Any]] = {}
         for buffer, index in self._last.items():
             ends.setdefault(index, []).append(buffer)
         for index, node in enumerate(self.nodes):
-            if index == boundary:
-                at_boundary = now
+            allocated = workspace = 0.0
             if not is_view(node) and node.type not in PREALLOCATED:
-                taken = self._overwritten(node, index, live)
-                for output in node.outputs:
-                    if output.ref() not in self._last:
-                        continue
-                    bytes_of = self._size(output)
-                    if taken is not None and live[taken] == bytes_of:
-                        now -= live.pop(taken)
-                        taken = None
-                    live[output.ref()] = bytes_of
-                    now += bytes_of
-                peak = max(peak, now + self._workspace(node))
-            for buffer in ends.get(index, ()):
-                now -= live.pop(buffer, 0)
-        return peak, at_boundary
+                allocated, workspace = self._allocate(node, index, live), self._workspace(node)
+            freed = sum(live.pop(buffer, 0.0) for buffer in ends.get(index, ()))
+            yield Event((), allocated, workspace, freed)
+
+    def _allocate(self, node: Any, index: int, live: dict[Any, float]) -> float:
+        """Adds the outputs of a node to `live`; returns their bytes, without those of an input that it overwrites."""
+        taken = self._overwritten(node, index, live)
+        allocated = 0.0
+        for output in node.outputs:
+            if output.ref() not in self._last:
+                continue
+            bytes_of = self._size(output)
+            if taken is not None and live[taken] == bytes_of:
+                allocated -= live.pop(taken)
+                taken = None
+            live[output.ref()] = bytes_of
+            allocated += bytes_of
+        return allocated
 
     def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> Any:
         """Returns the buffer of an input that a node may overwrite, or None."""

@@ -10,13 +10,13 @@ from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
+from keras_transformer.planning.options import OPTIMIZER_SLOTS, check_name, check_sizes
+from keras_transformer.planning.repeated_blocks import Groups, find_groups
 from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.step_cost import decoding_step, training_step
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.recomputation import recompute_blocks
 
-# Values that an optimizer stores per weight.
-OPTIMIZER_SLOTS = {"sgd": 0, "momentum": 1, "lion": 1, "adam": 2, "adamw": 2}
 _ALL_REDUCES_PER_BLOCK = 4  # After attention and after the feed-forward, forward and backward.
 
 
@@ -98,7 +98,7 @@ def plan(
         `Plan`.
 
     Raises:
-        PlanningError: `model_parallel` does not divide `devices`, or an argument is out of its range.
+        PlanningError: `model_parallel` does not divide `devices`, an argument is out of its range, or the optimizer unknown.
         UnknownCostError: the trip count of a loop depends on the inputs.
 
     Example:
@@ -110,14 +110,13 @@ def plan(
     >>> costs.parameters == model.count_params(), costs.training > costs.weights + costs.optimizer
     (True, True)
     """
-    if devices % model_parallel or min(batch_size, length, devices, model_parallel) < 1:
-        raise PlanningError(f"{devices} devices do not divide into groups of {model_parallel}, or a size is below 1")
-    if not 0 < efficiency <= 1:
-        raise PlanningError(f"efficiency must be in (0, 1]: {efficiency}")
+    check_name("optimizer", optimizer, tuple(OPTIMIZER_SLOTS))
+    check_sizes(batch_size, length, devices, model_parallel, efficiency)
     _set_recompute(model, recompute)
     sharding = Sharding(model, model_parallel)
     used = device._replace(tflops=device.tflops * efficiency, bandwidth=device.bandwidth * efficiency)
-    step = training_step(model, batch_size, length, device.fuses, sharding)
+    groups = find_groups(model)
+    step = training_step(model, batch_size, length, device.fuses, sharding, groups)
     dtype = keras.backend.standardize_dtype(model.compute_dtype)
     weights, gradients = sharding.bytes_of(model.variables), sharding.bytes_of(model.trainable_variables)
     slots = (OPTIMIZER_SLOTS[optimizer] + bool(accumulate)) * gradients
@@ -125,7 +124,7 @@ def plan(
     exchange = _exchange(model, device, sharding, replicas, gradients, batch_size * length, dtype)
     update = (3 * gradients + 2 * slots) / (used.bandwidth * 1e9)
     seconds = step.seconds(used, dtype) + update + exchange
-    cache, decoding, token = _decoding(model, used, sharding, batch_size, length, dtype)
+    cache, decoding, token = _decoding(model, used, sharding, groups, batch_size, length, dtype)
     return Plan(
         parameters=model.count_params(),
         weights=weights,
@@ -171,12 +170,18 @@ def _ring(devices: int) -> float:
 
 
 def _decoding(
-    model: keras.Model, device: Device, sharding: Sharding, batch_size: int, length: int, dtype: str
+    model: keras.Model,
+    device: Device,
+    sharding: Sharding,
+    groups: Groups | None,
+    batch_size: int,
+    length: int,
+    dtype: str,
 ) -> tuple[float, float, float] | tuple[None, None, None]:
     """Returns the bytes of the cache, all bytes, and the seconds of a step; three None if the model does not decode."""
     if not isinstance(model, LanguageModel) or model.is_encoder_decoder:
         return None, None, None
-    step, cache = decoding_step(model, batch_size, length, device.fuses, sharding)
+    step, cache = decoding_step(model, batch_size, length, device.fuses, sharding, groups)
     size = 4 if dtype == "float32" else 2
     weights = sharding.bytes_of(model.variables, size)
     cache /= sharding.parts if sharding.splits_cache else 1

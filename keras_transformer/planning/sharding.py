@@ -31,7 +31,9 @@ class Sharding:
         self.parts = parts
         self.paths: set[str] = set()
         self.shapes: set[tuple[int, ...]] = set()
-        self.widths = {layer.output.shape[-1] for layer in model.layers if isinstance(layer, Block)}
+        blocks = [layer for layer in model.layers if isinstance(layer, Block)]
+        # Further outputs, such as the values that later blocks reuse, are no hidden states.
+        self.widths = {keras.tree.flatten(layer.output)[0].shape[-1] for layer in blocks}
         self.splits_cache = False
         if parts == 1:
             return

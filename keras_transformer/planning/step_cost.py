@@ -9,9 +9,11 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.planning.devices import Device
+from keras_transformer.planning.events import Events
 from keras_transformer.planning.memory import ELEMENTWISE, LIST_OPS, PREALLOCATED, SHAPE_OPS, Liveness, is_view, size_of
 from keras_transformer.planning.multiply_adds import multiply_adds
 from keras_transformer.planning.nodes import ancestors
+from keras_transformer.planning.repeated_blocks import Groups
 from keras_transformer.planning.subgraphs import Subgraphs, is_list
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.losses import cross_entropy
@@ -45,7 +47,12 @@ class StepCost(NamedTuple):
 
 
 def training_step(
-    model: keras.Model, batch_size: int, length: int, fuses: bool = True, share: _Share | None = None
+    model: keras.Model,
+    batch_size: int,
+    length: int,
+    fuses: bool = True,
+    share: _Share | None = None,
+    groups: Groups | None = None,
 ) -> StepCost:
     """Returns the cost of the forward and backward pass of a batch.
 
@@ -55,6 +62,7 @@ def training_step(
         length: int. The size of every unknown axis of the inputs.
         fuses: bool: see `Device`.
         share: function of the shape of a tensor to the fraction of it that one device has. Defaults to all of it.
+        groups: `Groups` of equal blocks, of which few are traced: see `find_groups`. Defaults to none.
 
     Returns:
         `StepCost`.
@@ -63,27 +71,33 @@ def training_step(
         UnknownCostError: the trip count of a loop depends on what it is fed.
     """
     weights, others, inputs = _specs(model, batch_size, length)
-    boundary = None
+    boundaries = []
 
-    @tf.function(autograph=False)
     def step(weights, others, inputs):
-        nonlocal boundary
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
             outputs, _, losses = model.stateless_call(weights, others, inputs, training=True, return_losses=True)
             loss = tf.add_n(
                 [_loss(output) for output in keras.tree.flatten(outputs)] + [tf.reduce_sum(x) for x in losses]
             )
-        boundary = len(loss.graph.get_operations())
+        boundaries.append(len(loss.graph.get_operations()))
         gradients = tape.gradient(loss, weights)
         return loss, [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
 
-    graph = step.get_concrete_function(weights, others, inputs).graph
-    return _counted(graph, fuses, share, boundary)
+    def trace():
+        graph = tf.function(step, autograph=False).get_concrete_function(weights, others, inputs).graph
+        return _events(graph, fuses, share, boundaries[-1])
+
+    return _cost(groups, trace)
 
 
 def decoding_step(
-    model: LanguageModel, batch_size: int, context: int, fuses: bool = True, share: _Share | None = None
+    model: LanguageModel,
+    batch_size: int,
+    context: int,
+    fuses: bool = True,
+    share: _Share | None = None,
+    groups: Groups | None = None,
 ) -> tuple[StepCost, float]:
     """Returns the cost of one new token for each row of a `tasks.LanguageModel`.
 
@@ -93,6 +107,7 @@ def decoding_step(
         context: int. The number of tokens in the cache.
         fuses: bool: see `Device`.
         share: see `training_step`.
+        groups: see `training_step`.
 
     Returns:
         `(StepCost, bytes of the cache)`.
@@ -102,16 +117,20 @@ def decoding_step(
     weights = [tf.TensorSpec(variable.shape, variable.dtype) for variable in model.variables]
     cache = _cache_specs(model, batch_size, context, dtype)
 
-    @tf.function(autograph=False)
     def step(weights, cache, token_ids, index):
         with keras.StatelessScope(list(zip(model.variables, weights, strict=True)), initialize_variables=False):
             hidden, cache = stepwise(token_ids, cache, index)
             return model._to_logits(hidden), cache
 
     token = tf.TensorSpec((batch_size, 1), "int32")
-    graph = step.get_concrete_function(weights, cache, token, tf.TensorSpec((batch_size,), "int32")).graph
+    index = tf.TensorSpec((batch_size,), "int32")
+
+    def trace():
+        graph = tf.function(step, autograph=False).get_concrete_function(weights, cache, token, index).graph
+        return _events(graph, fuses, share)
+
     held = sum(tf.TensorShape(spec.shape).num_elements() * spec.dtype.size for spec in cache.values())
-    return _counted(graph, fuses, share), held
+    return _cost(groups, trace), held
 
 
 def _cache_specs(model: LanguageModel, batch_size: int, context: int, dtype: str) -> dict[str, tf.TensorSpec]:
@@ -146,16 +165,31 @@ def _loss(output: Any) -> Any:
     return tf.reduce_mean(cross_entropy(tf.zeros(output.shape[:-1], "int32"), output))
 
 
-def _counted(graph: Any, fuses: bool, share: _Share | None, boundary: int | None = None) -> StepCost:
+def _cost(groups: Groups | None, trace: Callable[[], Events]) -> StepCost:
+    """Returns the cost of a step, traced with few of the blocks that repeat where that shows the cost of all."""
+    events = None
+    if groups is not None:
+        traced = []
+        for count in (groups.fewest, groups.fewest + 1):
+            with groups.only(count):
+                traced.append(trace())
+        events = traced[0].repeated(traced[1], groups.count - groups.fewest)
+    events = trace() if events is None else events
+    operations = events.operations()
+    peak, kept = events.memory()
+    return StepCost(operations, sum(flops for flops, _ in operations), kept, peak)
+
+
+def _events(graph: Any, fuses: bool, share: _Share | None, boundary: int | None = None) -> Events:
+    """Returns the events of a graph, whose backward pass begins with the operation at the index `boundary`."""
     counter = _Counter(Subgraphs(graph), fuses, _part_of(share))
     nodes = _nodes(graph)
-    first = None
-    if boundary is not None:
-        backward = set(graph.get_operations()[boundary:])
-        first = next((index for index, node in enumerate(nodes) if node in backward), None)
-    peak, kept = counter.liveness(graph).run(first)
-    operations = list(counter.operations(graph))
-    return StepCost(operations, sum(flops for flops, _ in operations), kept, peak)
+    backward = set(graph.get_operations()[boundary:]) if boundary is not None else set()
+    first = next((index for index, node in enumerate(nodes) if node in backward), len(nodes))
+    memory = counter.liveness(graph).events()
+    events = [each._replace(operations=done) for each, done in zip(memory, counter.operations(graph), strict=True)]
+    # Views and weights do nothing.
+    return Events(*([each for each in part if any(each)] for part in (events[:first], events[first:])))
 
 
 def _nodes(graph: Any) -> list[Any]:
@@ -207,8 +241,8 @@ class _Counter:
     def _bytes(self, tensor: Any) -> float:
         return size_of(tensor) * self._part(tensor)
 
-    def operations(self, graph: Any) -> Iterator[tuple[float, float]]:
-        """Yields `(flops, bytes)` of each node: see `StepCost`."""
+    def operations(self, graph: Any) -> Iterator[tuple[tuple[float, float], ...]]:
+        """Yields, for each node, the `(flops, bytes)` of its operations: see `StepCost`."""
         nodes = _nodes(graph)
         readers: dict[Any, list[Any]] = {}
         for node in nodes:
@@ -217,9 +251,12 @@ class _Counter:
         for node in nodes:
             if (body := self._subgraphs.body(node)) is not None:
                 trips = self._subgraphs.trip_count(node)
-                yield from ((trips * flops, trips * moved) for flops, moved in self.operations(body))
-            elif not (node.type in _FREE or is_view(node)):
-                yield self._flops(node), self._moved(node, readers)
+                inside = (each for done in self.operations(body) for each in done)
+                yield tuple((trips * flops, trips * moved) for flops, moved in inside)
+            elif node.type in _FREE or is_view(node):
+                yield ()
+            else:
+                yield ((self._flops(node), self._moved(node, readers)),)
 
     def _flops(self, node: Any) -> float:
         """Returns the FLOPs on one device."""

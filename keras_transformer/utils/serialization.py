@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import keras
 
+from keras_transformer.utils.choice import choice as choice
 from keras_transformer.utils.keras_registration import PACKAGE, register_placeholders
 from keras_transformer.utils.types import Config, Path, Shape
 
@@ -87,31 +87,6 @@ def resolve(
     names = f", its config, or one of {sorted(choices)}" if choices else " or its config"
     prefix = f"{argument}: " if argument else ""
     raise ValueError(f"{prefix}Expected a {base.__name__}{names}. Received: {identifier!r}")
-
-
-def choice(name: str, choices: Mapping[str, _T], *, argument: str | None = None) -> _T:
-    """Returns the value of a name in a dict.
-
-    Args:
-        name: str.
-        choices: dict of name to value.
-        argument: str. The name of the caller's argument, for the error message.
-
-    Raises:
-        ValueError: the name is unknown; the message suggests the nearest name and lists the valid ones.
-
-    Example:
-
-    >>> choice("bigbrid", {"bigbird": 1, "local": 2}, argument="attention")
-    Traceback (most recent call last):
-    ValueError: Unknown attention='bigbrid': did you mean 'bigbird'? Valid names: bigbird, local
-    """
-    if name in choices:
-        return choices[name]
-    received = f"Unknown {argument}={name!r}" if argument else f"Unknown name {name!r}"
-    nearest = difflib.get_close_matches(str(name), choices, n=1)
-    advice = f": did you mean {nearest[0]!r}?" if nearest else "."
-    raise ValueError(f"{received}{advice} Valid names: {', '.join(sorted(choices))}")
 
 
 def clone(layer: Any, **changes: Any) -> Any:

@@ -48,10 +48,23 @@ def finished(tmp_path_factory):
 def test_succeeds_and_shows_progress(finished):
     _, process = finished
     assert process.returncode == 0, process.stderr
+    assert process.stderr.startswith("This takes some minutes and writes into 'out':\n  1. read the images of bars\n")
+    assert f"The report, a page for a browser: {os.path.join('out', 'bundle', 'report.html')}\n" in process.stdout
     assert "200 training and 40 test images, 8x8x1, 2 classes" in process.stderr
     assert re.search(r"epoch 8/8  loss \d\.\d{3}, accuracy", process.stderr)
     assert "Traceback" not in process.stderr
     assert "WARNING" not in process.stderr
+
+
+@pytest.mark.parametrize("is_terminal, epochs", [(True, [1, 2, 3, 4, 40]), (False, [4, 40])])
+def test_every_epoch_is_shown_on_a_terminal(is_terminal, epochs, monkeypatch):
+    lines = []
+    monkeypatch.setattr(demo.os, "isatty", lambda descriptor: is_terminal)
+    monkeypatch.setattr(demo, "_to_user", lines.append)
+    report = demo._progress(40)
+    for epoch in (0, 1, 2, 3, 39):
+        report.on_epoch_end(epoch, {"loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5})
+    assert [int(line.split("/")[0].removeprefix("epoch ")) for line in lines] == epochs
 
 
 def test_table(finished):

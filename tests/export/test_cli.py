@@ -1,6 +1,7 @@
 """The command line: output, exit status, and one line per error."""
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from keras_transformer.export.commands import importing
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.errors import MissingLibraryError
 
@@ -198,6 +200,41 @@ def test_wrong_usage_is_one_line(capsys):
     assert line.endswith("; did you mean 'mechanisms'?\n")
 
 
+# Words of a command with a mistake, and what is answered.
+MISTAKES = [
+    ("plan lama:3-8B", "unknown model 'lama'; did you mean 'llama'?"),
+    ("plan llama3-8B", "such as llama:3-8B; did you mean 'llama:3-8B'?"),
+    ("plan gpt2:smal", "gpt2 has no size 'smal'; valid: small, medium, large, xl; did you mean 'small'?"),
+    ("plan models/none.json", "no such file or folder: 'models/none.json'"),
+    ("plan gpt2:small --device h1000", "unknown device 'h1000'; valid: here, "),
+    ("plan gpt2:small --optimizer adamww", "did you mean 'adamw'?"),
+    ("plan gpt2:small --dtype bfloat17", "did you mean 'bfloat16'?"),
+    ("plan gpt2:small --efficiency 2", "efficiency must be in (0, 1]: 2.0"),
+    ("catalog mechanism", "no section 'mechanism'; valid: models, "),
+    ("export modl.keras --out b", "no such file: 'modl.keras'; did you mean 'model.keras'?"),
+    ("export model.keras --out b --formats tflit", "did you mean 'tflite'?"),
+    ("compress modl.keras --out b --data x.npz --budget 1MB", "no such file: 'modl.keras'"),
+    ("verify bundel", "no such bundle: 'bundel'; did you mean 'bundle'?"),
+    ("bench none", "no such bundle: 'none'"),
+    ("inspect none", "no such bundle: 'none'"),
+    ("run none --input x.npy --backend onx", "unknown format 'onx'"),
+    ("quantize none --out b --quantize int9", "did you mean 'int8'?"),
+    ("generate none text", "no such bundle: 'none'"),
+]
+
+
+def test_mistakes_are_named_without_tensorflow(tmp_path):
+    (tmp_path / "model.keras").touch()
+    (tmp_path / "bundle").mkdir()
+    script = "import json, sys\nfrom keras_transformer.export.commands.main import main\n"
+    script += f"statuses = [main(words.split()) for words, _ in {MISTAKES!r}]\n"
+    script += "print(json.dumps([statuses, sorted({'tensorflow', 'keras', 'jax', 'onnx'} & set(sys.modules))]))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert json.loads(done.stdout) == [[1] * len(MISTAKES), []]
+    for (words, message), line in zip(MISTAKES, done.stderr.splitlines(), strict=True):
+        assert message in line, words
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -265,6 +302,18 @@ def test_help_imports_nothing_heavy_and_one_command_at_most(words, command):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-2:] == ["[]", str(command)]
+
+
+def test_tensorflow_is_imported_without_what_is_not_needed(monkeypatch):
+    monkeypatch.setattr(importing, "_UNUSED", ("colorsys",))
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with importing.quick_imports():
+        assert not gc.isenabled()
+        with pytest.raises(ImportError):
+            importlib.import_module("colorsys")
+    assert importlib.import_module("colorsys").rgb_to_hsv(1, 1, 1) == (0.0, 0.0, 1)
+    assert gc.isenabled()
 
 
 def test_every_public_name_loads():

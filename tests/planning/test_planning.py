@@ -1,6 +1,7 @@
 """Plans: counted operations and bytes, by hand and by formulas, and the command that prints them."""
 
 import functools
+import inspect
 import json
 import math
 
@@ -8,11 +9,25 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_transformer import attention, models, tasks
+from keras_transformer import attention, models, recurrence, tasks
 from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.blocks.block import Block
 from keras_transformer.export.commands import main as cli
-from keras_transformer.planning import DEVICES, OPTIMIZER_SLOTS, Device, UnknownCostError, build, get_device, plan
+from keras_transformer.planning import (
+    DEVICES,
+    DTYPES,
+    OPTIMIZER_SLOTS,
+    Device,
+    UnknownCostError,
+    build,
+    get_device,
+    plan,
+)
+from keras_transformer.planning.events import Event, Events
 from keras_transformer.planning.memory import Liveness, size_of
+from keras_transformer.planning.names import model_names, size_names
+from keras_transformer.planning.repeated_blocks import find_groups
+from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.step_cost import training_step
 from keras_transformer.planning.subgraphs import Subgraphs, is_list
 from keras_transformer.planning.trip_counts import LOOPS
@@ -178,6 +193,71 @@ def test_named_models_are_the_published_ones(name):
     assert sum(math.prod(each.shape) for each in build(name).trainable_variables) == PUBLISHED[name]
 
 
+def test_sizes_are_read_from_the_source_as_the_models_know_them():
+    assert model_names() == tuple(models.MODELS)
+    unread = {name for name in model_names() if size_names(name) is None}
+    assert unread == {
+        *("image_autoencoder", "clip_text", "clip_vision", "siglip_text", "siglip_vision", "siglip2_vision", "pegasus")
+    }
+    for name in set(model_names()) - unread:
+        others = [*inspect.signature(models.MODELS[name]).parameters.values()][1:]
+        required = {each.name: 8 for each in others if each.default is each.empty and each.kind is not each.VAR_KEYWORD}
+        with pytest.raises(ValueError, match="Unknown size='no such'") as caught:
+            models.MODELS[name]("no such", **required)
+        assert sorted(size_names(name)) == str(caught.value).partition("Valid names: ")[2].split(", "), name
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_are_policies_of_keras(dtype):
+    assert keras.dtype_policies.get(dtype).name == dtype
+
+
+DEEP, DEEPER = models.Size(9, 16, 2, 32), models.Size(12, 16, 2, 32)
+WINDOW = attention.MultiHeadAttention(2, 8, mechanism=attention.LocalAttention(window=4))
+REPEATED = {
+    "decoder": ((9, 1), lambda: models.Decoder(DEEP, WORDS)),
+    "windows": ((6, 2), lambda: models.Decoder(DEEPER, WORDS, attention=[WINDOW, "softmax"])),
+    "hybrid": (
+        (6, 2),
+        lambda: models.Decoder(DEEPER, WORDS, attention=[recurrence.MultiScaleRetention(2, 8), "softmax"]),
+    ),
+    "encoder": ((9, 1), lambda: models.Encoder(DEEP, WORDS)),
+    "experts": ((9, 1), lambda: models.Decoder(DEEP, WORDS, feedforward="mixture_of_experts")),
+    "encoder-decoder": ((9, 1), lambda: models.Transformer(DEEP, WORDS)),
+    "shared weights": (None, lambda: models.ALBERT(DEEP, WORDS)),
+}
+SLOW = ("experts", "encoder-decoder")
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        *((name, {}) for name in REPEATED if name not in SLOW),
+        *(pytest.param(name, {}, marks=pytest.mark.slow) for name in SLOW),
+        ("windows", {"recompute": 1}),
+        ("windows", {"devices": 2, "model_parallel": 2}),
+    ],
+)
+def test_few_of_equal_blocks_cost_what_all_do(name, options, monkeypatch):
+    groups, make = REPEATED[name]
+    with unallocated():
+        model = make()
+        model = tasks.LanguageModel(model) if model.name == "decoder" else model
+    found = find_groups(model)
+    assert groups == (found and (found.count, found.size))
+    few = planned(model, **options)
+    monkeypatch.setattr("keras_transformer.planning.plans.find_groups", lambda model: None)
+    assert few == planned(model, **options)
+
+
+def test_what_differs_in_more_than_one_run_is_not_repeated():
+    one, two, three = (Event(allocated=float(count)) for count in (1, 2, 3))
+    step = Events([one, two], [three])
+    assert step.repeated(Events([one, one, two], [three, three]), 3) == Events([one] * 4 + [two], [three] * 4)
+    assert step.repeated(Events([one, three, two, three], [three]), 3) is None
+    assert step.repeated(Events([one], [three]), 3) is None
+
+
 def test_half_precision_halves_what_is_kept(config):
     full, half = (planned(build(config, dtype), batch_size=40) for dtype in ("float32", "mixed_bfloat16"))
     assert half.weights == full.weights
@@ -277,6 +357,7 @@ def test_command_prints_a_table_and_json(config, capsys):
         (["gpt2:small", "--optimizer", "luck"], "adamw"),
         (["CONFIG", "--devices", "3", "--model-parallel", "2"], "groups of 2"),
         (["CONFIG", "--efficiency", "2"], "(0, 1]"),
+        (["bert:base", "--length", "600"], "ValueError: A sequence has 600 tokens; the position table has 512 rows."),
     ],
 )
 def test_command_says_what_is_wrong(config, capsys, words, reason):
@@ -337,6 +418,13 @@ def test_peak_and_its_share_in_float32_by_hand():
     assert cost.seconds(device) == pytest.approx(cost.flops / (4e12 * 0.125), rel=1e-6)
     assert cost.seconds(device, "bfloat16") == pytest.approx(cost.flops / 4e12, rel=1e-6)
     assert planned().training == planned().weights + planned().optimizer + cost.peak
+
+
+def test_hidden_states_are_the_first_outputs_of_blocks():
+    with unallocated():
+        model = models.RWKV7(SIZE, WORDS)
+    assert any(isinstance(layer.output, list | tuple) for layer in model.layers if isinstance(layer, Block))
+    assert Sharding(model, 1).widths == {SIZE.hidden_dim}
 
 
 def test_exchange_under_tensor_parallelism_by_hand():

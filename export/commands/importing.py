@@ -1,0 +1,31 @@
+"""Imports of TensorFlow in the time that they need."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterator
+
+# TensorFlow and Keras import these if they are installed, for functions that no command calls: half of their time.
+_UNUSED = ("jax", "matplotlib", "sklearn")
+
+
+@contextlib.contextmanager
+def quick_imports() -> Iterator[None]:
+    """Context in which TensorFlow, if it was not imported before, is imported without packages that are not needed.
+
+    Garbage is not collected in it: importing creates hundreds of thousands of objects that all stay.
+    """
+    hidden = [name for name in _UNUSED if name not in sys.modules] if "tensorflow" not in sys.modules else []
+    collects = gc.isenabled()
+    gc.disable()
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # As if it was not installed.
+    try:
+        yield
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
+        if collects:
+            gc.enable()
