@@ -156,8 +156,8 @@ def learned():
     made = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
     lines = [
         "Accuracy in percent on held-out examples, of a small model with each mechanism, trained with the same steps, width",
-        "and seed (`python benchmarks/mechanisms_learn.py --json docs/attention_learned.json`;",
-        f"{made}).",
+        "and seed (`python benchmarks/mechanisms_learn.py --json docs/attention_learned.json`, and for rows of 256",
+        f"tokens, from which recurrences learn more, with `--length 256 --steps 1600`; {made}).",
         "",
         *(f"- **{task}**: {note}" for task, _, note in (each.partition(": ") for each in found["notes"])),
         "",

@@ -73,7 +73,8 @@ class QuantizedCopies:
                 differently.
             ParityError: a change beyond the tolerance of the quantization, or a value that is not finite.
         """
-        manifest = copy.deepcopy(self._manifest) | {"created": writing.timestamp()}
+        manifest = copy.deepcopy(self._manifest)
+        manifest["created"] = writing.timestamp()
         left_out = {path for name in _others(manifest, self._artifacts) for path in _paths(manifest, name)}
         manifest["artifacts"] = {name: manifest["artifacts"][name] for name in self._artifacts}
         is_left_out = shutil.ignore_patterns(MANIFEST, REPORT, *left_out)

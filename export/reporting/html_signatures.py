@@ -33,7 +33,8 @@ def _copies(copies: set[str], folded: str) -> str:
 
 
 def _signature(name: str, record: Mapping[str, Any], states: set[str], described: Mapping[str, Any]) -> str:
-    rows, folded = [], []
+    rows: list[list[str]] = []
+    folded: list[list[str]] = []
     for side in ("inputs", "outputs"):
         for each in record.get(side, []):
             row = [side[:-1], breakable(each["name"]) + _description(described.get(each["name"], {})), *_shape(each)]

@@ -9,7 +9,7 @@ import ast
 import functools
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from keras_transformer.planning.errors import PlanningError
@@ -128,6 +128,7 @@ def _keys(module: str, table: str) -> tuple[str, ...] | None:
     if table in imports:
         return _keys(*imports[table])
     value = definitions.get(table)
+    keys: Sequence[ast.expr | None]
     if isinstance(value, ast.Dict):
         keys = value.keys
     elif isinstance(value, ast.DictComp) and isinstance(value.generators[0].iter, ast.Tuple):

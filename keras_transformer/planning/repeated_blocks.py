@@ -7,10 +7,11 @@ few groups show which; the steps of large models take seconds to trace otherwise
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
@@ -18,7 +19,8 @@ from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 
 
-class Groups(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Groups:
     """Groups of blocks that repeat, one after another.
 
     Attributes:
