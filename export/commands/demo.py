@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     # Errors in the arguments are raised before the training.
     out = _check_out(arguments.out)
+    if arguments.data_dir and not arguments.data_dir.exists():
+        raise ExportError(f"no such folder or zip: '{arguments.data_dir}'")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # The data are `tf.data`, and only TensorFlow writes the formats.
     print_status(_plan(arguments))
     data = _load(arguments.dataset, arguments.data_dir)
@@ -101,8 +103,6 @@ def _check_out(out: pathlib.Path) -> pathlib.Path:
 def _load(dataset: str | None, data_dir: pathlib.Path | None) -> ImageData:
     from keras_transformer.utils.captured_stderr import captured
 
-    if data_dir and not data_dir.exists():
-        raise ExportError(f"no such folder or zip: '{data_dir}'")
     with captured():  # Imports TensorFlow.
         from keras_transformer.data import ImageDataError, load_images
     print_status(f"reading {data_dir or dataset or 'digits'}")

@@ -33,8 +33,8 @@ def dropout(x: Tensor, rate: float, seed: Tensor, noise_shape: Sequence[int | No
 
     >>> import numpy as np
     >>> y = np.asarray(dropout(np.ones((100, 1000), "float32"), 0.25, np.array([3, 4], "uint32")))
-    >>> sorted(set(np.round(y.ravel(), 4).tolist())), round(float(y.mean()), 2)
-    ([0.0, 1.3333], 1.0)
+    >>> bool(((y == 0) | (abs(y - 4 / 3) < 1e-6)).all()), round(float(y.mean()), 2)
+    (True, 1.0)
     """
     sizes = ops.shape(x)
     shape = tuple(size if one is None else one for size, one in zip(sizes, noise_shape or sizes, strict=True))
