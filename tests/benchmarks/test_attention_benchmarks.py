@@ -64,7 +64,7 @@ def tasks(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import learning_tasks
 
-    options = types.SimpleNamespace(tiny=False, batch_size=3, steps=None)
+    options = types.SimpleNamespace(tiny=False, batch_size=3, steps=None, length=None)
     return {name: task(options) for name, task in learning_tasks.TASKS.items()}
 
 
