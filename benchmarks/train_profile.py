@@ -3,9 +3,8 @@
     python benchmarks/train_profile.py --plot profile.png
     python benchmarks/train_profile.py --networks encoder --models ours keras_layers --modes xla
 
-Each part is a difference of compiled functions, timed in turns: the backward pass is a step without its optimizer, less the
-forward pass with its loss; random numbers are what dropout adds to the step; the call is what `train_on_batch` adds to a
-compiled step.
+Parts are differences of compiled functions, timed in turns: forward pass with loss, and gradients, both without dropout;
+random numbers are what dropout adds to the gradients; then a step with its optimizer, and `train_on_batch`.
 """
 
 import os
@@ -20,7 +19,7 @@ from measure import Table, arguments, take_turns, timed, versions
 from networks import TINY, same_weights
 from train_step import MODES, NETWORKS, classifier, compiled, limit_threads
 
-PARTS = ("forward", "backward", "optimizer", "random", "call")
+PARTS = ("forward", "backward", "random", "optimizer", "call")
 
 
 def functions(model, batch, jit_compile):
@@ -61,18 +60,18 @@ def profile(network, name, mode, options):
     model = classifier(builders[name](measures))
     without = classifier(builders[name](measures._replace(dropout=0.0)))
     same_weights(model, without)
-    runs = functions(model, batch, MODES[mode])
-    runs["no_dropout"] = functions(without, batch, MODES[mode])["step"]
+    plain = functions(without, batch, MODES[mode])
+    runs = {"forward": plain["forward"], "plain": plain["gradients"]}
+    runs |= {name: run for name, run in functions(model, batch, MODES[mode]).items() if name != "forward"}
     fitted = compiled(model, MODES[mode])
     runs["fit"] = lambda: fitted.train_on_batch(*batch)
     turns = take_turns({each: timed(run) for each, run in runs.items()}, options.rounds)
     times = {each: statistics.median(turn.wall for turn in found) for each, found in turns.items()}
-    random = times["step"] - times["no_dropout"]
     return {
         "forward": times["forward"],
-        "backward": times["gradients"] - times["forward"] - random,
+        "backward": times["plain"] - times["forward"],
+        "random": times["gradients"] - times["plain"],
         "optimizer": times["step"] - times["gradients"],
-        "random": random,
         "call": times["fit"] - times["step"],
     }
 
@@ -82,7 +81,7 @@ def plot(rows, path):
     from matplotlib.figure import Figure
 
     axes = (figure := Figure((9, 1.2 + 0.5 * len(rows)), layout="constrained")).subplots()
-    names = [f"{row['network']}, {row['model']}, {row['mode']}" for row in rows]
+    names = [f"{row['network']}, {row['model']}{', XLA' if row['mode'] == 'xla' else ''}" for row in rows]
     left = [0.0] * len(rows)
     for part in PARTS:
         # A part that is within the noise may be below zero.

@@ -14,6 +14,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMMANDS = {
     "memory": (["--only", "plain", "mixed_bfloat16, recompute"], {"tensors_mb", "step_s", "of_plain"}, 2),
     "scaling": (["--only", "tensorflow, 2 processes", "jax, 2 devices, weights split in 2"], {"step_s", "peak_mb"}, 2),
+    "train_profile": (
+        ["--networks", "encoder", "--modes", "xla", "--models", "ours", "keras_layers"],
+        {"step_ms", "forward_ms", "backward_ms", "optimizer_ms", "random_ms", "call_ms"},
+        2,
+    ),
     "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
 }
 
