@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import sys
 import zipfile
@@ -65,10 +64,9 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
     """
     from keras_transformer.utils.captured_stderr import captured
 
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # Saved models load on every backend.
     print(f"loading {path}", file=sys.stderr, flush=True)
     with captured():
-        with quick_imports():
+        with quick_imports():  # On TensorFlow: saved models load on every backend.
             require_keras("a Keras model")
         return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ def _planned(arguments: argparse.Namespace) -> tuple[Plan, str, Device]:
     from keras_transformer.export.reporting.progress import Activity
     from keras_transformer.utils.captured_stderr import captured
 
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # The steps are counted in TensorFlow's graphs.
     with captured(), quick_imports(), Activity("importing TensorFlow") as activity:
         from keras_transformer import planning
 

@@ -324,3 +324,9 @@ def test_every_public_name_loads():
             assert getattr(package, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute|No .* attribute nothing"):
         package.nothing  # noqa: B018
+
+
+def test_commands_that_describe_models_run_whatever_the_backend_of_the_user():
+    done = command("catalog", "scorings", KERAS_BACKEND="jax")
+    assert done.returncode == 0, done.stderr
+    assert "scaled_dot" in done.stdout
