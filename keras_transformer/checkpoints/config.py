@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from keras_transformer.checkpoints.errors import ConfigError
+from keras_transformer.utils.choice import suggestion
 
 _LARGEST = 2**31 - 1
 _SHOWN = 80
@@ -128,9 +128,8 @@ class Config:
         """Returns the value of a setting in the dict `choices`; `default` is a key of it."""
         value = self._required(name, default)
         if not isinstance(value, str) or value not in choices:
-            nearest = difflib.get_close_matches(str(value), choices, 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-            raise self._error(name, value, f"one of {', '.join(map(repr, choices))}{hint}")
+            valid = ", ".join(map(repr, choices))
+            raise self._error(name, value, f"one of {valid}{suggestion(value, choices)}")
         return choices[value]
 
     def activation(self, name: str = "hidden_act", default: str = "gelu") -> str:

@@ -5,6 +5,17 @@ from keras_transformer.export.bundle.metadata import PRODUCER
 from keras_transformer.export.bundle.writing import write_manifest
 
 
+def spec(name, dtype, *shape):
+    """An input or output in a manifest; `shape` has the sizes, and the names of axes of any size."""
+    axes = [None if isinstance(size, int) else size for size in shape]
+    return {
+        "name": name,
+        "dtype": dtype,
+        "shape": [None if axis else size for axis, size in zip(axes, shape, strict=True)],
+        "axes": axes,
+    }
+
+
 def bundle_of(directory, backend, content, inputs, outputs):
     """Writes a bundle of one file; `inputs` and `outputs` are dicts of name to `(dtype, shape)`; returns its path."""
     directory.mkdir()

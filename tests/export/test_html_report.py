@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from hand_made import spec
 
 from keras_transformer.export.reporting.html_plots import size_plot
 from keras_transformer.export.reporting.html_report import render
@@ -14,16 +15,6 @@ PARITY = [
     {"signature": "serve", "output": "<b>", "difference": 0.0, "scale": 1.0, "ratio": 0.0, "share": 0.0},
 ]
 EVALUATION = {"score_float": 0.8, "score": 0.7, "agreement": 0.9}
-
-
-def spec(name, dtype, *shape):
-    axes = [None if isinstance(size, int) else size for size in shape]
-    return {
-        "name": name,
-        "dtype": dtype,
-        "shape": [None if axis else size for axis, size in zip(axes, shape, strict=True)],
-        "axes": axes,
-    }
 
 
 def manifest(metadata=None, **record):

@@ -3,20 +3,10 @@
 import numpy as np
 import onnx
 import pytest
-from hand_made import bundle_of
+from hand_made import bundle_of, spec
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.reporting.load_code import load_code
-
-
-def spec(name, dtype, *shape):
-    axes = [None if isinstance(size, int) else size for size in shape]
-    return {
-        "name": name,
-        "dtype": dtype,
-        "shape": [None if axis else size for axis, size in zip(axes, shape, strict=True)],
-        "axes": axes,
-    }
 
 
 def manifest(inputs, signatures=("serve",), **files):

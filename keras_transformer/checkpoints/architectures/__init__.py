@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.architectures.albert import Albert
 from keras_transformer.checkpoints.architectures.bart import Bart, MBart
@@ -84,6 +82,7 @@ from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.architectures.yolos import Yolos
 from keras_transformer.checkpoints.config import Config, shown
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
+from keras_transformer.utils.choice import nearest
 
 ARCHITECTURES: dict[str, type[Architecture]] = {
     "albert": Albert,
@@ -190,8 +189,8 @@ def find_architecture(config: Config) -> Architecture:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
-        nearest = difflib.get_close_matches(str(name), ARCHITECTURES, 1)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        near = nearest(name, ARCHITECTURES)
+        hint = f" Did you mean {near!r}?" if near else ""
         raise UnknownArchitectureError(
             f"{config.source}: unknown model_type {shown(name)}.{hint} Known: {known}. Others are added as a subclass of "
             "`checkpoints.Architecture` in `checkpoints.ARCHITECTURES`."
