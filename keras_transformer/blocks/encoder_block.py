@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
 
+from keras_transformer.attention import capture
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block, serialize_template, template
+from keras_transformer.blocks.first_token import check_first_token
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
@@ -42,12 +45,14 @@ class EncoderBlock(Block):
         segment_ids: int `(B, T)`, for a mixer that takes them: see `TwoStreamAttention`.
         memory: float `(B, M, D)`, for a mixer that takes one: see `TwoStreamAttention`.
         condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
+        first_token_only: bool. Whether only the first token is computed, from all as keys: see `models.first_token`.
 
     Returns:
-        The shape of the inputs.
+        The shape of the inputs; `(B, 1, D)` with `first_token_only`.
 
     Raises:
-        ValueError: unknown name of a residual scheme or a norm; a condition missing, or given to schemes that take none.
+        ValueError: unknown name of a residual scheme or a norm; a condition missing, or given to schemes that take none;
+            `first_token_only` with other arguments than a padding mask, or for parts that cannot compute one token alone.
 
     Example:
 
@@ -95,10 +100,16 @@ class EncoderBlock(Block):
         segment_ids: Tensor | None = None,
         memory: Tensor | None = None,
         condition: Tensor | None = None,
+        first_token_only: bool = False,
         training: bool | None = None,
     ) -> Tensor:
         self._check_condition(condition, self.mixer_residual, self.feedforward_residual)
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
+        if first_token_only:
+            others = (attention_mask, positions, global_mask, segment_ids, memory, condition)
+            check_first_token(self, any(each is not None for each in others))
+            run = functools.partial(self._first_token, padding_mask=padding_mask, training=training)
+            return self._run(run, inputs, training=training)
         own = {"global_mask": global_mask, "segment_ids": segment_ids, "memory": memory}
         own = {name: value for name, value in own.items() if value is not None}
 
@@ -129,6 +140,30 @@ class EncoderBlock(Block):
         x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), **options)
         x = self._apply_residual(self.feedforward_residual, feed_forward, x, **options)
         return self._merge_streams(x, padding_mask, training)
+
+    def _first_token(self, x, padding_mask, training):
+        """Returns the first token of the output, `(B, 1, D)`: of the attention, only its row of scores is computed."""
+        if capture.is_captured(self.mixer):  # Whoever records the scores gets those of all tokens.
+            return self(x, padding_mask=padding_mask, training=training)[:, :1]
+        first_mask = None if padding_mask is None else padding_mask[:, :1]
+        options = {"mask": first_mask, "training": training}
+        residual = self.mixer_residual
+        h = residual.pre(x, mask=padding_mask, training=training)
+        y = self.mixer(h[:, :1], h, value_mask=padding_mask, training=training)
+        y = residual.drop_path(self._dropout_layer(y, training=training), training=training)
+        x = residual.post(residual.skip(x[:, :1], h[:, :1]), y, **options)
+        return self._apply_residual(
+            self.feedforward_residual,
+            lambda x: self._feed_forward(x, first_mask, training),
+            x,
+            condition=None,
+            **options,
+        )
+
+    def compute_output_spec(self, inputs: Tensor, *args: Any, first_token_only: bool = False, **kwargs: Any) -> Any:
+        if first_token_only:
+            return keras.KerasTensor((inputs.shape[0], 1, inputs.shape[-1]), dtype=self.compute_dtype)
+        return super().compute_output_spec(inputs, *args, **kwargs)
 
     def get_config(self) -> Config:
         return {

@@ -12,6 +12,7 @@ from keras_transformer.models.building.encoder_decoder import read_twice
 from keras_transformer.models.building.front_end import with_front_end
 from keras_transformer.models.building.hybrid_encoder import HybridEncoderSize
 from keras_transformer.models.building.layout_map import layout_map
+from keras_transformer.models.building.first_token import first_token
 from keras_transformer.models.building.packed import packed
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size
@@ -293,6 +294,7 @@ __all__ = [
     "encode_in_windows",
     "kosmos2_vision",
     "layout_map",
+    "first_token",
     "packed",
     "read_twice",
     "with_front_end",
