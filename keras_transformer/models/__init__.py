@@ -9,10 +9,10 @@ from keras_transformer.models.bloom import BLOOM
 from keras_transformer.models.building.chunkwise import Chunkwise
 from keras_transformer.models.building.encode_in_windows import encode_in_windows
 from keras_transformer.models.building.encoder_decoder import read_twice
+from keras_transformer.models.building.first_token import first_token
 from keras_transformer.models.building.front_end import with_front_end
 from keras_transformer.models.building.hybrid_encoder import HybridEncoderSize
 from keras_transformer.models.building.layout_map import layout_map
-from keras_transformer.models.building.first_token import first_token
 from keras_transformer.models.building.packed import packed
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size
