@@ -100,6 +100,9 @@ from .errors import (
 from .errors import (
     TrainingCheckpointError as TrainingCheckpointError,
 )
+from .fused_adamw import (
+    FusedAdamW as FusedAdamW,
+)
 from .layerwise_rates import (
     LayerwiseAdamW as LayerwiseAdamW,
 )

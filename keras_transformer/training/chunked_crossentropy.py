@@ -70,7 +70,7 @@ def chunked_crossentropy(
 
         def loss(rows: Tensor, *trained: Tensor) -> Tensor:
             with values.scope(trained):
-                logits = head(ops.expand_dims(rows, 0))[0]
+                logits = ops.reshape(head(ops.expand_dims(rows, 0)), (chunk_size, -1))
             return ops.sum(ours * cross_entropy(ops.take(labels, chosen, axis=0), logits))
 
         return chosen, loss

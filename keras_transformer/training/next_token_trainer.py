@@ -82,6 +82,14 @@ class NextTokenTrainer(keras.Model):
     def build(self, input_shape: Any) -> None:
         """Does nothing: the parts are built."""
 
+    def make_train_function(self, force: bool = False) -> Any:
+        """Builds the optimizer first: TensorFlow traces a step that creates variables twice, and keeps both graphs."""
+        optimizer = self.optimizer
+        if keras.backend.backend() == "tensorflow" and optimizer is not None and not optimizer.built:
+            with self.distribute_strategy.scope():
+                optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         return self._packed(inputs, training=training)
 
