@@ -47,7 +47,6 @@ def batch(options):
 
 def ours(options):
     """Returns the memory before the model, and a function that makes one step and returns the loss."""
-    import keras
     import tensorflow as tf
 
     from keras_transformer import training
@@ -61,7 +60,7 @@ def ours(options):
     if options.recompute:
         training.recompute_blocks(model)
     trainer = training.NextTokenTrainer(model, packed=False)
-    trainer.compile(keras.optimizers.AdamW(1e-4, weight_decay=0.0), jit_compile=options.jit_compile)
+    trainer.compile(training.FusedAdamW(1e-4, weight_decay=0.0), jit_compile=options.jit_compile)
     ids, labels = batch(options)
     inputs = {"token_ids": ids, "padding_mask": np.ones(ids.shape, bool)}
     following = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=-100)

@@ -134,13 +134,29 @@ def plain_encoder(measures):
     return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x, name="keras_layers")
 
 
-def _plain_block(x, measures, epsilon, attention_mask=None):
+def plain_decoder(measures):
+    token_ids = keras.Input((measures.length,), dtype="int32", name="token_ids")
+    embedding = keras.layers.ReversibleEmbedding(measures.vocabulary_size, measures.hidden_dim)
+    x = PositionTable(measures.length)(embedding(token_ids))
+    for _ in range(measures.num_layers):
+        x = _plain_block(x, measures, epsilon=1e-5, causal=True)
+    logits = embedding(keras.layers.LayerNormalization(epsilon=1e-5)(x), reverse=True)
+    return keras.Model(token_ids, logits, name="keras_layers")
+
+
+def _gelu_tanh(x):
+    return keras.activations.gelu(x, approximate=True)
+
+
+def _plain_block(x, measures, epsilon, attention_mask=None, causal=False):
     y = keras.layers.LayerNormalization(epsilon=epsilon)(x)
     key_dim = measures.hidden_dim // measures.num_heads
     attention = keras.layers.MultiHeadAttention(measures.num_heads, key_dim, dropout=measures.dropout)
-    x = x + keras.layers.Dropout(measures.dropout)(attention(y, y, attention_mask=attention_mask))
+    x = x + keras.layers.Dropout(measures.dropout)(
+        attention(y, y, attention_mask=attention_mask, use_causal_mask=causal)
+    )
     y = keras.layers.LayerNormalization(epsilon=epsilon)(x)
-    y = keras.layers.Dense(measures.intermediate_dim, activation="gelu")(y)
+    y = keras.layers.Dense(measures.intermediate_dim, activation=_gelu_tanh if causal else "gelu")(y)
     y = keras.layers.Dense(measures.hidden_dim)(y)
     return x + keras.layers.Dropout(measures.dropout)(y)
 
@@ -162,6 +178,9 @@ class PositionTable(keras.layers.Layer):
 
     def call(self, x):
         return x + ops.cast(ops.expand_dims(ops.convert_to_tensor(self.table)[: ops.shape(x)[1]], 0), x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
 
 
 class ClassToken(keras.layers.Layer):

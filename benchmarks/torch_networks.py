@@ -1,4 +1,4 @@
-"""The peers in PyTorch: a pre-norm Vision Transformer and GPT with `scaled_dot_product_attention`.
+"""The peers in PyTorch: a pre-norm Vision Transformer, an encoder and GPT with `scaled_dot_product_attention`.
 
 Written for speed: one projection for query, key and value, and the fused kernel.
 """
@@ -6,6 +6,7 @@ Written for speed: one projection for query, key and value, and the fused kernel
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_map
 
 
 class Block(nn.Module):
@@ -21,7 +22,8 @@ class Block(nn.Module):
     def __init__(self, measures, causal, approximate, epsilon):
         super().__init__()
         width = measures.hidden_dim
-        self.num_heads, self.causal = measures.num_heads, causal
+        self.num_heads, self.causal, self.rate = measures.num_heads, causal, measures.dropout
+        self.dropout = nn.Dropout(measures.dropout)
         self.attention_norm = nn.LayerNorm(width, eps=epsilon)
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
@@ -32,15 +34,16 @@ class Block(nn.Module):
             nn.Linear(measures.intermediate_dim, width),
         )
 
-    def forward(self, x):
-        x = x + self._attend(self.attention_norm(x))
-        return x + self.feedforward(self.feedforward_norm(x))
+    def forward(self, x, mask=None):
+        x = x + self.dropout(self._attend(self.attention_norm(x), mask))
+        return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
 
-    def _attend(self, x):
+    def _attend(self, x, mask):
         batch_size, length, width = x.shape
         qkv = self.qkv(x).view(batch_size, length, 3, self.num_heads, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, N, T, H)
-        context = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        rate = self.rate if self.training else 0.0
+        context = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=rate, is_causal=self.causal)
         return self.output(context.transpose(1, 2).reshape(batch_size, length, width))
 
 
@@ -63,6 +66,27 @@ class ViT(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
+class Encoder(nn.Module):
+    """Token ids and padding mask `(B, T)` to logits, from the first token."""
+
+    def __init__(self, measures, num_classes):
+        super().__init__()
+        width = measures.hidden_dim
+        self.embedding = nn.Embedding(measures.vocabulary_size, width)
+        self.positions = nn.Parameter(torch.randn(measures.length, width) * 0.02)
+        self.dropout = nn.Dropout(measures.dropout)
+        self.blocks = nn.ModuleList(Block(measures, False, "none", 1e-3) for _ in range(measures.num_layers))
+        self.norm = nn.LayerNorm(width, eps=1e-3)
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, batch):
+        token_ids, padding_mask = batch["token_ids"], batch["padding_mask"]
+        x = self.dropout(self.embedding(token_ids) + self.positions[: token_ids.shape[1]])
+        for block in self.blocks:
+            x = block(x, padding_mask[:, None, None])
+        return self.head(self.norm(x)[:, 0])
+
+
 class GPT(nn.Module):
     """Token ids `(B, T)` to logits `(B, T, V)`, with tied embeddings."""
 
@@ -82,22 +106,23 @@ def count_parameters(network):
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def training_step(network, batch, device, compiled):
-    """Returns a function that runs one optimizer step in bfloat16 autocast, without waiting for the device.
+def training_step(network, batch, device, compiled, autocast=True):
+    """Returns a function that runs one optimizer step, without waiting for the device.
 
     Args:
         network: `nn.Module`.
         batch: pair of numpy arrays, inputs and int labels; moved to the device once.
         device: "cuda" or "cpu".
         compiled: bool. Whether `torch.compile` compiles forward and backward.
+        autocast: bool. Whether products are computed in bfloat16.
     """
     network = network.to(device).train()
     optimizer = torch.optim.AdamW(network.parameters(), 1e-4, fused=True)
-    inputs, labels = (torch.as_tensor(array, device=device) for array in batch)
+    inputs, labels = tree_map(lambda array: torch.as_tensor(array, device=device), batch)
     labels = labels.long()
 
     def loss():
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
             logits = network(inputs)
         return F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
 

@@ -1,20 +1,30 @@
-"""One training step of `fit` against the same network from `keras.layers` and from KerasHub.
+"""One training step against the same network from `keras.layers`, KerasHub, PyTorch and, on JAX, Flax.
 
-python benchmarks/train_step.py                     # both networks, with and without XLA; about ten minutes on two cores
-python benchmarks/train_step.py --networks vit --modes xla --rounds 30
+    python benchmarks/train_step.py                     # both networks, with and without XLA; about ten minutes on two cores
+    python benchmarks/train_step.py --networks vit --modes xla --rounds 30
+    KERAS_BACKEND=jax python benchmarks/train_step.py --peers keras_layers flax
+
+Classifiers of images and of text that read the first token. Ours has `models.first_token`, whose last block computes
+nothing else, as no peer does; `--all-tokens` measures it without.
 """
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import importlib.util
+
 import keras
 import numpy as np
 from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
 from networks import ENCODER, ENCODERS, TINY, VIT, VITS, same_weights
 
+from keras_transformer import models, training
+
 MODES = {"plain": False, "xla": True}
 NUM_CLASSES = 10
+KERAS_PEERS = ("keras_layers", "keras_hub")
+OTHER_PEERS = ("torch", "torch_compiled", "flax")
 
 
 def image_batch(measures, batch_size):
@@ -41,9 +51,16 @@ def classifier(backbone):
     return keras.Model(backbone.input, logits, name=backbone.name)
 
 
+def ours(build, measures, all_tokens=False):
+    """Returns the classifier as a user of this library writes it."""
+    backbone = build(measures)
+    return classifier(backbone if all_tokens else models.first_token(backbone))
+
+
 def compiled(model, jit_compile):
+    optimizer = training.FusedAdamW if model.name == "ours" else keras.optimizers.AdamW
     model.compile(
-        keras.optimizers.AdamW(1e-4),
+        optimizer(1e-4),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         jit_compile=jit_compile,
     )
@@ -54,10 +71,16 @@ def measure(table, network, mode, options):
     builders, measures, make_batch = NETWORKS[network]
     measures = measures._replace(**TINY) if options.tiny else measures
     batch = make_batch(measures, options.batch_size)
-    names = ["ours", *options.peers]
-    rivals = {name: classifier(builders[name](measures)) for name in names}
+    rivals = {"ours": ours(builders["ours"], measures, options.all_tokens)}
+    rivals |= {name: classifier(builders[name](measures)) for name in options.peers if name in KERAS_PEERS}
     parameters = same_weights(*rivals.values())
     steps = {name: _step(compiled(model, MODES[mode]), batch) for name, model in rivals.items()}
+    for name in options.peers:
+        if name in OTHER_PEERS:
+            step, found = _other_step(name, network, measures, batch)
+            if found != parameters:
+                raise AssertionError(f"Not the same network: {parameters} and {found} parameters of {name}")
+            steps[name] = timed(step)
     turns = take_turns(steps, options.rounds)
     for peer in options.peers:
         table.add(
@@ -75,21 +98,45 @@ def _step(model, batch):
     return timed(lambda: model.train_on_batch(*batch))
 
 
+def _other_step(name, network, measures, batch):
+    """Returns a function that runs a step of a peer that is not written in Keras, and its number of parameters."""
+    kind = {"vit": "ViT", "encoder": "Encoder"}[network]
+    if name == "flax":
+        import flax_networks
+
+        return flax_networks.training_step(getattr(flax_networks, kind)(measures, NUM_CLASSES), batch)
+    import torch_networks
+
+    peer = getattr(torch_networks, kind)(measures, NUM_CLASSES)
+    if network == "vit":
+        batch = (np.ascontiguousarray(batch[0].transpose(0, 3, 1, 2)), batch[1])
+    step = torch_networks.training_step(peer, batch, "cpu", name == "torch_compiled", autocast=False)
+    return step, torch_networks.count_parameters(peer)
+
+
 def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="with and without XLA")
-    parser.add_argument("--peers", nargs="+", choices=list(VITS)[1:], default=list(VITS)[1:])
+    peers = [*KERAS_PEERS, *OTHER_PEERS]
+    parser.add_argument("--peers", nargs="+", choices=peers, default=peers[:-1], help="flax needs the JAX backend")
+    parser.add_argument("--all-tokens", action="store_true", help="ours computes all tokens in its last block too")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument(
-        "--threads", type=int, help="TensorFlow threads; 1 gives the most stable ratios on a shared machine"
+        "--threads",
+        type=int,
+        help="threads of TensorFlow and PyTorch; 1 gives the most stable ratios on a shared machine",
     )
     return parser.parse_args()
 
 
 def limit_threads(threads):
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(threads)
     if keras.backend.backend() != "tensorflow":
-        raise SystemExit("--threads requires the TensorFlow backend.")
+        raise SystemExit("--threads requires the TensorFlow backend; bind the process to as many processors on JAX.")
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -100,7 +147,7 @@ def main():
     options = parse()
     if options.threads:
         limit_threads(options.threads)
-    packages = versions("keras-transformer", "keras", keras.backend.backend(), "keras-hub")
+    packages = versions("keras-transformer", "keras", keras.backend.backend(), "keras-hub", "torch", "flax")
     title = f"Training step, {keras.backend.backend()} backend, batch of {options.batch_size}"
     table = Table(title + (f", {options.threads} threads" if options.threads else ""), packages)
     for network in options.networks:

@@ -65,8 +65,8 @@ def test_the_gradients_of_a_repeated_token_are_added():
     model.layers[-1].trainable = False
     model.compile(training.FusedAdamW(0.1, weight_decay=0.0), "mse")
     model.train_on_batch(np.array([[1, 1]]), np.array([[-0.5]]))
-    # The gradient of the row is that of both places, 1 + 3, times the error, 2 * 0.5.
-    np.testing.assert_allclose(np.array(model.optimizer.variables[3]), [[0], [0.001 * 4**2], [0]], rtol=1e-5)
+    # The gradient of the row is that of both places, 1 + 3, times the error, 2 * 0.5; 1 - 0.999 is rounded.
+    np.testing.assert_allclose(np.array(model.optimizer.variables[3]), [[0], [0.001 * 4**2], [0]], rtol=5e-5)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the kernel is TensorFlow's")

@@ -1,0 +1,158 @@
+"""One training step of a language model with GPT-2's vocabulary against its peers: time, and peak memory.
+
+    python benchmarks/large_vocabulary.py --threads 1              # 6 x 384, 50,257 words, 8 rows of 512; about ten minutes
+    python benchmarks/large_vocabulary.py --modes xla --rows 4
+
+Ours is `training.NextTokenTrainer`, whose logits are those of `--chunk-size` tokens at a time, with `FusedAdamW`; "ours,
+whole" is `tasks.LanguageModel` with `MaskedCrossentropy`. All train every weight on every token in float32, without dropout.
+Each rival is a process of its own, once for the time and once for the memory, with an allocator that returns freed memory at
+once. Memory is the peak of the steps minus the memory before the model was built, so that it has the weights, the
+optimizer, the compiled program and all tensors.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+from long_worker import forget_peak, memory
+from measure import Table, arguments, versions
+from networks import Measures
+from training_worker import ALLOCATOR
+
+MEASURES = Measures(length=512, vocabulary_size=50257)
+TINY = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32, "length": 8, "vocabulary_size": 50}
+RIVALS = ("ours", "ours, whole", "keras_layers", "torch", "torch_compiled")
+
+
+def batch(options, measures):
+    """Returns token ids and the next ones, int32 `(rows, length)`."""
+    words = np.random.default_rng(0).integers(0, measures.vocabulary_size, (options.rows, measures.length + 1))
+    return words[:, :-1].astype("int32"), words[:, 1:].astype("int32")
+
+
+def our_step(options, measures, whole):
+    import keras
+
+    from keras_transformer import models, tasks, training
+
+    rates = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}
+    backbone = models.GPT2(measures.size, measures.vocabulary_size, max_sequence_length=measures.length, **rates)
+    model = tasks.LanguageModel(backbone)
+    token_ids, labels = batch(options, measures)
+    inputs = {"token_ids": token_ids, "padding_mask": np.ones(token_ids.shape, bool)}
+    if whole:
+        model.compile(keras.optimizers.AdamW(1e-4), training.MaskedCrossentropy(), jit_compile=options.mode == "xla")
+    else:
+        model = training.NextTokenTrainer(model, packed=False, chunk_size=options.chunk_size)
+        model.compile(training.FusedAdamW(1e-4), jit_compile=options.mode == "xla")
+    return lambda: float(np.ravel(model.train_on_batch(inputs, labels))[0])
+
+
+def keras_step(options, measures):
+    import keras
+    from networks import plain_decoder
+
+    model = plain_decoder(measures)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.AdamW(1e-4), loss, jit_compile=options.mode == "xla")
+    data = batch(options, measures)
+    return lambda: float(np.ravel(model.train_on_batch(*data))[0])
+
+
+def torch_step(options, measures, compiled):
+    import torch
+    import torch_networks
+
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    return torch_networks.training_step(
+        torch_networks.GPT(measures), batch(options, measures), "cpu", compiled, autocast=False
+    )
+
+
+def work(options):
+    """Measures one rival and prints the result as JSON."""
+    measures = MEASURES._replace(**TINY) if options.tiny else MEASURES
+    if not options.worker.startswith("torch"):
+        _import_keras(options.threads)
+    first = memory("VmRSS")
+    if options.worker.startswith("torch"):
+        step = torch_step(options, measures, options.worker == "torch_compiled")
+    elif options.worker == "keras_layers":
+        step = keras_step(options, measures)
+    else:
+        step = our_step(options, measures, whole=options.worker != "ours")
+    for _ in range(2):
+        step()
+    forget_peak()
+    times = []
+    for _ in range(options.rounds):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    print(json.dumps({"step_s": statistics.median(times), "peak_mb": round(memory("VmHWM") - first)}), flush=True)
+
+
+def _import_keras(threads):
+    import keras
+
+    from keras_transformer import models, tasks, training  # noqa: F401
+
+    if threads and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def run(name, mode, options):
+    """Returns the step time with the usual allocator, and the peak memory with the one that returns freed memory."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--worker", name, "--mode", mode]
+    found = {}
+    for key, environment in (("step_s", {}), ("peak_mb", ALLOCATOR)):
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment, check=True)
+        found[key] = json.loads(done.stdout.splitlines()[-1])[key]
+    return found
+
+
+def parse():
+    parser = arguments(__doc__.splitlines()[0])
+    parser.set_defaults(rounds=3)
+    parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
+    parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--chunk-size", type=int, default=512)
+    parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
+    parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
+    parser.add_argument("--mode", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    if options.worker:
+        work(options)
+        return
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    title = f"A step of a language model of 50,257 words, {options.rows} rows of {MEASURES.length}, {backend} backend"
+    table = Table(title, versions("keras-transformer", "keras", backend, "torch"))
+    for mode in options.modes:
+        ours = None
+        for name in options.rivals:
+            found = run(name, mode, options)
+            ours = ours or found
+            ratios = {f"{key}_ratio": round(ours[key] / found[key], 3) for key in found}
+            table.add(mode=mode, rival=name, step_s=round(found["step_s"], 3), peak_mb=found["peak_mb"], **ratios)
+    table.note(f"step_s: median of {options.rounds} steps. Ratios: the first rival / this one.")
+    table.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()
