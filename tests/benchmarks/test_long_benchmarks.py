@@ -46,7 +46,8 @@ COMMANDS = {
         {"ours_ms", "peer_ms", "ratio"},
     ),
     "gpu_training": Command(
-        ["gpu_training", *TURNS, "--steps", "1", "--device", "cpu", "--networks", "decoder", "--no-torch"],
+        ["gpu_training", *TURNS, "--steps", "1", "--device", "cpu", "--networks", "bert_base", "gpt2_medium"]
+        + ["--no-torch"],
         {"samples_per_s", "tflops"},
     ),
     "peers": Command(
