@@ -154,6 +154,7 @@ def measure(table, name, device, peak, options):
         table.add(
             network=name,
             by=by,
+            dtype=model.compute_dtype,
             batch=batch_size,
             parameters=parameters,
             samples_per_s=round(batch_size / seconds, 2),
@@ -194,7 +195,6 @@ def main():
     device, name, warning = choose_device(options)
     peak = options.peak_tflops or peak_tflops(name)
     backend = keras.backend.backend()
-    keras.config.set_dtype_policy("mixed_bfloat16")
     keras.utils.set_random_seed(0)
     title = f"Training in mixed_bfloat16 with XLA, {backend} backend, {name}"
     table = Table(title, versions("keras-transformer", "keras", backend, "torch"))
@@ -202,6 +202,7 @@ def main():
         table.note(warning)
     for network in options.networks:
         keras.utils.clear_session()
+        keras.config.set_dtype_policy("mixed_bfloat16")  # Which clearing the session has reset.
         measure(table, network, device, peak, options)
     peak_words = f"{peak} TFLOP/s" if peak else "unknown: pass --peak-tflops"
     table.note(

@@ -75,16 +75,14 @@ def measure(table, name, options):
     activations, gradients = saved_activations(model, state, batch), size(state[0])
     needed = 2 * (size(state) + gradients + activations)
     memory, moved = step.memory_analysis(), step.cost_analysis()["bytes accessed"]
+    figures = {"state": size(state), "activations": activations, "needed": needed, "moved": moved}
+    figures["temporary"] = memory.temp_size_in_bytes
     table.add(
         network=name,
         batch=batch_size,
-        state_gb=round(size(state) / GIGABYTE, 2),
-        activations_gb=round(activations / GIGABYTE, 2),
-        needed_gb=round(needed / GIGABYTE, 2),
-        moved_gb=round(moved / GIGABYTE, 2),
+        **{f"{part}_gb": float(f"{count / GIGABYTE:.3g}") for part, count in figures.items()},
         ratio=round(moved / needed, 2),
-        temporary_gb=round(memory.temp_size_in_bytes / GIGABYTE, 2),
-        donated=round(memory.alias_size_in_bytes / max(1, size(state)), 3),
+        donated=round(memory.alias_size_in_bytes / size(state), 3),
     )
 
 
@@ -99,11 +97,11 @@ def main():
     options = parse()
     if keras.backend.backend() != "jax":
         raise SystemExit("step_bytes compiles for JAX: set KERAS_BACKEND=jax.")
-    keras.config.set_dtype_policy("mixed_bfloat16")
     device = jax.devices()[0]
     table = Table(f"Bytes of a training step, {device.device_kind}", versions("keras-transformer", "keras", "jax"))
     for name in options.networks:
         keras.utils.clear_session()
+        keras.config.set_dtype_policy("mixed_bfloat16")  # Which clearing the session has reset.
         measure(table, name, options)
     table.note("needed: state, gradients and activations, each once in and once out. temporary: peak beside the state.")
     table.note("donated: the fraction of the state that is updated in place.")

@@ -88,7 +88,8 @@ def Encoder(
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; with several segments
-        "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`.
+        "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`. The mask may be None for
+        rows without padding, unless `positions_from_mask` is set.
 
     Raises:
         ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers;

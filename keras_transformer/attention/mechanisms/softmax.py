@@ -40,7 +40,8 @@ class SoftmaxAttention(Mechanism):
         dropout: float in [0, 1). Dropout rate of the attention weights.
         flash_attention: bool or None. Whether to use the backend's fused kernel. None uses it if Keras allows it
             (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel supports scaled
-            dot scores without dropout and without sinks, and returns no weights.
+            dot scores without dropout and without sinks, and returns no weights. On JAX with CUDA, causality and a causal
+            window are flags of it, and only other masks, such as that of padding, become tensors.
         seed: int or None. Seed of the dropout.
         use_sinks: bool. Whether each head has a sink.
 
