@@ -105,7 +105,7 @@ def _by_cudnn(query, key, value, window, bias, mask, scale, is_causal):
     return _by_jax(query, key, value, window, "cudnn", is_causal=is_causal, **options)[:, :length]
 
 
-def _padded(x, axis, count):
+def _padded(x: Tensor, axis: int, count: int) -> Tensor:
     """`x` or None, with `count` zeros at the end of an axis of four."""
     if x is None or count == 0:
         return x

@@ -15,6 +15,11 @@ class InputWait(NamedTuple):
         seconds: float. The mean time that a step waits for its batch.
         longest: float. The longest such time, in seconds.
         share: float in [0, 1). The fraction of the training's time that is waiting.
+
+    Example:
+
+    >>> InputWait(steps=50, seconds=0.01, longest=0.02, share=0.1).share
+    0.1
     """
 
     steps: int
