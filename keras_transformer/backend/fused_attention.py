@@ -12,19 +12,19 @@ _LEAST_CAPABILITY, _HOPPER = (8, 0), (9, 0)
 _WIDEST_HEAD, _WIDEST_HEAD_OF_HOPPER = 128, 256
 
 
-def has_fused_attention(query: Tensor) -> bool:
-    """Returns whether a kernel computes attention without a tensor of all scores.
+def has_fused_attention(query: Tensor, has_window: bool = False) -> bool:
+    """Returns whether a kernel computes attention, plain or causal, without a tensor of all scores.
 
     On JAX with CUDA that is cuDNN's, for float16 and bfloat16; on TPUs and in PyTorch Keras chooses one. TensorFlow has
     none, nor has JAX on a CPU.
 
     Args:
         query: float `(B, T, N, H)`; keys and values have the same dtype and width.
+        has_window: bool. Whether attention has a causal window, for which cuDNN alone needs no mask.
     """
-    backend = keras.backend.backend()
-    if backend != "jax":
-        return backend == "torch"
-    return _is_tpu() or _has_cudnn_attention(query)
+    if keras.backend.backend() != "jax":
+        return keras.backend.backend() == "torch" and not has_window
+    return _has_cudnn_attention(query) or (_is_tpu() and not has_window)
 
 
 def fused_attention(
@@ -134,7 +134,7 @@ def cuda_capability() -> tuple[int, int] | None:
     """Returns the compute capability of the CUDA device that JAX uses, such as (9, 0) for Hopper; None without one."""
     import jax
 
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     if "cuda" not in device.client.platform_version:
         return None
     major, minor = device.compute_capability.split(".")
@@ -144,4 +144,4 @@ def cuda_capability() -> tuple[int, int] | None:
 def _is_tpu():
     import jax
 
-    return jax.devices()[0].platform == "tpu"
+    return jax.local_devices()[0].platform == "tpu"

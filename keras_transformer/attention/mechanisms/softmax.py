@@ -143,8 +143,8 @@ class SoftmaxAttention(Mechanism):
         fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
         if self.flash_attention and not fits:
             raise ValueError(
-                "Returning attention scores is not supported when flash attention is enabled, nor are scorings other than "
-                "'scaled_dot' and values of another width. Please disable flash attention to access attention scores."
+                "Returning attention scores is not supported when flash attention is enabled. Please disable flash "
+                "attention to access attention scores, and for scorings other than 'scaled_dot' and values of another width."
             )
         # None, unless the user has enabled or disabled flash attention.
         allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
@@ -162,7 +162,8 @@ class SoftmaxAttention(Mechanism):
         """Returns whether a call takes a fused kernel and needs no tensor of T · S elements, neither scores nor mask."""
         if visibility.by_flags().needs_mask or (position is not None and position.needs):
             return False
-        return bool(self._takes_kernel(key, value, False, training)) and has_fused_attention(query)
+        takes_kernel = self._takes_kernel(key, value, False, training)
+        return bool(takes_kernel) and has_fused_attention(query, has_window=visibility.window is not None)
 
     def _fused(self, query, key, value, visibility: Visibility, bias: Tensor | None):
         """The context of a fused kernel, with causality and its window as flags, and a mask for the rest."""
