@@ -1,12 +1,13 @@
 """Training throughput on a GPU: samples/s and the share of the device's peak, against PyTorch if it is installed.
 
-    KERAS_BACKEND=jax python benchmarks/gpu_training.py
-    KERAS_BACKEND=jax python benchmarks/gpu_training.py --networks decoder --batch-size 32 --peak-tflops 989
+    KERAS_BACKEND=jax python benchmarks/gpu_training.py --json gpu.json
+    KERAS_BACKEND=jax python benchmarks/gpu_training.py --networks gpt2_medium --batch-size 16 --peak-tflops 989
     python benchmarks/gpu_training.py --device cpu --tiny        # smoke test
 
-ViT-S/16 on images of 224 x 224, and a decoder of the size of GPT-2 small on 1024 tokens: `mixed_bfloat16`, XLA, `fit`.
-PyTorch: bfloat16 autocast, `scaled_dot_product_attention`, fused AdamW, `torch.compile`. The batch is on the device in both,
-so input pipelines are not measured.
+ViT-S/16 on images of 224 x 224, BERT-base on 512 tokens, GPT-2 small and medium on 1,024: `mixed_bfloat16`, XLA, `fit`, full
+rows without a padding mask, no dropout, which no fused kernel of JAX supports. PyTorch: bfloat16 autocast,
+`scaled_dot_product_attention`, fused AdamW, `torch.compile`. The batch is on the device in both, so input pipelines are not
+measured. On JAX neither TensorFlow nor its packages need be installed.
 """
 
 import os
@@ -24,44 +25,10 @@ import time
 import keras
 import numpy as np
 from flops import peak_tflops, training_flops
+from gpu_networks import NETWORKS, multiplied_parameters
 from measure import Table, Turn, arguments, ratio, take_turns, timed, versions
-from networks import TINY, Measures
 
-from keras_transformer import models, tasks
-
-NUM_CLASSES = 1000
-VIT_S = Measures(num_layers=12, image_size=224)
-GPT2_SMALL = Measures(12, 768, 12, 3072, length=1024, vocabulary_size=50257)
-BATCH_SIZES = {"vit": 256, "decoder": 16}
-
-
-def vit(measures):
-    backbone = models.ViT(measures.size, measures.patch_size, measures.image_size)
-    return tasks.ImageClassifier(backbone, NUM_CLASSES, activation=None)
-
-
-def decoder(measures):
-    length = measures.length
-    return tasks.LanguageModel(models.Decoder(measures.size, measures.vocabulary_size, max_sequence_length=length))
-
-
-def vit_batch(measures, batch_size):
-    random = np.random.default_rng(0)
-    images = random.random((batch_size, measures.image_size, measures.image_size, 3), dtype="float32")
-    return images, random.integers(0, NUM_CLASSES, batch_size, dtype="int32")
-
-
-def decoder_batch(measures, batch_size):
-    token_ids = np.random.default_rng(0).integers(0, measures.vocabulary_size, (batch_size, measures.length + 1))
-    return token_ids[:, :-1].astype("int32"), token_ids[:, 1:].astype("int32")
-
-
-def vit_length(measures):
-    return (measures.image_size // measures.patch_size) ** 2 + 1
-
-
-NETWORKS = {"vit": (VIT_S, vit, vit_batch), "decoder": (GPT2_SMALL, decoder, decoder_batch)}
-
+BATCH_SIZES = {name: network.batch_size for name, network in NETWORKS.items()}
 
 # Keras
 
@@ -83,10 +50,7 @@ def keras_turn(model, batch, steps):
     model.compile(
         keras.optimizers.AdamW(1e-4), keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True
     )
-    inputs, labels = batch
-    if "padding_mask" in (model.input if isinstance(model.input, dict) else {}):
-        inputs = {"token_ids": inputs, "padding_mask": np.ones(inputs.shape, "bool")}
-    data = _endless(inputs, labels)
+    data = _endless(*batch)
 
     def turn():
         clock = _Clock()
@@ -105,22 +69,21 @@ def _endless(inputs, labels):
         data = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
         gpus = tf.config.list_logical_devices("GPU")
         return data.apply(tf.data.experimental.copy_to_device(gpus[0].name)).prefetch(2) if gpus else data
-    batch = keras.tree.map_structure(keras.ops.convert_to_tensor, (inputs, labels))
+    convert = keras.ops.convert_to_tensor
+    batch = keras.tree.map_structure(lambda array: array if array is None else convert(array), (inputs, labels))
     return (batch for _ in itertools.count())
 
 
 # PyTorch
 
 
-def torch_turn(network, measures, batch, steps, device, compiled):
+def torch_turn(network, batch, steps, device, compiled):
     """Returns the same function for PyTorch, and its parameter count."""
     import torch_networks
 
-    if network == "vit":
-        peer = torch_networks.ViT(measures, NUM_CLASSES)
-        batch = (np.ascontiguousarray(batch[0].transpose(0, 3, 1, 2)), batch[1])
-    else:
-        peer = torch_networks.GPT(measures)
+    peer, (inputs, labels) = network.peer(torch_networks, network.measures), batch
+    inputs = inputs["token_ids"] if isinstance(inputs, dict) else np.ascontiguousarray(inputs.transpose(0, 3, 1, 2))
+    batch = inputs, labels
     step = torch_networks.training_step(peer, batch, device, compiled)
 
     def run():
@@ -167,33 +130,33 @@ def torch_device(device):
 # The table
 
 
-def measure(table, network, device, peak, options):
-    measures, build, make_batch = NETWORKS[network]
-    measures = measures._replace(**TINY) if options.tiny else measures
-    batch_size = options.batch_size or (2 if options.tiny else BATCH_SIZES[network])
-    batch = make_batch(measures, batch_size)
-    model = build(measures)
+def measure(table, name, device, peak, options):
+    network = NETWORKS[name].tiny() if options.tiny else NETWORKS[name]
+    batch_size = options.batch_size or network.batch_size
+    batch, model = network.batch(network.measures, batch_size), network.build(network.measures)
+    parameters = model.count_params()
     rivals = {"keras_transformer": keras_turn(model, batch, options.steps)}
     peer_device = torch_device(device) if options.torch else None
     if peer_device:
         compiled = options.torch_compile and not options.tiny
-        rivals["torch"], parameters = torch_turn(network, measures, batch, options.steps, peer_device, compiled)
-        if parameters != model.count_params():
-            raise AssertionError(f"Not the same network: {model.count_params()} and {parameters} parameters")
+        rivals["torch"], found = torch_turn(network, batch, options.steps, peer_device, compiled)
+        if found != parameters:
+            raise AssertionError(f"Not the same network: {parameters} and {found} parameters")
     elif options.torch:
         table.note("PyTorch is not installed, or does not support this device: no peer.")
     turns = take_turns(rivals, options.rounds)
-    length = measures.length if network == "decoder" else vit_length(measures)
-    flops = training_flops(model.count_params(), measures, length, batch_size)
-    for name, found in turns.items():
+    multiplied = multiplied_parameters(network, parameters)
+    flops = training_flops(multiplied, network.measures, network.length(network.measures), batch_size)
+    for by, found in turns.items():
         seconds = statistics.median(turn.wall for turn in found)
-        compared = ratio(turns["keras_transformer"], found) if name == "torch" else {}
+        compared = ratio(turns["keras_transformer"], found) if by == "torch" else {}
         compared.pop("cpu_ratio", None)
         table.add(
-            network=network,
-            by=name,
+            network=name,
+            by=by,
+            dtype=model.compute_dtype,
             batch=batch_size,
-            parameters=model.count_params(),
+            parameters=parameters,
             samples_per_s=round(batch_size / seconds, 2),
             tflops=float(f"{flops / seconds / 1e12:.3g}"),
             share_of_peak=peak and round(flops / seconds / 1e12 / peak, 3),
@@ -232,7 +195,6 @@ def main():
     device, name, warning = choose_device(options)
     peak = options.peak_tflops or peak_tflops(name)
     backend = keras.backend.backend()
-    keras.config.set_dtype_policy("mixed_bfloat16")
     keras.utils.set_random_seed(0)
     title = f"Training in mixed_bfloat16 with XLA, {backend} backend, {name}"
     table = Table(title, versions("keras-transformer", "keras", backend, "torch"))
@@ -240,9 +202,12 @@ def main():
         table.note(warning)
     for network in options.networks:
         keras.utils.clear_session()
+        keras.config.set_dtype_policy("mixed_bfloat16")  # Which clearing the session has reset.
         measure(table, network, device, peak, options)
     peak_words = f"{peak} TFLOP/s" if peak else "unknown: pass --peak-tflops"
-    table.note(f"FLOPs: 6 x parameters x tokens + 12 x layers x length^2 x width per sequence. Peak: {peak_words}.")
+    table.note(
+        f"FLOPs: 6 x multiplied parameters x tokens + 12 x layers x length^2 x width per sequence. Peak: {peak_words}."
+    )
     table.note(f"ratio: seconds of ours / of PyTorch, median of {options.rounds} turns of {options.steps} steps.")
     table.finish(options.json)
 

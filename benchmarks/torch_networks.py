@@ -10,20 +10,21 @@ from torch.utils._pytree import tree_map
 
 
 class Block(nn.Module):
-    """`x + attention(norm(x))`, then `x + feedforward(norm(x))`.
+    """`x + attention(norm(x))`, then `x + feedforward(norm(x))`; post-norm: `norm(x + attention(x))`, and so on.
 
     Args:
         measures: `networks.Measures`.
         causal: bool. Whether to apply a causal mask.
         approximate: "tanh" or "none". Approximation of GELU.
         epsilon: float. Epsilon of the normalization layers.
+        post_norm: bool.
     """
 
-    def __init__(self, measures, causal, approximate, epsilon):
+    def __init__(self, measures, causal, approximate, epsilon, post_norm=False):
         super().__init__()
         width = measures.hidden_dim
-        self.num_heads, self.causal, self.rate = measures.num_heads, causal, measures.dropout
-        self.dropout = nn.Dropout(measures.dropout)
+        self.num_heads, self.causal, self.post_norm = measures.num_heads, causal, post_norm
+        self.rate, self.dropout = measures.dropout, nn.Dropout(measures.dropout)
         self.attention_norm = nn.LayerNorm(width, eps=epsilon)
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
@@ -35,6 +36,9 @@ class Block(nn.Module):
         )
 
     def forward(self, x, mask=None):
+        if self.post_norm:
+            x = self.attention_norm(x + self.dropout(self._attend(x, mask)))
+            return self.feedforward_norm(x + self.dropout(self.feedforward(x)))
         x = x + self.dropout(self._attend(self.attention_norm(x), mask))
         return x + self.dropout(self.feedforward(self.feedforward_norm(x)))
 
@@ -85,6 +89,25 @@ class Encoder(nn.Module):
         for block in self.blocks:
             x = block(x, padding_mask[:, None, None])
         return self.head(self.norm(x)[:, 0])
+
+
+class BERT(nn.Module):
+    """Token ids `(B, T)` to logits, from the first token; all tokens are of the first segment."""
+
+    def __init__(self, measures, num_classes):
+        super().__init__()
+        width = measures.hidden_dim
+        self.embedding = nn.Embedding(measures.vocabulary_size, width)
+        self.segments = nn.Embedding(2, width)
+        self.positions = nn.Parameter(torch.randn(measures.length, width) * 0.02)
+        self.embedding_norm = nn.LayerNorm(width, eps=1e-12)
+        self.blocks = nn.Sequential(*(Block(measures, False, "none", 1e-12, True) for _ in range(measures.num_layers)))
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, token_ids):
+        segments = self.segments(torch.zeros_like(token_ids))
+        x = self.embedding(token_ids) + segments + self.positions[: token_ids.shape[1]]
+        return self.head(self.blocks(self.embedding_norm(x))[:, 0])
 
 
 class GPT(nn.Module):

@@ -140,9 +140,13 @@ class Visibility:
         )
 
     @property
-    def is_only_causal(self) -> bool:
-        """Whether the mask is a plain causal mask from the first token on, which fused kernels support."""
-        return self.causal and self.starts_at_zero and self.window is None and not self.can_mask_all_keys
+    def needs_mask(self) -> bool:
+        """Whether some query may not attend to every key."""
+        return self.causal or self.window is not None or self.can_mask_all_keys
+
+    def by_flags(self) -> Visibility:
+        """Returns what is left for a mask by kernels with flags for causality from the first token on, and its window."""
+        return dataclasses.replace(self, causal=False, window=None) if self.causal and self.starts_at_zero else self
 
     @property
     def can_mask_all_keys(self) -> bool:

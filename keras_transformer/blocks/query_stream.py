@@ -55,7 +55,7 @@ class QueryStream(keras.layers.Layer):
     def call(
         self,
         tokens: Tensor,
-        padding_mask: Tensor,
+        padding_mask: Tensor | None,
         permutation_mask: Tensor,
         targets: Tensor,
         segment_ids: Tensor | None = None,
@@ -63,6 +63,7 @@ class QueryStream(keras.layers.Layer):
         (batch, length), count = ops.shape(tokens)[:2], ops.shape(targets)[1]
         embedding = ops.cast(self.mask_embedding, tokens.dtype)
         vectors = ops.broadcast_to(embedding, (batch, count, tokens.shape[-1]))
+        padding_mask = ops.ones((batch, length), "bool") if padding_mask is None else padding_mask
         indices = ops.arange(length, dtype="int32")
         mapping = ops.cast(targets, "int32")
 

@@ -61,6 +61,15 @@ from .images.image_data import (
 from .images.image_data import (
     load_images as load_images,
 )
+from .input_wait import (
+    InputWait as InputWait,
+)
+from .input_wait import (
+    input_wait as input_wait,
+)
+from .log_shapes import (
+    log_shapes as log_shapes,
+)
 from .pretraining.masked_batches import (
     hide_tokens as hide_tokens,
 )

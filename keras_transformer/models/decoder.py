@@ -81,7 +81,8 @@ def Decoder(
         name: str.
 
     Returns:
-        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`. The mask may be None
+        for rows without padding, so that a GPU needs no tensor of it; `tasks.LanguageModel` also takes inputs without it.
 
     Raises:
         ValueError: unknown name of a size or a part; `num_block_groups` above the number of layers; `parallel` with another

@@ -88,7 +88,8 @@ def Encoder(
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; with several segments
-        "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`.
+        "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`. The mask may be None for
+        rows without padding, unless `positions_from_mask` is set.
 
     Raises:
         ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers;
@@ -126,7 +127,7 @@ def Encoder(
     first_norm = make_norm(norm, "embedding_norm") if embedding_norm else None
     input_layer, last_norm = first_layer(residual), final_norm(residual, norm)
     # Graph
-    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input(optional=not positions_from_mask)}
     x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
         inputs["token_ids"]
     )
@@ -140,7 +141,7 @@ def Encoder(
     x = x if input_layer is None else input_layer(x)
     masks = {"padding_mask": inputs["padding_mask"]}
     if any(getattr(of_block(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
-        masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask")
+        masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask", optional=False)
     for block in blocks:
         x = block(x, **masks)
     x = x if last_norm is None else last_norm(x)

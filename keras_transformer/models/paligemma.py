@@ -102,7 +102,7 @@ def PaliGemma(
     (shape,) = (tensor.shape[1:] for tensor in keras.tree.flatten(tower.input))
     images = keras.Input((None, *shape), name="images")
     inputs = {"images": images, "token_ids": token_input(), "padding_mask": padding_input()}
-    inputs["prefix_mask"] = padding_input("prefix_mask")
+    inputs["prefix_mask"] = padding_input("prefix_mask", optional=False)
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
     x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
     image_tokens = EachImage(encoder, name="image_tokens")(images)

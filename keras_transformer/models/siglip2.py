@@ -62,7 +62,7 @@ def SigLIP2Vision(
     """
     size, patch = get_size(size, SIZES), pair_of(patch_size)
     patches = keras.Input((None, patch[0] * patch[1] * num_channels), name="patches")
-    grid, mask = keras.Input((2,), dtype="int32", name="patch_grid"), padding_input("patch_mask")
+    grid, mask = keras.Input((2,), dtype="int32", name="patch_grid"), padding_input("patch_mask", optional=False)
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     x = NaFlexEmbedding(size.hidden_dim, grid_size, name="patch_embedding")(patches, grid)
     for index in range(size.num_layers):

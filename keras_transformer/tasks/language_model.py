@@ -14,6 +14,7 @@ from keras_transformer.attention.cache.quantized import check_scales
 from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.scoring.base import soft_cap
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.optional_inputs import with_optional_inputs
 from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
 from keras_transformer.generation.chat.messages import read_messages
 from keras_transformer.generation.chat.template import ChatTemplate
@@ -53,7 +54,8 @@ class LanguageModel(keras.Model):
         name: str.
 
     Call arguments:
-        inputs: the inputs of the backbone.
+        inputs: the inputs of the backbone. An optional padding mask may be left out, and then `token_ids` given without a
+            dict: `model.fit(token_ids, labels)` trains on rows without padding, whose attention needs no mask.
 
     Returns:
         Logits, float32 `(B, T, V)`, under every dtype policy.
@@ -131,6 +133,13 @@ class LanguageModel(keras.Model):
         self._cache_dtype: str | None = None
         if cache_dtype is not None:
             self.cache_dtype = cache_dtype
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(with_optional_inputs(self, inputs), *args, **kwargs)
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor:
+        # Again, because a stateless call, as in training on JAX, begins here.
+        return super().call(with_optional_inputs(self, inputs), training=training, mask=mask)
 
     def _to_logits(self, x):
         x = x if self._head_scale is None else self._head_scale(x)

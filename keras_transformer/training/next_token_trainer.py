@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend.optional_inputs import with_optional_inputs
 from keras_transformer.models import packed as packed_backbone
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.chunked_crossentropy import chunked_crossentropy
@@ -32,8 +33,8 @@ class NextTokenTrainer(keras.Model):
         name: str.
 
     Call arguments:
-        inputs: dict of "token_ids" int32 `(B, T)` and "padding_mask" bool `(B, T)`; if packed, also "segment_ids" and
-            "positions", int32 `(B, T)`.
+        inputs: dict of "token_ids" int32 `(B, T)` and "padding_mask" bool `(B, T)`, which may be left out for rows without
+            padding; if packed, also "segment_ids" and "positions", int32 `(B, T)`.
 
     Returns:
         The output of the backbone, `(B, T, D)`.
@@ -91,7 +92,7 @@ class NextTokenTrainer(keras.Model):
         return super().make_train_function(force)
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
-        return self._packed(inputs, training=training)
+        return self._packed(with_optional_inputs(self._packed, inputs), training=training)
 
     def compute_loss(
         self,

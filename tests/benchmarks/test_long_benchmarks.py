@@ -1,8 +1,13 @@
 """The other benchmarks at toy size, which export, convert or train for longer. Nothing here asserts speed."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 
-from benchmark_reports import Command, check_table
+from benchmark_reports import ROOT, Command, check_table
 
 pytestmark = pytest.mark.exhaustive
 
@@ -46,7 +51,8 @@ COMMANDS = {
         {"ours_ms", "peer_ms", "ratio"},
     ),
     "gpu_training": Command(
-        ["gpu_training", *TURNS, "--steps", "1", "--device", "cpu", "--networks", "decoder", "--no-torch"],
+        ["gpu_training", *TURNS, "--steps", "1", "--device", "cpu", "--networks", "bert_base", "gpt2_medium"]
+        + ["--no-torch"],
         {"samples_per_s", "tflops"},
     ),
     "peers": Command(
@@ -144,7 +150,23 @@ def test_the_gate_refuses_planted_faults_and_no_sound_file(reports):
 
 
 def test_without_a_gpu_it_says_so(reports):
-    assert any("say nothing about a GPU" in note for note in reports["gpu_training"][1]["notes"])
+    report = reports["gpu_training"][1]
+    assert any("say nothing about a GPU" in note for note in report["notes"])
+    assert [(row["network"], row["dtype"]) for row in report["rows"]] == [
+        ("bert_base", "bfloat16"),
+        ("gpt2_medium", "bfloat16"),
+    ]
+
+
+def test_bytes_of_a_step(tmp_path):
+    written = tmp_path / "bytes.json"
+    command = [sys.executable, ROOT / "benchmarks/step_bytes.py", "--tiny", "--json", written]
+    subprocess.run(command, env={**os.environ, "KERAS_BACKEND": "jax"}, check=True, capture_output=True)
+    for row in json.loads(written.read_text())["rows"]:
+        assert row["donated"] == 1
+        # A step reads and writes its state, the gradients and the activations at least, and those are not nothing.
+        assert 1 < row["ratio"] < 100
+        assert row["needed_gb"] > 2 * (row["state_gb"] + row["activations_gb"]) > 4 * row["activations_gb"] > 0
 
 
 def test_what_an_export_says_of_itself(reports):

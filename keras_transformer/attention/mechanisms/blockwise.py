@@ -102,7 +102,7 @@ class BlockwiseAttention(Mechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
-        if self._is_small(query, key) or self._takes_kernel(key, value, visibility, position, training):
+        if self._is_small(query, key) or self.softmax.avoids_scores(query, key, value, visibility, position, training):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
         lengths, sizes, counts = self._block_sizes(query, key)
         padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
@@ -125,25 +125,6 @@ class BlockwiseAttention(Mechanism):
         if length is None or key_length is None:
             return length is None and key_length is not None
         return length * key_length <= self.query_block_size * self.block_size
-
-    def _takes_kernel(
-        self,
-        key: Tensor,
-        value: Tensor,
-        visibility: Visibility,
-        position: AttentionPosition | None,
-        training: bool | None,
-    ):
-        """Whether a fused kernel applies, which neither builds the scores nor needs a dense mask."""
-        if keras.backend.backend() not in ("jax", "torch") or keras.config.is_flash_attention_enabled() is False:
-            return False
-        if keras.backend.backend() == "jax" and all(d.startswith("cpu") for d in keras.distribution.list_devices()):
-            return False  # It would compute the score matrix.
-        is_plain = visibility.is_only_causal or not (
-            visibility.causal or visibility.window or visibility.can_mask_all_keys
-        )
-        biased = position is not None and position.needs
-        return is_plain and not biased and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
 
     def _block_sizes(self, query: Tensor, key: Tensor):
         """Lengths, block sizes and numbers of blocks, of queries and keys: ints if the lengths are static."""

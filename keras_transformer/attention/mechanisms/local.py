@@ -86,15 +86,16 @@ class LocalAttention(SoftmaxBasedMechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
-        if self._is_short(query):
+        windowed = self._windowed(visibility)
+        if self._is_short(query) or self.softmax.avoids_scores(query, key, value, windowed, position, training):
             options = {"position": position, "training": training}
-            return self.softmax(query, key, value, visibility=self._windowed(visibility), **options)
+            return self.softmax(query, key, value, visibility=windowed, **options)
         bands = Bands.of_window(self.window, self._block_size(), visibility.causal)
         context = self.softmax(
             bands.blocks(query),
             bands.neighbors(key),
             bands.neighbors(value),
-            visibility=bands.visibility(self._windowed(visibility), query, key),
+            visibility=bands.visibility(windowed, query, key),
             position=position,
             training=training,
         )

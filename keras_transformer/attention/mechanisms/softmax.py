@@ -17,6 +17,7 @@ from keras_transformer.attention.softmax_ops import (
     weighted_sum,
     zero_masked_queries,
 )
+from keras_transformer.backend.fused_attention import fused_attention, has_fused_attention
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -39,7 +40,8 @@ class SoftmaxAttention(Mechanism):
         dropout: float in [0, 1). Dropout rate of the attention weights.
         flash_attention: bool or None. Whether to use the backend's fused kernel. None uses it if Keras allows it
             (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel supports scaled
-            dot scores without dropout and without sinks, and returns no weights.
+            dot scores without dropout and without sinks, and returns no weights. On JAX with CUDA, causality and a causal
+            window are flags of it, and only other masks, such as that of padding, become tensors.
         seed: int or None. Seed of the dropout.
         use_sinks: bool. Whether each head has a sink.
 
@@ -107,13 +109,12 @@ class SoftmaxAttention(Mechanism):
         bias = None if position is None else position.bias(query, *positions)
         value_term = None if position is None or "values" not in position.needs else position.values
         takes_kernel = value_term is None and self._takes_kernel(key, value, return_attention_scores, training)
-        if takes_kernel and visibility.is_only_causal:
-            return self._fused(query, key, value, None, bias, is_causal=True)
-        mask, seen = visibility.dense(), None
-        if visibility.can_mask_all_keys:
-            seen = ops.any(mask, axis=-1, keepdims=True)  # (B | 1, N | 1, T | 1, 1)
+        # A kernel with flags for causality needs no dense mask, unless queries may have to be set to zero.
+        mask = visibility.dense() if visibility.can_mask_all_keys or not takes_kernel else None
+        # (B | 1, N | 1, T | 1, 1)
+        seen = ops.any(mask, axis=-1, keepdims=True) if visibility.can_mask_all_keys else None
         if takes_kernel:
-            return zero_masked_queries(self._fused(query, key, value, mask, bias), seen)
+            return zero_masked_queries(self._fused(query, key, value, visibility, bias), seen)
         weights = self._softmax(self.scoring(query, key), masked_bias(mask, bias))
         dropped = self.drop(weights, training)
         context = weighted_sum(dropped, value)
@@ -142,30 +143,40 @@ class SoftmaxAttention(Mechanism):
         fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
         if self.flash_attention and not fits:
             raise ValueError(
-                "Returning attention scores is not supported when flash attention is enabled, nor are scorings other than "
-                "'scaled_dot' and values of another width. Please disable flash attention to access attention scores."
+                "Returning attention scores is not supported when flash attention is enabled. Please disable flash "
+                "attention to access attention scores, and for scorings other than 'scaled_dot' and values of another width."
             )
         # None, unless the user has enabled or disabled flash attention.
         allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
         return self.flash_attention or (fits and allowed and keras.backend.backend() in ("jax", "torch"))
 
-    def _fused(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None, is_causal=False
-    ):
-        if key.shape[2] == 1 and query.shape[2] > 1:
-            # The kernel raises an error for a single key head, against its documentation.
-            key, value = (ops.repeat(x, query.shape[2], axis=2) for x in (key, value))
-        if mask is not None:
-            lengths = (ops.shape(query)[1], ops.shape(key)[1])
-            mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], *lengths))
-        return ops.dot_product_attention(
+    def avoids_scores(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+    ) -> bool:
+        """Returns whether a call takes a fused kernel and needs no tensor of T · S elements, neither scores nor mask."""
+        if visibility.by_flags().needs_mask or (position is not None and position.needs):
+            return False
+        takes_kernel = self._takes_kernel(key, value, False, training)
+        return bool(takes_kernel) and has_fused_attention(query, has_window=visibility.window is not None)
+
+    def _fused(self, query, key, value, visibility: Visibility, bias: Tensor | None):
+        """The context of a fused kernel, with causality and its window as flags, and a mask for the rest."""
+        is_causal = visibility.causal and visibility.starts_at_zero
+        return fused_attention(
             query,
             key,
             value,
             bias=bias,
-            mask=mask,
+            mask=visibility.by_flags().dense(),
             scale=self.scoring.scale,
             is_causal=is_causal,
+            window=visibility.window if is_causal else None,
             flash_attention=self.flash_attention,
         )
 

@@ -35,8 +35,8 @@ def repeated_segment_batches(
         seed: int >= 0.
 
     Returns:
-        A `BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, all True}, and labels,
-        int32 `(B, T)`.
+        A `BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`}, and labels, int32 `(B, T)`. There is no padding mask,
+        because there is no padding: `tasks.LanguageModel` takes inputs without one.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -69,7 +69,7 @@ def repeated_segment_batches(
         rows = [_row(rng, (first_id, vocabulary_size), sequence_length + 1, segment_lengths) for _ in range(batch_size)]
         tokens, copied = (np.stack(parts) for parts in zip(*rows, strict=True))
         labels = np.where(copied[:, 1:], tokens[:, 1:], IGNORE_ID).astype("int32")
-        return {"token_ids": tokens[:, :-1], "padding_mask": np.ones(labels.shape, bool)}, labels
+        return {"token_ids": tokens[:, :-1]}, labels
 
     settings = (vocabulary_size, sequence_length, batch_size, steps_per_epoch, first_id, segment_lengths, seed)
     return BatchStream(make, steps_per_epoch, fingerprint=repr(settings), fixed_shapes=True)

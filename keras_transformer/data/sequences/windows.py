@@ -27,8 +27,8 @@ def language_model_batches(
         seed: int >= 0.
 
     Returns:
-        A `BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, all True}, and labels,
-        int32 `(B, T)`.
+        A `BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`}, and labels, int32 `(B, T)`. There is no padding mask,
+        because there is no padding: `tasks.LanguageModel` takes inputs without one.
 
     Raises:
         SequenceDataError: too few tokens, or not integers `(n,)`.
@@ -48,7 +48,7 @@ def language_model_batches(
     def make(epoch, step):
         first = np.random.default_rng([seed, epoch, step]).integers(0, last, batch_size)
         indices = first[:, None] + window
-        return _batch(token_ids[indices], token_ids[indices + 1], np.ones(indices.shape, bool))
+        return _batch(token_ids[indices], token_ids[indices + 1])
 
     return _stream(make, token_ids, (sequence_length, batch_size, steps_per_epoch, seed), steps_per_epoch)
 
@@ -65,7 +65,7 @@ def evaluation_batches(
         ignore_id: int. Label of the padding that fills the last batch.
 
     Returns:
-        A `BatchStream`, as from `language_model_batches`; its `epoch()` is one pass.
+        A `BatchStream`, as from `language_model_batches`, with the "padding_mask", bool `(B, T)`; its `epoch()` is one pass.
 
     Raises:
         SequenceDataError: too few tokens, or not integers `(n,)`.
@@ -89,13 +89,16 @@ def evaluation_batches(
         indices = step * window.size + window
         real = indices < count
         indices = np.minimum(indices, count - 1)
-        return _batch(np.where(real, token_ids[indices], 0), np.where(real, token_ids[indices + 1], ignore_id), real)
+        inputs, labels = _batch(
+            np.where(real, token_ids[indices], 0), np.where(real, token_ids[indices + 1], ignore_id)
+        )
+        return inputs | {"padding_mask": real}, labels
 
     return _stream(make, token_ids, (sequence_length, batch_size, ignore_id), steps)
 
 
-def _batch(token_ids, labels, mask):
-    return {"token_ids": token_ids.astype("int32"), "padding_mask": mask}, labels.astype("int32")
+def _batch(token_ids, labels):
+    return {"token_ids": token_ids.astype("int32")}, labels.astype("int32")
 
 
 def _stream(make, token_ids, settings, steps):

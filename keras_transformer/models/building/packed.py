@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.attention.masks import segment_mask
 from keras_transformer.backend import keras_private
 from keras_transformer.models.building.graph_walk import walk
-from keras_transformer.models.building.stack import token_input
+from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.models.building.stepwise import Stepwise
 
 _INPUTS = {"token_ids", "padding_mask"}
@@ -53,8 +53,8 @@ def packed(backbone: keras.Model) -> keras.Model:
             f"{backbone.name!r} must take 'token_ids' and 'padding_mask' to be packed; it takes {sorted(symbolic)}."
         )
     Stepwise(backbone)  # Raises an error for operations that mix tokens outside of the layers with a cache.
-    inputs = {name: keras.Input((None,), dtype=tensor.dtype, name=name) for name, tensor in symbolic.items()}
-    inputs |= {name: token_input(name) for name in ("segment_ids", "positions")}
+    inputs = {name: token_input(name) for name in ("token_ids", "segment_ids", "positions")}
+    inputs["padding_mask"] = padding_input()
     mask = segment_mask(inputs["segment_ids"])
 
     def call(node, layer, args, kwargs):

@@ -24,9 +24,13 @@ def token_input(name: str = "token_ids") -> keras.KerasTensor:
     return keras.Input((None,), dtype="int32", name=name)
 
 
-def padding_input(name: str = "padding_mask") -> keras.KerasTensor:
-    """A symbolic padding mask, boolean `(B, T)`, True = a real token."""
-    return keras.Input((None,), dtype="bool", name=name)
+def padding_input(name: str = "padding_mask", optional: bool = True) -> keras.KerasTensor:
+    """A symbolic padding mask, boolean `(B, T)`, True = a real token.
+
+    If it is optional, None stands for rows without padding: attention then has no mask beside causality, for which fused
+    kernels need no tensor. Only layers may take it, because operations of `keras.ops` do not take None.
+    """
+    return keras.Input((None,), dtype="bool", name=name, optional=optional)
 
 
 def mask_positions(padding_mask: keras.KerasTensor) -> keras.KerasTensor:
@@ -192,7 +196,7 @@ def token_model(
         first_norm: layer after the position, before the dropout, or None.
 
     Returns:
-        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; if packed,
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, or None} to `(B, T, D)`; if packed,
         also with the inputs "segment_ids" and "positions", int32 `(B, T)`.
     """
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}

@@ -1,0 +1,71 @@
+"""Fused attention: the kernel is part of the training step that JAX compiles for CUDA, which needs no GPU to be lowered."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).with_name("cuda_programs.py")
+BLOCKS = 2
+
+
+@pytest.fixture(scope="module")
+def found():
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def step(found, name):
+    return found["programs"][name]
+
+
+@pytest.mark.parametrize("name", ["causal", "grouped", "window", "local", "images"])
+def test_every_block_is_a_kernel_without_mask_and_scores(found, name):
+    assert step(found, name)["forward"] == ["Softmax"] * BLOCKS
+    assert step(found, name)["backward"] == ["SoftmaxBackward"] * BLOCKS
+    assert not step(found, name)["has_scores"]
+
+
+def test_flags_of_the_kernel(found):
+    assert step(found, "causal")["masks"] == step(found, "window")["masks"] == ["CAUSAL"]
+    assert step(found, "images")["masks"] == ["PADDING"]  # 17 tokens are padded to 18.
+    assert step(found, "causal")["windows"] == ["0"]
+    assert step(found, "window")["windows"] == step(found, "local")["windows"] == ["20"]
+
+
+def test_heads_of_keys_are_not_repeated(found):
+    assert step(found, "causal")["heads"] == ["4"]
+    assert step(found, "grouped")["heads"] == ["2", "4"]
+
+
+@pytest.mark.parametrize("name", ["padding", "segments"])
+def test_a_mask_is_a_bias_of_a_causal_kernel(found, name):
+    assert step(found, name)["forward"] == ["ScaleBiasSoftmax"] * BLOCKS
+    assert step(found, name)["backward"] == ["ScaleBiasSoftmaxBackward"] * BLOCKS
+    assert step(found, name)["masks"] == ["CAUSAL"]
+
+
+@pytest.mark.parametrize("name", ["float32", "dropout"])
+def test_what_the_kernel_does_not_support(found, name):
+    assert step(found, name)["forward"] == []
+    assert step(found, name)["has_scores"]  # So that its absence above says something.
+
+
+@pytest.mark.parametrize("kind", ["xla", "padded"])
+def test_values_and_gradients_are_those_of_softmax(found, kind):
+    assert len(found["differences"][kind]) == 7
+    assert max(found["differences"][kind].values()) < 5e-6, found["differences"][kind]
+
+
+def test_a_step_transfers_nothing(found):
+    for name, program in found["programs"].items():
+        assert program["callbacks"] == [], name
+        assert program["donated"] == program["variables"] > 50, name
+    loss, is_refused = found["guarded"]
+    assert 3 < loss < 6
+    assert is_refused  # The guard sees a batch that is not on the device.
