@@ -54,6 +54,11 @@ def embeddings(layer: keras.layers.Embedding) -> keras.Variable:
     return layer._embeddings
 
 
+def own_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """Returns the weights that are attributes of `layer` itself, frozen ones included, without states and statistics."""
+    return list(layer._trainable_variables)
+
+
 def seed_generators(layer: keras.layers.Layer) -> list[keras.random.SeedGenerator]:
     """Returns the seed generators that are attributes of `layer` itself."""
     return list(layer._seed_generators)
@@ -119,6 +124,13 @@ def autocast_scope(dtype: str | None) -> AbstractContextManager[Any]:
     from keras.src.backend import AutocastScope
 
     return AutocastScope(dtype)
+
+
+def stateless_scope() -> keras.StatelessScope | None:
+    """Returns the innermost `keras.StatelessScope` that is open, or None."""
+    from keras.src.backend.common.stateless_scope import get_stateless_scope
+
+    return get_stateless_scope()
 
 
 def disable_autocast(variable: keras.Variable) -> None:
@@ -305,3 +317,8 @@ def wrap_symbolic_build(model: keras.Model, wrapper: Callable[[Callable[..., Non
         wrapper: function of that method, whose arguments are `iterator` and `data_batch`, to the new one.
     """
     model._maybe_symbolic_build = wrapper(model._maybe_symbolic_build)
+
+
+def symbolic_build(model: keras.Model, batch: Any) -> None:
+    """Builds the metrics and the optimizer of a compiled model for a batch, `(x, y)` or more, as `fit` does."""
+    model._symbolic_build(data_batch=batch)

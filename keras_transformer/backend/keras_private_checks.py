@@ -273,6 +273,30 @@ def _stateless_optimizer() -> None:
     _expect((int(state[0]), weights[0].numpy().tolist()), (1, [1.0, 2.0]))
 
 
+@_self_test("Layer._trainable_variables")
+def _own_weights() -> None:
+    layer = _dense()
+    layer.trainable = False
+    _expect([each.name for each in private.own_weights(layer)], ["kernel", "bias"])
+    _expect(private.own_weights(keras.layers.Dropout(0.5, seed=0)), [])
+    _expect(private.own_weights(_nested()), [])
+
+
+@_self_test("keras.src.backend.common.stateless_scope.get_stateless_scope")
+def _stateless_scope() -> None:
+    _expect(private.stateless_scope(), None)
+    with keras.StatelessScope() as scope:
+        _expect(private.stateless_scope() is scope, True)
+
+
+@_self_test("Trainer._symbolic_build")
+def _build_for_a_batch() -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    private.symbolic_build(model, (np.ones((1, 1)), np.ones((1, 1))))
+    _expect((model.optimizer.built, len(model.metrics_variables)), (True, 4))
+
+
 @_self_test("Trainer._maybe_symbolic_build")
 def _symbolic_build() -> None:
     model, calls = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]), []

@@ -25,6 +25,12 @@ from .coding_rate import (
 from .coding_rate import (
     coding_rates as coding_rates,
 )
+from .communication import (
+    Collective as Collective,
+)
+from .communication import (
+    communication as communication,
+)
 from .comparison_loss import (
     ComparisonLoss as ComparisonLoss,
 )

@@ -13,6 +13,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
+from keras_transformer.training.fully_sharded import gather_in_steps
 from keras_transformer.utils.types import Tensor
 
 
@@ -21,6 +22,7 @@ def distributed(
     compile_model: Callable[[Any], Any] | None = None,
     *,
     model_parallel: int = 1,
+    fully_sharded: bool = False,
     devices: Sequence[str] | None = None,
 ) -> keras.Model:
     """Builds a model that `fit` trains on all devices; each processes a part of every batch.
@@ -38,14 +40,17 @@ def distributed(
             twice, the first time for shapes only.
         compile_model: function that compiles the model, or None.
         model_parallel: int >= 1, a divisor of the number of devices: the number of devices that share the weights of one
-            replica. Values above 1 need JAX. Default 1: every device has all weights.
+            replica, layer by layer. Values above 1 need JAX. Default 1.
+        fully_sharded: bool. Whether the weights and the optimizer's variables are also split over the replicas, so that each
+            device keeps `1 / devices` of them (ZeRO-3); a step gathers those of a layer for its call. With
+            `recompute_blocks`, those of one block at a time are whole. Needs JAX. Default False: each replica has all.
         devices: list of str, such as "cpu:0" or "gpu:1"; None for all GPUs or TPUs or, without any, all CPUs.
 
     Returns:
         The model that `build` returns.
 
     Raises:
-        DistributionError: a number of devices that `model_parallel` does not divide; model parallelism on another backend
+        DistributionError: a number of devices that `model_parallel` does not divide; weights to be split on another backend
             than JAX; on TensorFlow, an optimizer that accumulates gradients.
 
     Example:
@@ -58,20 +63,23 @@ def distributed(
     True
     >>> keras.distribution.set_distribution(None)
 
-    Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3 (weights split by heads and channels).
+    Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3 (weights split by heads and channels);
+    Rajbhandari et al., ZeRO, arXiv 1910.02054, section 5 (weights and optimizer split over replicas).
     """
     backend = keras.backend.backend()
     if backend not in ("tensorflow", "jax"):
         raise DistributionError(f"Training on several devices needs TensorFlow or JAX. The backend is {backend}.")
     if backend == "tensorflow":
-        if model_parallel != 1:
-            raise DistributionError("Model parallelism needs JAX: set KERAS_BACKEND=jax, or model_parallel=1.")
+        if model_parallel != 1 or fully_sharded:
+            raise DistributionError(
+                "Weights are split over devices on JAX: set KERAS_BACKEND=jax, or model_parallel=1 and fully_sharded=False."
+            )
         scope = _strategy(devices).scope()
     else:
         devices = list(devices or keras.distribution.list_devices())
         if model_parallel < 1 or len(devices) % model_parallel:
             raise DistributionError(f"{len(devices)} devices do not divide into groups of {model_parallel}.")
-        keras.distribution.set_distribution(_distribution(build, model_parallel, devices))
+        keras.distribution.set_distribution(_distribution(build, model_parallel, fully_sharded, devices))
         scope = contextlib.nullcontext()
     with scope:
         model = build()
@@ -80,6 +88,8 @@ def distributed(
     if backend == "tensorflow":
         _refuse_accumulation(model)
         _build_from_one_replica(model)
+    if fully_sharded:
+        gather_in_steps(model)
     if backend == "tensorflow" and cluster_size() > 1:
         model.train_step = _with_leading_axis(model.train_step)
         model.test_step = _with_leading_axis(model.test_step)
@@ -190,18 +200,18 @@ def _with_leading_axis(step):
     return with_leading_axis
 
 
-def _distribution(build, model_parallel, devices):
+def _distribution(build, model_parallel, fully_sharded, devices):
     from keras_transformer.backend.unallocated import unallocated
     from keras_transformer.models.building.layout_map import layout_map
 
-    if model_parallel == 1:
+    if model_parallel == 1 and not fully_sharded:
         return keras.distribution.DataParallel(devices=devices)
     shape = (len(devices) // model_parallel, model_parallel)
     mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
     before = random.getstate()  # Initializers draw seeds from it: the extra build must not change the initial weights.
     try:
         with unallocated():
-            layouts = layout_map(build(), mesh)
+            layouts = layout_map(build(), mesh, data_axis="batch" if fully_sharded else None)
     finally:
         random.setstate(before)
     return keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")
