@@ -289,6 +289,21 @@ def _stateless_scope() -> None:
         _expect(private.stateless_scope() is scope, True)
 
 
+@_self_test("Optimizer._all_reduce_sum_gradients, _clip_gradients, _backend_apply_gradients, _accumulated_gradients")
+def _updates() -> None:
+    if keras.backend.backend() != "tensorflow":
+        return
+    optimizer, weight = keras.optimizers.SGD(1.0, clipvalue=0.5, gradient_accumulation_steps=2), keras.Variable([3.0])
+    private.exchange_before_clipping(optimizer)
+    private.create_accumulators_of_replicas(optimizer)
+    optimizer.build([weight])
+    private.replace_update(optimizer, lambda *pairs: private.update_weights(optimizer, *pairs))
+    optimizer.apply([ops.ones(1)])
+    _expect(weight.numpy().tolist(), [2.5])
+    (accumulator,) = private.gradient_accumulators(optimizer, [weight])
+    _expect((accumulator.synchronization, accumulator.numpy().tolist()), ("on_read", [0.0]))
+
+
 @_self_test("Trainer._symbolic_build")
 def _build_for_a_batch() -> None:
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])

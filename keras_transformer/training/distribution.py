@@ -14,6 +14,7 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
 from keras_transformer.training.fully_sharded import gather_in_steps
+from keras_transformer.training.replica_updates import update_as_one_device
 from keras_transformer.utils.types import Tensor
 
 
@@ -51,7 +52,7 @@ def distributed(
 
     Raises:
         DistributionError: a number of devices that `model_parallel` does not divide; weights to be split on another backend
-            than JAX; on TensorFlow, an optimizer that accumulates gradients.
+            than JAX; on TensorFlow, gradient accumulation together with `use_ema`, `steps_per_execution`, or scaled losses.
 
     Example:
 
@@ -86,7 +87,8 @@ def distributed(
         if compile_model is not None:
             compile_model(model)
     if backend == "tensorflow":
-        _refuse_accumulation(model)
+        if getattr(model, "optimizer", None) is not None:
+            update_as_one_device(model)
         _build_from_one_replica(model)
     if fully_sharded:
         gather_in_steps(model)
@@ -160,15 +162,6 @@ def _strategy(devices):
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         devices = [device.name for device in devices]
     return tf.distribute.MirroredStrategy(devices)
-
-
-def _refuse_accumulation(model):
-    """Refuses gradient accumulation: Keras applies it in a branch, in which replicas cannot exchange gradients."""
-    if getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None):
-        raise DistributionError(
-            "Keras does not accumulate gradients under tf.distribute: omit gradient_accumulation_steps. "
-            "`recompute_blocks` saves memory there, and JAX supports both."
-        )
 
 
 def _build_from_one_replica(model):
