@@ -158,6 +158,12 @@ def initialize(variable: keras.Variable) -> None:
     variable._deferred_initialize()
 
 
+def initialize_with(variable: keras.Variable, value: Tensor) -> None:
+    """Gives a variable whose initialization is deferred a value of its shape and dtype, in its layout on several devices."""
+    variable._initialize(value)
+    variable._initializer = None
+
+
 @contextlib.contextmanager
 def deferred_initialization() -> Iterator[None]:
     """Context in which new variables get no value, neither in it nor after it, before `initialize` is called on them."""

@@ -273,6 +273,14 @@ def _stateless_optimizer() -> None:
     _expect((int(state[0]), weights[0].numpy().tolist()), (1, [1.0, 2.0]))
 
 
+@_self_test("Variable._initialize")
+def _initialize_with() -> None:
+    with private.deferred_initialization():
+        variable = keras.Variable("zeros", shape=(2,), dtype="float32")
+    private.initialize_with(variable, ops.ones(2))
+    _expect((np.asarray(ops.convert_to_numpy(variable)).tolist(), private.initializer(variable)), ([1.0, 1.0], None))
+
+
 @_self_test("Layer._trainable_variables")
 def _own_weights() -> None:
     layer = _dense()
