@@ -28,6 +28,11 @@ class Collective(NamedTuple):
         size: int: the bytes of its tensors: for "all-gather" and "reduce-scatter" of the whole ones, otherwise of the part
             of one device.
         devices: int: how many devices take part together. 2 for "collective-permute".
+
+    Example: eight devices sum 1,000 bytes.
+
+    >>> Collective("all-reduce", 1000, 8).sent
+    1750.0
     """
 
     name: str
