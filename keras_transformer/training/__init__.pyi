@@ -139,6 +139,9 @@ from .schedules import (
 from .schedules import (
     WarmupCosine as WarmupCosine,
 )
+from .sharded_checkpoint import (
+    ShardedCheckpoint as ShardedCheckpoint,
+)
 from .sigmoid_contrastive_loss import (
     SigmoidContrastiveLoss as SigmoidContrastiveLoss,
 )
