@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from keras_transformer.backend.split_rows import SEQUENCE, mesh_that_splits_rows
 from keras_transformer.utils.types import Tensor
 
 _MASKED = -1e30
@@ -31,6 +32,26 @@ class Ring(NamedTuple):
     def size(self) -> int:
         """int: the number of devices that a row is split over."""
         return self.mesh.shape[list(self.mesh.axis_names).index(self.sequence)]
+
+
+def ring_of_distribution(query: Tensor, key: Tensor) -> Ring | None:
+    """Returns the ring of the current `keras.distribution`, if it splits rows and the tensors divide by its devices.
+
+    Args:
+        query, key: float `(B, T, N, H)` and `(B, S, K, H)`.
+
+    Returns:
+        `Ring`; None if the mesh has no axis named "sequence", on other backends than JAX, and for other shapes.
+    """
+    mesh = mesh_that_splits_rows()
+    batch, length, heads, _ = query.shape
+    if mesh is None or length is None or batch is None or length != key.shape[1]:
+        return None
+    sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
+    if length % sizes[SEQUENCE] or batch % sizes.get("batch", 1):
+        return None
+    splits_heads = "model" in sizes and key.shape[2] % sizes["model"] == 0 == heads % sizes["model"]
+    return Ring(mesh, SEQUENCE, "batch" if "batch" in sizes else None, "model" if splits_heads else None)
 
 
 def ring_attention(

@@ -17,7 +17,7 @@ _OPERATION = re.compile(
 _ARRAY = re.compile(r"\b(?:pred|[a-z]+(\d+)\w*)\[([\d,]*)\]")
 _IOTA_GROUPS = re.compile(r"replica_groups=\[\d+,(\d+)\]")
 _LISTED_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
-_MESH_GROUPS = re.compile(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}")
+_MESH_GROUPS = re.compile(r"replica_groups=mesh\[(.*?)\].*? \{(.*?)\}")
 
 
 class Collective(NamedTuple):

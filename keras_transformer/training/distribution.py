@@ -13,8 +13,8 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
-from keras_transformer.training.fully_sharded import gather_in_steps
 from keras_transformer.training.replica_updates import update_as_one_device
+from keras_transformer.training.sharded_steps import gather_in_steps, split_rows_in_steps
 from keras_transformer.utils.types import Tensor
 
 
@@ -23,6 +23,7 @@ def distributed(
     compile_model: Callable[[Any], Any] | None = None,
     *,
     model_parallel: int = 1,
+    sequence_parallel: int = 1,
     fully_sharded: bool = False,
     devices: Sequence[str] | None = None,
 ) -> keras.Model:
@@ -42,6 +43,9 @@ def distributed(
         compile_model: function that compiles the model, or None.
         model_parallel: int >= 1, a divisor of the number of devices: the number of devices that share the weights of one
             replica, layer by layer. Values above 1 need JAX. Default 1.
+        sequence_parallel: int >= 1: the number of devices that share the rows of one replica, for rows that are too long for
+            one device. `models.Decoder(attention="blockwise")` then computes ring attention. Values above 1 need JAX, and
+            the length of rows must divide by it. Default 1.
         fully_sharded: bool. Whether the weights and the optimizer's variables are also split over the replicas, so that each
             device keeps `1 / devices` of them (ZeRO-3); a step gathers those of a layer for its call. With
             `recompute_blocks`, those of one block at a time are whole. Needs JAX. Default False: each replica has all.
@@ -51,7 +55,7 @@ def distributed(
         The model that `build` returns.
 
     Raises:
-        DistributionError: a number of devices that `model_parallel` does not divide; weights to be split on another backend
+        DistributionError: a number of devices that does not divide by the groups; weights to be split on another backend
             than JAX; on TensorFlow, gradient accumulation together with `use_ema`, `steps_per_execution`, or scaled losses.
 
     Example:
@@ -71,16 +75,19 @@ def distributed(
     if backend not in ("tensorflow", "jax"):
         raise DistributionError(f"Training on several devices needs TensorFlow or JAX. The backend is {backend}.")
     if backend == "tensorflow":
-        if model_parallel != 1 or fully_sharded:
+        if model_parallel != 1 or sequence_parallel != 1 or fully_sharded:
             raise DistributionError(
-                "Weights are split over devices on JAX: set KERAS_BACKEND=jax, or model_parallel=1 and fully_sharded=False."
+                "Weights and rows are split over devices on JAX only: set KERAS_BACKEND=jax, or omit model_parallel, "
+                "sequence_parallel and fully_sharded."
             )
         scope = _strategy(devices).scope()
     else:
         devices = list(devices or keras.distribution.list_devices())
-        if model_parallel < 1 or len(devices) % model_parallel:
-            raise DistributionError(f"{len(devices)} devices do not divide into groups of {model_parallel}.")
-        keras.distribution.set_distribution(_distribution(build, model_parallel, fully_sharded, devices))
+        group = model_parallel * sequence_parallel
+        if min(model_parallel, sequence_parallel) < 1 or len(devices) % group:
+            raise DistributionError(f"{len(devices)} devices do not divide into groups of {group}.")
+        shape = (len(devices) // group, sequence_parallel, model_parallel)
+        keras.distribution.set_distribution(_distribution(build, shape, fully_sharded, devices))
         scope = contextlib.nullcontext()
     with scope:
         model = build()
@@ -92,6 +99,8 @@ def distributed(
         _build_from_one_replica(model)
     if fully_sharded:
         gather_in_steps(model)
+    if sequence_parallel > 1:
+        split_rows_in_steps(model, keras.distribution.distribution().device_mesh)
     if backend == "tensorflow" and cluster_size() > 1:
         model.train_step = _with_leading_axis(model.train_step)
         model.test_step = _with_leading_axis(model.test_step)
@@ -193,14 +202,16 @@ def _with_leading_axis(step):
     return with_leading_axis
 
 
-def _distribution(build, model_parallel, fully_sharded, devices):
+def _distribution(build, shape, fully_sharded, devices):
     from keras_transformer.backend.unallocated import unallocated
     from keras_transformer.models.building.layout_map import layout_map
 
-    if model_parallel == 1 and not fully_sharded:
+    if len(devices) == shape[0] and not fully_sharded:
         return keras.distribution.DataParallel(devices=devices)
-    shape = (len(devices) // model_parallel, model_parallel)
-    mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
+    axes = ("batch", "sequence", "model")
+    if shape[1] == 1:
+        shape, axes = shape[::2], axes[::2]
+    mesh = keras.distribution.DeviceMesh(shape, axes, devices)
     before = random.getstate()  # Initializers draw seeds from it: the extra build must not change the initial weights.
     try:
         with unallocated():

@@ -125,6 +125,7 @@ def test_collectives_are_read_in_every_notation():
       %a = f32[8,4]{1,0} all-gather(%x), replica_groups=[2,4]<=[8], dimensions={0}
       %b = (bf16[2]{0}, s32[]) all-reduce(%x, %y), replica_groups={{0,1,2},{3,4,5}}, to_apply=%add
       %c = f32[4]{0} reduce-scatter(%x), replica_groups=mesh['a'=2,'b'=4] {'a','b':(1)2}, dimensions={0}
+      %i = f32[4]{0} all-reduce(%x), replica_groups=mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}, to_apply=%add
       %d = (f32[2]{0}, f32[8]{0}) all-gather-start(%x), replica_groups=[1,4]<=[4], dimensions={0}
       %e = (pred[7], pred[7]) collective-permute-start(%x), source_target_pairs={{0,1},{1,0}}
       %f = f32[8]{0} all-gather-done(%d)
@@ -137,11 +138,12 @@ def test_collectives_are_read_in_every_notation():
         ("all-gather", 128, 4),
         ("all-reduce", 8, 3),
         ("reduce-scatter", 64, 4),
+        ("all-reduce", 16, 4),
         ("all-gather", 32, 4),
         ("collective-permute", 7, 2),
         ("reduce-scatter", 128, 4),
     ]
-    assert [each.sent for each in found] == [96, pytest.approx(2 / 3 * 2 * 8), 48, 24, 7, 96]
+    assert [each.sent for each in found] == [96, pytest.approx(2 / 3 * 2 * 8), 48, 24, 24, 7, 96]
 
 
 def test_a_layout_by_layers_and_by_data():
