@@ -32,7 +32,8 @@ def distributed(
     On TensorFlow the model is built in a `tf.distribute` strategy: `MultiWorkerMirroredStrategy`, one process per machine,
     if TF_CONFIG names several workers (then call this before any other TensorFlow function), otherwise `MirroredStrategy`.
     On JAX it uses `keras.distribution`: `DataParallel`, or `ModelParallel` with `models.layout_map`. The distribution stays
-    set for everything that Keras builds and fits later; `keras.distribution.set_distribution(None)` resets it.
+    set for everything that Keras builds and fits later; `keras.distribution.set_distribution(None)` resets it. Devices of
+    several processes take part after `jax.distributed.initialize`.
 
     Losses equal those of one device with the whole batch, up to rounding, if they are means over the rows of a batch or,
     like `MaskedCrossentropy`, over labeled tokens. Dropout masks differ. The number of replicas must divide the batch size.
