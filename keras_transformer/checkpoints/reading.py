@@ -217,7 +217,8 @@ def _fill(model: keras.Model, transfers: list[Transfer], folder: Folder, verbose
 
 def _fill_parts(transfer: Transfer, folder: Folder) -> None:
     """Allocates the weights of a transfer on the devices of the distribution, each with its part of the tensors."""
-    values = transfer.layout.read([folder.lazy(name) for name in transfer.theirs], transfer.shapes)
+    tensors: Any = [folder.lazy(name) for name in transfer.theirs]
+    values = transfer.layout.read(tensors, transfer.shapes)
     for variable, value in zip(transfer.variables, values, strict=True):
         tensor = as_lazy(value)
 

@@ -87,7 +87,7 @@ def communication(model: keras.Model, x: Any, y: Any = None, sample_weight: Any 
         shardings = (None, jax.tree.map(lambda value: value.sharding, state))
         batch = jax.tree.map(lambda array: _on_devices(array, distribution), batch)
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
-    return collectives(step.lower(state, batch).compile().as_text())
+    return collectives(step.lower(state, batch).compile().as_text() or "")
 
 
 def collectives(program: str) -> list[Collective]:
