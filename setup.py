@@ -32,6 +32,7 @@ HTTP = [
     "prometheus-client>=0.26,<1",
 ]
 GRPC = ["grpcio>=1.70,<2", "protobuf>=5,<8"]
+ORBAX = ["orbax-checkpoint>=0.11.33,<0.13"]
 DOCS = [
     "mkdocs>=1.6,<2",
     "mkdocs-material>=9.8,<10",
@@ -90,7 +91,7 @@ setup(
         "vision": VISION,
         "audio": AUDIO,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
-        "jax": ["jax>=0.10"],
+        "jax": ["jax>=0.10", *ORBAX],
         "chat": CHAT,
         "grammar": GRAMMAR,
         "gguf": GGUF,
@@ -118,6 +119,7 @@ setup(
             "pyright[nodejs]>=1.1.400,<2",
             "mypy>=1.15,<3",
             "jax>=0.10",
+            *ORBAX,
             "keras-hub>=0.32",
             "faiss-cpu>=1.12,<2",
             "bm25s>=0.3,<0.4",

@@ -3,6 +3,7 @@
     python examples/distributed_training.py --devices 2                    # two virtual CPU devices
     python examples/distributed_training.py --model image                  # all GPUs of this machine
     KERAS_BACKEND=jax python examples/distributed_training.py --devices 8 --model-parallel 4
+    KERAS_BACKEND=jax python examples/distributed_training.py --devices 8 --fully-sharded
 
 On TensorFlow, TF_CONFIG connects several processes, as `examples/kubernetes/workers.yaml` does for a cluster; all of them
 share the folder `--checkpoints`. Two processes on this machine:
@@ -45,6 +46,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--devices", type=int, help="number of virtual CPU devices")
     parser.add_argument("--model-parallel", type=int, default=1, help="devices that the weights are sharded over (JAX)")
     parser.add_argument(
+        "--fully-sharded", action="store_true", help="split weights and optimizer over all devices (JAX)"
+    )
+    parser.add_argument(
         "--checkpoints", type=Path, default=Path("distributed_training"), help="directory of the training checkpoint"
     )
     parser.add_argument("--save-freq", type=int, default=20, help="batches between checkpoints")
@@ -77,9 +81,13 @@ def main() -> None:
         model.compile(optimizer, training.MaskedCrossentropy(), metrics=[training.MaskedAccuracy(name="accuracy")])
 
     # First: TensorFlow must connect its workers before any other operation.
-    model = training.distributed(build, compile_model, model_parallel=arguments.model_parallel)
+    model = training.distributed(
+        build, compile_model, model_parallel=arguments.model_parallel, fully_sharded=arguments.fully_sharded
+    )
     batches = batches()
-    checkpoint = training.TrainingCheckpoint(arguments.checkpoints, batches, arguments.save_freq)
+    is_split = arguments.fully_sharded or arguments.model_parallel > 1
+    checkpoint_class = training.ShardedCheckpoint if is_split else training.TrainingCheckpoint
+    checkpoint = checkpoint_class(arguments.checkpoints, batches, arguments.save_freq)
     is_first = training.is_chief(model)
     history = model.fit(
         batches.repeat(),

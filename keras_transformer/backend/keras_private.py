@@ -54,6 +54,11 @@ def embeddings(layer: keras.layers.Embedding) -> keras.Variable:
     return layer._embeddings
 
 
+def own_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """Returns the weights that are attributes of `layer` itself, frozen ones included, without states and statistics."""
+    return list(layer._trainable_variables)
+
+
 def seed_generators(layer: keras.layers.Layer) -> list[keras.random.SeedGenerator]:
     """Returns the seed generators that are attributes of `layer` itself."""
     return list(layer._seed_generators)
@@ -121,6 +126,13 @@ def autocast_scope(dtype: str | None) -> AbstractContextManager[Any]:
     return AutocastScope(dtype)
 
 
+def stateless_scope() -> keras.StatelessScope | None:
+    """Returns the innermost `keras.StatelessScope` that is open, or None."""
+    from keras.src.backend.common.stateless_scope import get_stateless_scope
+
+    return get_stateless_scope()
+
+
 def disable_autocast(variable: keras.Variable) -> None:
     """Disables the conversion of `variable` to the compute dtype of its layer."""
     variable._autocast = False
@@ -144,6 +156,12 @@ def set_initializer(variable: keras.Variable, function: Callable[..., Tensor]) -
 def initialize(variable: keras.Variable) -> None:
     """Gives a variable whose initialization is deferred the value of its initializer."""
     variable._deferred_initialize()
+
+
+def initialize_with(variable: keras.Variable, value: Tensor) -> None:
+    """Gives a variable whose initialization is deferred a value of its shape and dtype, in its layout on several devices."""
+    variable._initialize(value)
+    variable._initializer = None
 
 
 @contextlib.contextmanager
@@ -292,6 +310,61 @@ def stateless_optimizer(
     return copy
 
 
+def exchange_before_clipping(optimizer: Any) -> None:
+    """Makes a TensorFlow optimizer sum gradients over the replicas of `tf.distribute` before it clips them, not after."""
+    exchange, clip = optimizer._all_reduce_sum_gradients, optimizer._clip_gradients
+    optimizer._all_reduce_sum_gradients = list
+
+    def exchange_and_clip(gradients: Sequence[Tensor]) -> list[Tensor]:
+        return clip([total for total, _ in exchange([(gradient, None) for gradient in gradients])])
+
+    optimizer._clip_gradients = exchange_and_clip
+
+
+def create_accumulators_of_replicas(optimizer: Any) -> None:
+    """Makes an optimizer that is not built create accumulators of gradients that each replica changes by itself.
+
+    Outside of replicas, such as in a checkpoint, the value of one is the sum over the replicas.
+    """
+    create = optimizer.add_variable_from_reference
+
+    def add_variable_from_reference(
+        reference_variable: keras.Variable, name: str | None = None, initializer: Any = "zeros"
+    ) -> Any:
+        if name != "gradient_accumulator":
+            return create(reference_variable, name=name, initializer=initializer)
+        variable = keras.Variable(
+            initializer,
+            shape=reference_variable.shape,
+            dtype=reference_variable.dtype,
+            trainable=False,
+            aggregation="sum",
+            synchronization="on_read",
+            name=f"{reference_variable.path.replace('/', '_')}_{name}",
+        )
+        optimizer._track_variable(variable)
+        return variable
+
+    optimizer.add_variable_from_reference = add_variable_from_reference
+
+
+def gradient_accumulators(optimizer: Any, variables: Sequence[keras.Variable]) -> list[keras.Variable]:
+    """Returns the accumulators of the gradients of variables."""
+    return [optimizer._accumulated_gradients[optimizer._get_variable_index(variable)] for variable in variables]
+
+
+def update_weights(optimizer: Any, gradients: Sequence[Tensor], variables: Sequence[keras.Variable]) -> None:
+    """Clips gradients and updates weights, as an optimizer that does not accumulate gradients does."""
+    gradients = optimizer._clip_gradients(gradients)
+    optimizer._apply_weight_decay(variables)
+    optimizer._backend_update_step(gradients, variables, optimizer.learning_rate)
+
+
+def replace_update(optimizer: Any, function: Callable[[list[Tensor], list[keras.Variable]], None]) -> None:
+    """Replaces the method by which `apply` updates weights, and accumulates gradients, by unscaled gradients."""
+    optimizer._backend_apply_gradients = function
+
+
 def variable_index(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> int:
     """Returns the index of a variable among those that a built optimizer trains."""
     return optimizer._get_variable_index(variable)
@@ -305,3 +378,8 @@ def wrap_symbolic_build(model: keras.Model, wrapper: Callable[[Callable[..., Non
         wrapper: function of that method, whose arguments are `iterator` and `data_batch`, to the new one.
     """
     model._maybe_symbolic_build = wrapper(model._maybe_symbolic_build)
+
+
+def symbolic_build(model: keras.Model, batch: Any) -> None:
+    """Builds the metrics and the optimizer of a compiled model for a batch, `(x, y)` or more, as `fit` does."""
+    model._symbolic_build(data_batch=batch)

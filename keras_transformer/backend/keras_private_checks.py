@@ -273,6 +273,53 @@ def _stateless_optimizer() -> None:
     _expect((int(state[0]), weights[0].numpy().tolist()), (1, [1.0, 2.0]))
 
 
+@_self_test("Variable._initialize")
+def _initialize_with() -> None:
+    with private.deferred_initialization():
+        variable = keras.Variable("zeros", shape=(2,), dtype="float32")
+    private.initialize_with(variable, ops.ones(2))
+    _expect((np.asarray(ops.convert_to_numpy(variable)).tolist(), private.initializer(variable)), ([1.0, 1.0], None))
+
+
+@_self_test("Layer._trainable_variables")
+def _own_weights() -> None:
+    layer = _dense()
+    layer.trainable = False
+    _expect([each.name for each in private.own_weights(layer)], ["kernel", "bias"])
+    _expect(private.own_weights(keras.layers.Dropout(0.5, seed=0)), [])
+    _expect(private.own_weights(_nested()), [])
+
+
+@_self_test("keras.src.backend.common.stateless_scope.get_stateless_scope")
+def _stateless_scope() -> None:
+    _expect(private.stateless_scope(), None)
+    with keras.StatelessScope() as scope:
+        _expect(private.stateless_scope() is scope, True)
+
+
+@_self_test("Optimizer._all_reduce_sum_gradients, _clip_gradients, _backend_apply_gradients, _accumulated_gradients")
+def _updates() -> None:
+    if keras.backend.backend() != "tensorflow":
+        return
+    optimizer, weight = keras.optimizers.SGD(1.0, clipvalue=0.5, gradient_accumulation_steps=2), keras.Variable([3.0])
+    private.exchange_before_clipping(optimizer)
+    private.create_accumulators_of_replicas(optimizer)
+    optimizer.build([weight])
+    private.replace_update(optimizer, lambda *pairs: private.update_weights(optimizer, *pairs))
+    optimizer.apply([ops.ones(1)])
+    _expect(weight.numpy().tolist(), [2.5])
+    (accumulator,) = private.gradient_accumulators(optimizer, [weight])
+    _expect((accumulator.synchronization, accumulator.numpy().tolist()), ("on_read", [0.0]))
+
+
+@_self_test("Trainer._symbolic_build")
+def _build_for_a_batch() -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    private.symbolic_build(model, (np.ones((1, 1)), np.ones((1, 1))))
+    _expect((model.optimizer.built, len(model.metrics_variables)), (True, 4))
+
+
 @_self_test("Trainer._maybe_symbolic_build")
 def _symbolic_build() -> None:
     model, calls = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]), []

@@ -85,7 +85,8 @@ def _on_jax(function: Callable[..., Any]) -> Callable[..., Any]:
     run = jax.custom_vjp(function)
     run.defvjp(
         lambda *arguments: (function(*arguments), arguments),
-        lambda arguments, upstream: tuple(_gradients(function, arguments, upstream[0])),
+        # Behind the barrier, sharded weights are gathered again, rather than kept whole since the forward pass.
+        lambda arguments, upstream: tuple(_gradients(function, jax.lax.optimization_barrier(arguments), upstream[0])),
     )
     return run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -56,6 +56,30 @@ def allocate(variable: keras.Variable, value: np.ndarray | None = None) -> None:
     if value is not None:
         keras_private.set_initializer(variable, lambda shape, dtype: _tensor(value, dtype))
     keras_private.initialize(variable)
+
+
+def allocate_parts(variable: keras.Variable, read: Callable[[tuple[tuple[int, int], ...]], np.ndarray]) -> None:
+    """Gives a weight that was created in `unallocated` its value, of which each device of the distribution gets its part.
+
+    A process never has more of the value than the parts of its own devices, and one of these a second time.
+
+    Args:
+        variable: `keras.Variable`, on JAX, with a `keras.distribution` set.
+        read: function of bounds, `(start, stop)` for each axis, to the array of that part. It is called once for each part.
+    """
+    import jax
+
+    distribution = keras.distribution.distribution()
+    assert distribution is not None
+    sharding, shape = distribution.get_variable_layout(variable).backend_layout, tuple(variable.shape)
+    parts, arrays = {}, []
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        bounds = tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True))
+        if bounds not in parts:
+            parts[bounds] = jax.device_put(read(bounds).astype(jax.numpy.dtype(variable.dtype)), device)
+        arrays.append(jax.device_put(parts[bounds], device))
+    value = jax.make_array_from_single_device_arrays(shape, sharding, arrays)
+    keras_private.initialize_with(variable, value)
 
 
 def _tensor(value: np.ndarray, dtype: str) -> Tensor:

@@ -51,18 +51,18 @@ def is_traced_for_xla() -> bool:
 
 
 def kernel_product(x: Tensor, kernel: Tensor) -> Tensor:
-    """Returns the product of a matrix `(n, inputs)` and a kernel `(inputs..., outputs...)`, as a matrix.
+    """Returns the product of `(..., inputs)`, usually a matrix, and a kernel `(inputs..., outputs...)`.
 
     XLA compiles the product of a single row to a plain loop, into which it also fuses the reshape of a kernel of three axes:
     that takes 7 to 20 times longer than it should for 1,024 to 2,048 inputs. Products of parts of the row, as a batch of
     matrices, are left to its library of matrix products; their sum takes no more time than the product with a matrix.
 
     Args:
-        x: float `(n, inputs)`.
+        x: float `(..., inputs)`.
         kernel: float of any rank, whose first axes have `inputs` elements together.
 
     Returns:
-        `(n, outputs)`.
+        `(..., outputs)`.
 
     Example:
 
@@ -72,9 +72,9 @@ def kernel_product(x: Tensor, kernel: Tensor) -> Tensor:
     ...     kernel_product(x, kernel).numpy().tolist()
     [[12.0, 15.0, 18.0, 21.0, 24.0, 27.0]]
     """
-    rows, inputs = x.shape
+    *rows, inputs = x.shape
     parts = math.gcd(inputs, _PARTS)
-    if rows != 1 or parts == 1 or not _is_compiled.get():
+    if rows != [1] or parts == 1 or not _is_compiled.get():
         return ops.matmul(x, ops.reshape(kernel, (inputs, -1)))
     split = ops.reshape(x, (parts, 1, inputs // parts))
     return ops.sum(ops.matmul(split, ops.reshape(kernel, (parts, inputs // parts, -1))), axis=0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.backend.gathered_weights import gathered_weights
 from keras_transformer.backend.recompute import recomputed
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
@@ -73,7 +74,12 @@ class Block(keras.layers.Layer):
 
     def _run(self, function, *tensors, training):
         """Calls `function` of float tensors; if `recompute` is set, training recomputes its activations."""
-        return recomputed(self, function, *tensors) if self.recompute and training else function(*tensors)
+
+        def run(*tensors):
+            with gathered_weights(self):
+                return function(*tensors)
+
+        return recomputed(self, run, *tensors) if self.recompute and training else run(*tensors)
 
     def _apply_residual(self, residual, sublayer, x, mask, training, condition=None):
         """Calls `sublayer`, a function of one tensor, inside its residual scheme, with the condition if it takes one."""

@@ -15,6 +15,7 @@ from keras_transformer.checkpoints.errors import (
     MissingTensorError,
     UnsafePathError,
 )
+from keras_transformer.checkpoints.lazy_tensors import Bounds, LazyTensor
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
@@ -77,6 +78,18 @@ class Folder:
         info = self.tensors[name]
         with _opened(info.file) as file:
             return file.get_tensor(info.name)
+
+    def lazy(self, name: str) -> LazyTensor:
+        """Returns a tensor of which parts are read from the file when they are asked for."""
+        info = self.tensors[name]
+
+        def read(bounds: Bounds) -> np.ndarray:
+            with _opened(info.file) as file:
+                if not bounds:
+                    return file.get_tensor(info.name)
+                return file.get_slice(info.name)[tuple(slice(*pair) for pair in bounds)]
+
+        return LazyTensor(info.shape, read)
 
     def add_tensors(self, subfolder: str) -> None:
         """Adds the tensors of a folder in this one to `tensors`, under names such as "2_Dense/linear.weight".

@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
-from keras_transformer.backend.unallocated import allocate, unallocated
+from keras_transformer.backend import keras_private
+from keras_transformer.backend.unallocated import allocate, allocate_parts, unallocated
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
 from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import CheckpointError, ConfigError, UnknownArchitectureError
 from keras_transformer.checkpoints.folder import Folder, TensorInfo, find_folder
+from keras_transformer.checkpoints.lazy_tensors import Bounds, as_lazy
 from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.processors import with_processor
 from keras_transformer.checkpoints.sentence_transformers import sentence_head
@@ -46,7 +49,8 @@ def from_huggingface(
     """Loads a checkpoint of Hugging Face into a Keras model, which trains, generates and exports as any other.
 
     Memory: that of the weights and of one tensor. Nothing is allocated before the config and the names and shapes of all
-    tensors are known to match. Pickles are never opened.
+    tensors are known to match. Pickles are never opened. On JAX with a `keras.distribution` set, as in the function that
+    builds the model of `training.distributed`, each process reads the parts of its own devices only.
 
     Args:
         source: str or path of a folder with `config.json` and safetensors; or the name of a repository, "owner/name", which
@@ -105,7 +109,8 @@ def read_folder(
             transfers, model, _required(folder, head_entries if task else [], unused), architecture, folder.source
         )
         model = task(model) if callable(task) else model
-    _fill(model, transfers, folder, verbose)
+    if keras_private.stateless_scope() is None:  # Else the caller asks for shapes only, in `unallocated`.
+        _fill(model, transfers, folder, verbose)
     model = with_processor(model, folder)
     model.checkpoint = Checkpoint.of(folder, architecture, entries, unused)
     return model
@@ -192,15 +197,34 @@ def _policy(dtype: str | keras.DTypePolicy | None) -> Iterator[None]:
 
 def _fill(model: keras.Model, transfers: list[Transfer], folder: Folder, verbose: int) -> None:
     """Allocates every weight with its values, tensor by tensor."""
+    is_distributed = keras.backend.backend() == "jax" and keras.distribution.distribution() is not None
     progress = keras.utils.Progbar(len(transfers), unit_name="tensor", verbose=verbose)
     # A tensor is in memory twice while it is copied: the largest first, when little else is allocated.
     for transfer in sorted(transfers, key=lambda transfer: transfer.size, reverse=True):
-        values = transfer.layout.read([folder.read(name) for name in transfer.theirs], transfer.shapes)
-        for variable, value in zip(transfer.variables, values, strict=True):
-            check_range(transfer.theirs[0], value, variable.dtype, folder.source)
-            allocate(variable, value)
+        if is_distributed:
+            _fill_parts(transfer, folder)
+        else:
+            values = transfer.layout.read([folder.read(name) for name in transfer.theirs], transfer.shapes)
+            for variable, value in zip(transfer.variables, values, strict=True):
+                check_range(transfer.theirs[0], value, variable.dtype, folder.source)
+                allocate(variable, value)
         progress.add(1)
     filled = {id(variable) for transfer in transfers for variable in transfer.variables}
     for variable in model.variables:
         if id(variable) not in filled:
             allocate(variable)
+
+
+def _fill_parts(transfer: Transfer, folder: Folder) -> None:
+    """Allocates the weights of a transfer on the devices of the distribution, each with its part of the tensors."""
+    tensors: Any = [folder.lazy(name) for name in transfer.theirs]
+    values = transfer.layout.read(tensors, transfer.shapes)
+    for variable, value in zip(transfer.variables, values, strict=True):
+        tensor = as_lazy(value)
+
+        def read(bounds: Bounds, tensor=tensor, dtype=variable.dtype) -> np.ndarray:
+            part = tensor.part(bounds)
+            check_range(transfer.theirs[0], part, dtype, folder.source)
+            return part
+
+        allocate_parts(variable, read)

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.split_rows import mesh_that_splits_rows
 from keras_transformer.backend.xla import kernel_product
 from keras_transformer.layers.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
@@ -64,7 +65,9 @@ class Projection(keras.layers.EinsumDense):
         contracted = len(inputs.shape) - 2
         rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
         length = ops.shape(inputs)[1]
-        x = self._product(ops.reshape(inputs, (-1, rows)), rows)
+        # A matrix of all tokens would have to be gathered from the devices that share rows.
+        is_matrix = mesh_that_splits_rows() is None or is_ternary(self)
+        x = self._product(ops.reshape(inputs, (-1, rows) if is_matrix else (-1, length, rows)), rows)
         if self.bias is not None:
             x = ops.add(x, ops.reshape(self.bias, (-1,)))
         if self.activation is not None:
@@ -72,7 +75,7 @@ class Projection(keras.layers.EinsumDense):
         return ops.reshape(x, (-1, length, *columns))
 
     def _product(self, x, rows):
-        """Returns the product of a matrix `(n, rows)` and the kernel, with its adapter."""
+        """Returns the product of `(..., rows)` and the kernel, with its adapter."""
         if is_ternary(self):
             kernel = ops.reshape(self.kernel, (rows, -1))
             return ops.cast(ternary_product(x, kernel, self.ternary_scale), self.compute_dtype)

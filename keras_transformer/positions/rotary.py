@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.backend.split_rows import mesh_that_splits_rows
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.rotary_scaling import (
@@ -200,5 +201,8 @@ def _rotate_half(x, layout):
     # A product with a constant keeps rank 4 (mobile delegates do not support rank 5) and needs no gather.
     quarter = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
     # Rank 2: in a loop, XLA has no gradient for Keras's product of rank 4 with a matrix.
-    rotated = ops.matmul(ops.reshape(x, (-1, width)), ops.convert_to_tensor(quarter, x.dtype))
+    quarter = ops.convert_to_tensor(quarter, x.dtype)
+    if mesh_that_splits_rows() is not None:  # The tokens of a row are on several devices, a matrix of all would not be.
+        return ops.matmul(x, quarter)
+    rotated = ops.matmul(ops.reshape(x, (-1, width)), quarter)
     return ops.reshape(rotated, (-1, *ops.shape(x)[1:]))

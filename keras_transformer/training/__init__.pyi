@@ -25,6 +25,12 @@ from .coding_rate import (
 from .coding_rate import (
     coding_rates as coding_rates,
 )
+from .communication import (
+    Collective as Collective,
+)
+from .communication import (
+    communication as communication,
+)
 from .comparison_loss import (
     ComparisonLoss as ComparisonLoss,
 )
@@ -135,6 +141,9 @@ from .schedules import (
 )
 from .schedules import (
     WarmupCosine as WarmupCosine,
+)
+from .sharded_checkpoint import (
+    ShardedCheckpoint as ShardedCheckpoint,
 )
 from .sigmoid_contrastive_loss import (
     SigmoidContrastiveLoss as SigmoidContrastiveLoss,

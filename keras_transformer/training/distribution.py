@@ -13,6 +13,8 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
+from keras_transformer.training.replica_updates import update_as_one_device
+from keras_transformer.training.sharded_steps import gather_in_steps, split_rows_in_steps
 from keras_transformer.utils.types import Tensor
 
 
@@ -21,6 +23,8 @@ def distributed(
     compile_model: Callable[[Any], Any] | None = None,
     *,
     model_parallel: int = 1,
+    sequence_parallel: int = 1,
+    fully_sharded: bool = False,
     devices: Sequence[str] | None = None,
 ) -> keras.Model:
     """Builds a model that `fit` trains on all devices; each processes a part of every batch.
@@ -28,7 +32,8 @@ def distributed(
     On TensorFlow the model is built in a `tf.distribute` strategy: `MultiWorkerMirroredStrategy`, one process per machine,
     if TF_CONFIG names several workers (then call this before any other TensorFlow function), otherwise `MirroredStrategy`.
     On JAX it uses `keras.distribution`: `DataParallel`, or `ModelParallel` with `models.layout_map`. The distribution stays
-    set for everything that Keras builds and fits later; `keras.distribution.set_distribution(None)` resets it.
+    set for everything that Keras builds and fits later; `keras.distribution.set_distribution(None)` resets it. Devices of
+    several processes take part after `jax.distributed.initialize`.
 
     Losses equal those of one device with the whole batch, up to rounding, if they are means over the rows of a batch or,
     like `MaskedCrossentropy`, over labeled tokens. Dropout masks differ. The number of replicas must divide the batch size.
@@ -38,15 +43,21 @@ def distributed(
             twice, the first time for shapes only.
         compile_model: function that compiles the model, or None.
         model_parallel: int >= 1, a divisor of the number of devices: the number of devices that share the weights of one
-            replica. Values above 1 need JAX. Default 1: every device has all weights.
+            replica, layer by layer. Values above 1 need JAX. Default 1.
+        sequence_parallel: int >= 1: the number of devices that share the rows of one replica, for rows that are too long for
+            one device. `models.Decoder(attention="blockwise")` then computes ring attention. Values above 1 need JAX, and
+            the length of rows must divide by it. Default 1.
+        fully_sharded: bool. Whether the weights and the optimizer's variables are also split over the replicas, so that each
+            device keeps `1 / devices` of them (ZeRO-3); a step gathers those of a layer for its call. With
+            `recompute_blocks`, those of one block at a time are whole. Needs JAX. Default False: each replica has all.
         devices: list of str, such as "cpu:0" or "gpu:1"; None for all GPUs or TPUs or, without any, all CPUs.
 
     Returns:
         The model that `build` returns.
 
     Raises:
-        DistributionError: a number of devices that `model_parallel` does not divide; model parallelism on another backend
-            than JAX; on TensorFlow, an optimizer that accumulates gradients.
+        DistributionError: a number of devices that does not divide by the groups; weights to be split on another backend
+            than JAX; on TensorFlow, gradient accumulation together with `use_ema`, `steps_per_execution`, or scaled losses.
 
     Example:
 
@@ -58,28 +69,39 @@ def distributed(
     True
     >>> keras.distribution.set_distribution(None)
 
-    Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3 (weights split by heads and channels).
+    Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3 (weights split by heads and channels);
+    Rajbhandari et al., ZeRO, arXiv 1910.02054, section 5 (weights and optimizer split over replicas).
     """
     backend = keras.backend.backend()
     if backend not in ("tensorflow", "jax"):
         raise DistributionError(f"Training on several devices needs TensorFlow or JAX. The backend is {backend}.")
     if backend == "tensorflow":
-        if model_parallel != 1:
-            raise DistributionError("Model parallelism needs JAX: set KERAS_BACKEND=jax, or model_parallel=1.")
+        if model_parallel != 1 or sequence_parallel != 1 or fully_sharded:
+            raise DistributionError(
+                "Weights and rows are split over devices on JAX only: set KERAS_BACKEND=jax, or omit model_parallel, "
+                "sequence_parallel and fully_sharded."
+            )
         scope = _strategy(devices).scope()
     else:
         devices = list(devices or keras.distribution.list_devices())
-        if model_parallel < 1 or len(devices) % model_parallel:
-            raise DistributionError(f"{len(devices)} devices do not divide into groups of {model_parallel}.")
-        keras.distribution.set_distribution(_distribution(build, model_parallel, devices))
+        group = model_parallel * sequence_parallel
+        if min(model_parallel, sequence_parallel) < 1 or len(devices) % group:
+            raise DistributionError(f"{len(devices)} devices do not divide into groups of {group}.")
+        shape = (len(devices) // group, sequence_parallel, model_parallel)
+        keras.distribution.set_distribution(_distribution(build, shape, fully_sharded, devices))
         scope = contextlib.nullcontext()
     with scope:
         model = build()
         if compile_model is not None:
             compile_model(model)
     if backend == "tensorflow":
-        _refuse_accumulation(model)
+        if getattr(model, "optimizer", None) is not None:
+            update_as_one_device(model)
         _build_from_one_replica(model)
+    if fully_sharded:
+        gather_in_steps(model)
+    if sequence_parallel > 1:
+        split_rows_in_steps(model, keras.distribution.distribution().device_mesh)
     if backend == "tensorflow" and cluster_size() > 1:
         model.train_step = _with_leading_axis(model.train_step)
         model.test_step = _with_leading_axis(model.test_step)
@@ -152,15 +174,6 @@ def _strategy(devices):
     return tf.distribute.MirroredStrategy(devices)
 
 
-def _refuse_accumulation(model):
-    """Refuses gradient accumulation: Keras applies it in a branch, in which replicas cannot exchange gradients."""
-    if getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None):
-        raise DistributionError(
-            "Keras does not accumulate gradients under tf.distribute: omit gradient_accumulation_steps. "
-            "`recompute_blocks` saves memory there, and JAX supports both."
-        )
-
-
 def _build_from_one_replica(model):
     """Makes Keras build metrics and optimizer from the batch of one replica.
 
@@ -190,18 +203,20 @@ def _with_leading_axis(step):
     return with_leading_axis
 
 
-def _distribution(build, model_parallel, devices):
+def _distribution(build, shape, fully_sharded, devices):
     from keras_transformer.backend.unallocated import unallocated
     from keras_transformer.models.building.layout_map import layout_map
 
-    if model_parallel == 1:
+    if len(devices) == shape[0] and not fully_sharded:
         return keras.distribution.DataParallel(devices=devices)
-    shape = (len(devices) // model_parallel, model_parallel)
-    mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
+    axes = ("batch", "sequence", "model")
+    if shape[1] == 1:
+        shape, axes = shape[::2], axes[::2]
+    mesh = keras.distribution.DeviceMesh(shape, axes, devices)
     before = random.getstate()  # Initializers draw seeds from it: the extra build must not change the initial weights.
     try:
         with unallocated():
-            layouts = layout_map(build(), mesh)
+            layouts = layout_map(build(), mesh, data_axis="batch" if fully_sharded else None)
     finally:
         random.setstate(before)
     return keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")

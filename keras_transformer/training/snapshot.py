@@ -65,10 +65,7 @@ def write_snapshot(
     described = {}
     for group, variables in groups.items():
         values = [keras.ops.convert_to_numpy(variable) for variable in variables]
-        described[group] = [
-            [variable.path, str(value.dtype), list(value.shape)]
-            for variable, value in zip(variables, values, strict=True)
-        ]
+        described[group] = describe_variables(variables)
         # As bytes: numpy's file format does not support bfloat16.
         arrays |= {f"{group}/{index}": np.frombuffer(value.tobytes(), "uint8") for index, value in enumerate(values)}
     if not is_writer:
@@ -86,6 +83,11 @@ def write_snapshot(
         _keep(path, pathlib.Path(previous))
     os.replace(partial, path)
     _sync_directory(path.parent)
+
+
+def describe_variables(variables: Sequence[Any]) -> list[list[Any]]:
+    """Returns `[path, dtype, shape]` of each variable, for `check_variables`."""
+    return [[each.path, keras.backend.standardize_dtype(each.dtype), list(each.shape)] for each in variables]
 
 
 def _keep(path, previous):
@@ -138,7 +140,7 @@ def read_snapshot(path: Path, groups: VariableGroups) -> dict[str, Any]:
         metadata, described = _described(archive)
         values = {}
         for group, variables in groups.items():
-            _check(path, group, described[group], variables)
+            check_variables(path, group, described[group], variables)
             values[group] = [
                 np.frombuffer(_bytes(archive, f"{group}/{index}"), _dtype(dtype)).reshape(shape)
                 for index, (_, dtype, shape) in enumerate(described[group])
@@ -190,7 +192,18 @@ def _bytes(archive, name):
     return content
 
 
-def _check(path, group, described, variables):
+def check_variables(path: Path, group: str, described: Sequence[Any], variables: Sequence[Any]) -> None:
+    """Compares variables with those of a checkpoint.
+
+    Args:
+        path: str or path. The name of the checkpoint in errors.
+        group: str.
+        described: list of `[path, dtype, shape]` of the checkpoint's variables.
+        variables: list of variables.
+
+    Raises:
+        TrainingCheckpointError: other numbers, shapes or dtypes.
+    """
     if len(described) != len(variables):
         raise TrainingCheckpointError(
             f"'{path}' holds {len(described)} {group} variables, this training has {len(variables)}."

@@ -111,7 +111,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             model.optimizer.build(model.trainable_variables)
         groups = training_variables(model)
         del groups["metrics"]  # `fit` resets them; within an epoch they are restored after that.
-        read_snapshot(self._source, groups)
+        self._read(groups)
         self._history = metadata["history"]
         self._resume = metadata
         keras_private.set_initial_epoch(model, metadata["epoch"])
@@ -125,7 +125,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             if not path.exists():
                 continue
             try:
-                metadata = _valid_metadata(path)
+                metadata = checked_metadata(read_metadata(path), path)
             except CorruptCheckpointError as error:
                 errors.append(error)
                 continue
@@ -162,7 +162,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         # Metrics create their variables in their first batch; the values that it changes are read again.
         model.test_on_batch(x, y, sample_weight)
-        read_snapshot(self._source, training_variables(model))
+        self._read(training_variables(model))
 
     def _skip(self, steps):
         """Makes `fit` skip the completed steps of this epoch, without training and without data."""
@@ -216,15 +216,21 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "data": getattr(self.batches, "fingerprint", ""),
             "history": self._history,
         }
+        self._write(training_variables(self.model), metadata)
+
+    def _read(self, groups):
+        """Assigns the values of the source to groups of variables."""
+        read_snapshot(self._source, groups)
+
+    def _write(self, groups, metadata):
         # A damaged file does not replace the complete one before it, from which this training was resumed.
         previous = self.previous if self._source is self.path else None
-        is_writer = is_chief(self.model)
-        write_snapshot(self.path, training_variables(self.model), metadata, is_writer, previous)
+        write_snapshot(self.path, groups, metadata, is_chief(self.model), previous)
         self._source = self.path
 
 
-def _valid_metadata(path):
-    metadata = read_metadata(path)
+def checked_metadata(metadata: Any, path: Path) -> dict[str, Any]:
+    """Returns the metadata of a checkpoint if they are complete; otherwise raises `CorruptCheckpointError`."""
     steps, history = metadata.get("steps_per_epoch"), metadata.get("history")
     counts = [metadata.get("epoch"), metadata.get("step"), 0 if steps is None else steps]
     if (

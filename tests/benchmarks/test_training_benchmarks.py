@@ -19,6 +19,7 @@ COMMANDS = {
         {"step_ms", "forward_ms", "backward_ms", "optimizer_ms", "random_ms", "call_ms"},
         2,
     ),
+    "sharded_loading": ([], {"part_mb", "peak_mb", "peak_of_part"}, 2),
     "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
 }
 

@@ -103,16 +103,6 @@ def mesh(size):
     return keras.distribution.DeviceMesh((1, size), ("batch", "model"), [f"cpu:{index}" for index in range(size)])
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of tf.distribute")
-def test_refuses_gradients_that_are_accumulated():
-    def build():
-        return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-
-    optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
-    with pytest.raises(training.DistributionError, match="gradient_accumulation_steps"):
-        training.distributed(build, lambda model: model.compile(optimizer, "mse"))
-
-
 def test_layouts_split_what_belongs_together():
     model = models.Decoder(models.Size(1, 16, 4, 24), 10, feedforward="gated")
     layouts = models.layout_map(model, mesh(4))

@@ -19,6 +19,7 @@ from keras_transformer.attention.tiled.counter_based_dropout import CounterBased
 from keras_transformer.attention.tiled.tile_position import TilePosition
 from keras_transformer.attention.tiled.tiled_attention import tiled_attention
 from keras_transformer.attention.tiled.tiles import Tiles
+from keras_transformer.backend.ring_attention import ring_attention, ring_of_distribution
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -34,7 +35,8 @@ class BlockwiseAttention(Mechanism):
     backward pass recomputes the weights. Time grows with `T · S` (tiles that are masked by causality or a
     `sliding_window` are skipped), memory with `T + S` and one tile of `query_block_size · block_size` scores for
     each head. If Keras has a fused kernel of linear memory (PyTorch, JAX on a GPU) and the only mask is causal, that
-    kernel is used.
+    kernel is used. On devices that share rows (`sequence_parallel` of `training.distributed`), it is ring attention: keys
+    and values pass from device to device.
 
     Args:
         query_block_size: int >= 1. Queries of a tile. Affects the cost only.
@@ -64,7 +66,7 @@ class BlockwiseAttention(Mechanism):
     True
 
     Reference: Rabe and Staats, Self-attention does not need O(n²) memory, arXiv 2112.05682; Dao et al., FlashAttention,
-    arXiv 2205.14135, algorithms 1 and 4.
+    arXiv 2205.14135, algorithms 1 and 4; Liu et al., Ring Attention, arXiv 2310.01889, algorithm 1.
     """
 
     supports = ALL_CAPABILITIES - {"scores"}
@@ -102,6 +104,10 @@ class BlockwiseAttention(Mechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
+        ring = self._ring(query, key, visibility, position, training)
+        if ring is not None:
+            context = ring_attention(query, key, value, ring, visibility.key_mask, visibility.causal, self.scale)
+            return _masked(context, visibility.query_mask)
         if self._is_small(query, key) or self.softmax.avoids_scores(query, key, value, visibility, position, training):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
         lengths, sizes, counts = self._block_sizes(query, key)
@@ -114,10 +120,22 @@ class BlockwiseAttention(Mechanism):
         key = _heads_first(key * ops.cast(scale, key.dtype), padding[1])
         context = tiled_attention(_heads_first(query, padding[0]), key, _heads_first(value, padding[1]), tiles)
         context = ops.transpose(context, (0, 2, 1, 3))[:, : lengths[0]]
-        if visibility.query_mask is not None:
-            mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.query_mask, context.dtype), 2), 3)
-            context = context * mask
+        context = _masked(context, visibility.query_mask)
         return ops.reshape(context, (-1, lengths[0], query.shape[2], value.shape[3]))
+
+    def _ring(
+        self,
+        query: Tensor,
+        key: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None,
+        training: bool | None,
+    ):
+        """The devices that rows are split over, if the distribution splits rows and ring attention applies; or None."""
+        is_plain = visibility.attention_mask is None and visibility.window is None and visibility.starts_at_zero
+        if not is_plain or (position is not None and position.needs) or (training and self.dropout > 0):
+            return None
+        return ring_of_distribution(query, key)
 
     def _is_small(self, query: Tensor, key: Tensor):
         """Whether the scores fit one tile; or, in a graph, are those of new tokens with a cache, which are few."""
@@ -141,6 +159,13 @@ class BlockwiseAttention(Mechanism):
             "dropout": self.dropout,
             "seed": self.seed,
         }
+
+
+def _masked(context: Tensor, query_mask: Tensor | None):
+    """`(B, T, N, H)` with zeros for False queries."""
+    if query_mask is None:
+        return context
+    return context * ops.expand_dims(ops.expand_dims(ops.cast(query_mask, context.dtype), 2), 3)
 
 
 def _minimum(size: int, length: Tensor):

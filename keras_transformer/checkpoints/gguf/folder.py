@@ -19,6 +19,7 @@ from keras_transformer.checkpoints.gguf.layouts import Same
 from keras_transformer.checkpoints.gguf.metadata import Metadata
 from keras_transformer.checkpoints.gguf.pooling import MODULES, pooling_files
 from keras_transformer.checkpoints.gguf.tokenizer_files import token_settings, tokenizer_files
+from keras_transformer.checkpoints.lazy_tensors import LazyTensor, as_lazy
 
 # A class of transformers whose pooler GGUF files lack.
 _WITHOUT_HEAD = "BertModel"
@@ -70,6 +71,10 @@ class GgufFolder(Folder):
         """Returns a tensor in the layout of transformers; float32 where the file has blocks."""
         stored, layout = self._stored[name]
         return layout.read(self.container.read(stored))
+
+    def lazy(self, name: str) -> LazyTensor:
+        """Returns a tensor as a lazy one, but reads all of it: blocks are decoded together."""
+        return as_lazy(self.read(name))
 
     def _info(self, name: str) -> TensorInfo:
         stored, layout = self._stored[name]

@@ -13,7 +13,7 @@ _ROW_SHARDED = ("output", "output_dense")
 
 
 def layout_map(
-    model: keras.Model, mesh: keras.distribution.DeviceMesh, axis: str = "model"
+    model: keras.Model, mesh: keras.distribution.DeviceMesh, axis: str = "model", data_axis: str | None = None
 ) -> keras.distribution.LayoutMap:
     """Layout map that shards the weights of a model over devices, for `keras.distribution.ModelParallel`.
 
@@ -22,17 +22,23 @@ def layout_map(
     not a multiple of the number of devices (few key/value heads, an odd vocabulary) is split along its other dimension, if
     that needs no communication, or replicated, as norms and biases of outputs are.
 
+    With `data_axis`, every weight is also split over the devices that train on different rows, as in fully sharded data
+    parallelism (ZeRO-3): along its largest dimension that is a multiple of their number and that `axis` does not split. A
+    step gathers each weight where it is used. The optimizer's variables have the layout of their weight.
+
     Args:
         model: any `keras.Model` made of layers of this package, such as those of `models` and `tasks`; its weights need no
             values: see `checkpoints.unallocated`.
         mesh: `keras.distribution.DeviceMesh`.
-        axis: str. The name of the axis of `mesh` along which weights are split.
+        axis: str. The name of the axis of `mesh` along which layers are split.
+        data_axis: str or None. The name of the axis of `mesh` that splits batches, to split all weights along it too. None
+            for weights that all of these devices have.
 
     Returns:
         `keras.distribution.LayoutMap` by the paths of the weights, which are equal in every model of the same architecture.
 
     Raises:
-        ValueError: `mesh` has no such axis.
+        ValueError: `mesh` has no such axis, or both axes are the same.
 
     `training.distributed` builds one automatically.
 
@@ -46,18 +52,47 @@ def layout_map(
 
     Reference: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
     """
-    if axis not in mesh.axis_names:
-        raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
-    size = mesh.shape[list(mesh.axis_names).index(axis)]
-    layouts, seen = keras.distribution.LayoutMap(mesh), set()
+    sizes = {name: _axis_size(mesh, name) for name in (axis, data_axis) if name is not None}
+    if axis == data_axis:
+        raise ValueError(f"axis and data_axis must differ. Received: {axis!r} for both.")
+    layouts = keras.distribution.LayoutMap(mesh)
+    split = _split_layers(model, axis, sizes[axis]) if sizes[axis] > 1 else {}
+    if data_axis is not None:
+        for layer in keras_private.flatten_layers(model):
+            for variable in keras_private.own_weights(layer):
+                axes = split.setdefault(variable.path, [None] * len(variable.shape))
+                _split_largest(axes, variable, data_axis, sizes[data_axis])
+    for path, axes in split.items():
+        if any(axes):
+            layouts[path] = tuple(axes)
+    return layouts
+
+
+def _split_layers(model, axis, size):
+    """The axes of the weights of layers that are split: dict of path to list with `axis` at one index, None at others."""
+    found = {}
     for layer in keras_private.flatten_layers(model):
         for variable, axes in _splits(layer):
             split = next((index for index in axes if variable.shape[index] % size == 0), None)
-            if split is None or id(variable) in seen:
-                continue
-            seen.add(id(variable))
-            layouts[variable.path] = tuple(axis if index == split else None for index in range(len(variable.shape)))
-    return layouts
+            if split is not None:
+                found.setdefault(
+                    variable.path, [axis if index == split else None for index in range(len(variable.shape))]
+                )
+    return found
+
+
+def _split_largest(axes, variable, axis, size):
+    """Puts `axis` at the largest dimension of a variable that divides by `size` and is not split yet, if there is one."""
+    free = [index for index, length in enumerate(variable.shape) if axes[index] is None and length % size == 0]
+    if free and axis not in axes:  # A layer can be in a model several times.
+        axes[max(free, key=lambda index: variable.shape[index])] = axis
+
+
+def _axis_size(mesh, name):
+    names = list(mesh.axis_names)
+    if name not in names:
+        raise ValueError(f"The mesh has no axis {name!r}; it has {names}.")
+    return mesh.shape[names.index(name)]
 
 
 def _splits(layer):

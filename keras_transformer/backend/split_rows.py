@@ -1,0 +1,22 @@
+"""Whether the devices of the current distribution share rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+SEQUENCE = "sequence"
+
+
+def mesh_that_splits_rows() -> Any:
+    """Returns the mesh of the current `keras.distribution` if its axis "sequence" splits rows, or None.
+
+    Example:
+
+    >>> mesh_that_splits_rows() is None
+    True
+    """
+    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    mesh = getattr(distribution, "device_mesh", None)
+    return mesh if mesh is not None and SEQUENCE in mesh.axis_names else None

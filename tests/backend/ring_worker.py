@@ -1,0 +1,74 @@
+"""Compares ring attention on eight virtual devices with softmax attention on one; prints differences and sizes, as JSON."""
+
+import json
+import math
+import os
+import re
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+
+import jax
+import keras
+import numpy as np
+
+from keras_transformer.attention import SoftmaxAttention
+from keras_transformer.attention.masks import Visibility
+from keras_transformer.backend.ring_attention import Ring, ring_attention
+from keras_transformer.training.communication import collectives
+
+# Name -> shape of the mesh, heads of queries and keys, causal, masked.
+CASES = {
+    "plain": ((1, 8, 1), 2, 2, False, False),
+    "causal": ((1, 8, 1), 2, 2, True, False),
+    "grouped, masked": ((2, 4, 1), 4, 2, False, True),
+    "causal, grouped, masked, heads split": ((2, 2, 2), 4, 2, True, True),
+}
+BATCH, LENGTH, WIDTH = 2, 256, 16
+
+
+def compared(shape, heads, key_heads, causal, masked):
+    devices = keras.distribution.list_devices("cpu")[: int(np.prod(shape))]
+    mesh = keras.distribution.DeviceMesh(shape, ("batch", "sequence", "model"), devices)
+    ring = Ring(mesh, "sequence", "batch", "model")
+    drawn = np.random.default_rng(0)
+    counts = (
+        heads,
+        key_heads,
+        key_heads,
+        heads,
+    )  # Of query, key and value, and of the weights of the context in the loss.
+    inputs = [drawn.normal(size=(BATCH, LENGTH, count, WIDTH)).astype("float32") for count in counts]
+    mask = np.ones((BATCH, LENGTH), bool)
+    if masked:
+        mask[0, 40:] = mask[1, :5] = False  # The first queries of the second row attend to none, if causal.
+    softmax = SoftmaxAttention(flash_attention=None)
+    slots = np.arange(LENGTH)
+    visibility = Visibility.from_slots(slots, slots, causal=causal, key_mask=mask if masked else None)
+
+    def whole(query, key, value, weights):
+        context = softmax(query, key, value, visibility=visibility)
+        return (context * weights).sum(), context
+
+    def split(query, key, value, weights):
+        context = ring_attention(query, key, value, ring, mask if masked else None, causal)
+        return (context * weights).sum(), context
+
+    spec = jax.sharding.PartitionSpec("batch", "sequence", "model")
+    sharding = jax.sharding.NamedSharding(mesh.backend_mesh, spec)
+    results = []
+    for function, arrays in ((whole, inputs), (split, [jax.device_put(each, sharding) for each in inputs])):
+        compiled = jax.jit(jax.grad(function, (0, 1, 2), has_aux=True)).lower(*arrays).compile()
+        gradients, context = compiled(*arrays)
+        results.append([np.asarray(each) for each in (context, *gradients)])
+    program = compiled.as_text()
+    return {
+        "difference": max(float(abs(a - b).max()) for a, b in zip(*results, strict=True)),
+        "largest": max(math.prod(map(int, size.split(","))) for size in re.findall(r"\w\d+\[([\d,]+)\]", program)),
+        "exchanged": sorted({each.name for each in collectives(program)}),
+    }
+
+
+if __name__ == "__main__":
+    for name, case in CASES.items():
+        print(json.dumps({"name": name, **compared(*case)}), flush=True)

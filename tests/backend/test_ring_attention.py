@@ -1,0 +1,47 @@
+"""Ring attention on eight devices equals softmax attention on one, and no device has a whole row."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.backend.ring_attention import Ring, ring_attention
+
+WORKER = Path(__file__).with_name("ring_worker.py")
+BATCH, LENGTH, HEADS, WIDTH, DEVICES = 2, 256, 2, 16, 8
+CASES = ["plain", "causal", "grouped, masked", "causal, grouped, masked, heads split"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    pytest.importorskip("jax")
+    result = subprocess.run([sys.executable, str(WORKER)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return {each["name"]: each for each in map(json.loads, result.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_context_and_gradients_are_those_of_one_device(found, name):
+    assert found[name]["difference"] <= 1e-5
+    assert found[name]["exchanged"] == ["collective-permute"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plain", "causal"])
+def test_no_device_has_a_whole_row_of_keys_or_scores(found, name):
+    block, row = BATCH * HEADS * (LENGTH // DEVICES) ** 2, BATCH * LENGTH * HEADS * WIDTH
+    assert found[name]["largest"] == block < row
+
+
+def test_rows_must_divide_by_the_devices():
+    mesh = keras.distribution.DeviceMesh((2,), ("sequence",), ["cpu:0", "cpu:1"])
+    x = np.ones((1, 5, 1, 2), "float32")
+    with pytest.raises(ValueError, match="5 queries and 5 keys"):
+        ring_attention(x, x, x, Ring(mesh, "sequence"))
+    with pytest.raises(ValueError, match="4 queries and 5 keys"):
+        ring_attention(x[:, :4], x, x, Ring(mesh, "sequence"))

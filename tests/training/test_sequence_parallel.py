@@ -1,0 +1,50 @@
+"""Rows that devices share train as on one device, and only keys, values and gradients are exchanged."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_transformer import training
+
+WORKER = Path(__file__).with_name("sequence_worker.py")
+# Rows, their length, and the width of a token in bytes, in the worker's model.
+ROWS, LENGTH, TOKEN = 2, 96, 16 * 4
+
+
+@pytest.fixture(scope="module")
+def found():
+    pytest.importorskip("jax")
+    result = subprocess.run([sys.executable, str(WORKER)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return {each["name"]: each for each in map(json.loads, result.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sequence", "sequence, model, fully sharded"])
+def test_losses_are_those_of_one_device(found, name):
+    losses, alone = found[name]["losses"], found[None]["losses"]
+    assert max(abs(a - b) for a, b in zip(losses, alone, strict=True)) <= 1e-5
+    assert len({round(loss, 4) for loss in alone}) == len(alone)
+
+
+@pytest.mark.slow
+def test_keys_and_values_pass_from_device_to_device(found):
+    by_name = {}
+    for name, size, devices in found["sequence"]["exchanged"]:
+        by_name.setdefault(name, []).append((size, devices))
+    # No device gathers rows. The part of a row: key and value forward, and backward with their gradients.
+    assert set(by_name) == {"all-reduce", "collective-permute"}
+    parts = [size for size, _ in by_name["collective-permute"] if size == ROWS * LENGTH * TOKEN // 8]
+    assert len(parts) == 2 + 4
+    # Gradients of the weights.
+    assert {devices for _, devices in by_name["all-reduce"]} == {8}
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of other backends")
+def test_other_backends_are_refused():
+    with pytest.raises(training.DistributionError, match="KERAS_BACKEND=jax"):
+        training.distributed(lambda: None, sequence_parallel=2)
