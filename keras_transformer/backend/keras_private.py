@@ -256,6 +256,30 @@ def consumers(tensor: keras.KerasTensor) -> list[Any]:
 # Training.
 
 
+def takes_training(model: keras.Model) -> bool:
+    """Returns whether `model.call` has an argument `training`."""
+    return model._call_has_training_arg
+
+
+def run_train_function(model: keras.Model, batch: Any) -> dict[str, Tensor]:
+    """Trains on a batch with the function that `fit` compiled, and returns the logs; the metrics go on from before.
+
+    `train_on_batch` compiles it again, because its batches always have sample weights.
+
+    Args:
+        model: `keras.Model` whose `fit` is running, in a callback that has used `Callback.model`.
+        batch: a batch as `fit` got it from its data.
+    """
+    if keras.backend.backend() != "jax":
+        return model.train_function(iter([batch]))
+    names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+    state = model._get_jax_state(**dict.fromkeys(names, True), purge_model_variables=True)
+    logs, state = model.train_function(state, iter([batch]))
+    model._jax_state, model._jax_state_synced = dict(zip(names, state, strict=True)), False
+    model.jax_state_sync()
+    return logs
+
+
 def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
     """Sets the epoch at which the running `fit` starts, from `on_train_begin`; None after training."""
     model._initial_epoch = epoch

@@ -92,7 +92,13 @@ from .errors import (
     CorruptCheckpointError as CorruptCheckpointError,
 )
 from .errors import (
+    DataError as DataError,
+)
+from .errors import (
     DistributionError as DistributionError,
+)
+from .errors import (
+    NonFiniteError as NonFiniteError,
 )
 from .errors import (
     PruningError as PruningError,
@@ -114,6 +120,15 @@ from .metrics import (
 )
 from .metrics import (
     Perplexity as Perplexity,
+)
+from .monitoring.nan_origin import (
+    NaNOrigin as NaNOrigin,
+)
+from .monitoring.replay import (
+    replay as replay,
+)
+from .monitoring.stop_at_nan import (
+    StopAtNaN as StopAtNaN,
 )
 from .next_token_trainer import (
     NextTokenTrainer as NextTokenTrainer,

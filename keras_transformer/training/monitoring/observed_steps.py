@@ -1,0 +1,99 @@
+"""The batches of a running `fit`, shown to callbacks before each step."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformer.training.errors import DistributionError
+from keras_transformer.utils.types import Tensor
+
+# Called with the batches of a step, and a function from a variable to its value before the step.
+Observer = Callable[[list[Any], Callable[[keras.Variable], Tensor]], None]
+
+
+class _ObservedTrainFunction:
+    """The train function of a model, which shows the batches of each call to observers before it runs.
+
+    It reads the batches in Python. On TensorFlow `fit` otherwise reads them within the compiled function.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self.model = weakref.ref(model)
+        self.train_function = model.train_function
+        # Weak: the callbacks of a `fit` that was interrupted disappear with it.
+        self.observers: list[weakref.WeakMethod] = []
+
+    def __call__(self, *arguments: Any) -> Any:
+        *state, iterator = arguments
+        model = self.model()
+        batches = list(itertools.islice(iterator, model.steps_per_execution or 1))
+        if not batches:
+            raise StopIteration
+        values = _values_of_state(model, state[0]) if state else _own_value
+        for reference in list(self.observers):
+            observer = reference()
+            if observer is not None:
+                observer(batches, values)
+        return self.train_function(*state, iter(batches))
+
+
+def _own_value(variable):
+    return variable.value
+
+
+def _values_of_state(model, state):
+    """On JAX the values are arguments of the train function: the variables have none meanwhile."""
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+
+    def value(variable):
+        for variables, values in zip(groups, state, strict=True):
+            for each, found in zip(variables, values, strict=True):
+                if each is variable:
+                    return found
+        raise KeyError(variable.path)
+
+    return value
+
+
+def observe_steps(model: keras.Model, observer: Observer) -> None:
+    """Calls a method before each call of the train function, from `on_train_begin` of a callback on.
+
+    Its arguments are the list of batches, `steps_per_execution` of them or fewer at the end of an epoch, and a function
+    that returns the current value of a variable of the model or its optimizer.
+
+    Args:
+        model: the model in training, whose `fit` is running.
+        observer: a method of an object, to which no other reference is kept.
+
+    Raises:
+        DistributionError: `tf.distribute` trains on several replicas, whose batches are in parts.
+    """
+    strategy = getattr(model, "distribute_strategy", None)
+    if getattr(strategy, "num_replicas_in_sync", 1) > 1:
+        name = type(observer.__self__).__name__  # pyright: ignore[reportFunctionMemberAccess]: a method.
+        raise DistributionError(
+            f"{name} reads the batches of a single device; tf.distribute trains on {strategy.num_replicas_in_sync}."
+        )
+    stop_observing(model, observer)
+    if not isinstance(model.train_function, _ObservedTrainFunction):
+        model.train_function = _ObservedTrainFunction(model)
+    model.train_function.observers.append(weakref.WeakMethod(observer))
+
+
+def stop_observing(model: keras.Model, observer: Observer) -> None:
+    """Removes an observer, and restores the train function of the model when none is left."""
+    function = model.train_function
+    if isinstance(function, _ObservedTrainFunction):
+        function.observers = [each for each in function.observers if each() not in (None, observer)]
+        if not function.observers:
+            model.train_function = function.train_function
