@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _UNINITIALIZED = "uninitialized_variables"
+_JAX_STATE = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
 
 
 class _Thread(threading.local):
@@ -272,12 +273,19 @@ def run_train_function(model: keras.Model, batch: Any) -> dict[str, Tensor]:
     """
     if keras.backend.backend() != "jax":
         return model.train_function(iter([batch]))
-    names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
-    state = model._get_jax_state(**dict.fromkeys(names, True), purge_model_variables=True)
+    state = model._get_jax_state(**dict.fromkeys(_JAX_STATE, True), purge_model_variables=True)
     logs, state = model.train_function(state, iter([batch]))
-    model._jax_state, model._jax_state_synced = dict(zip(names, state, strict=True)), False
-    model.jax_state_sync()
+    put_state_back(model, state)
     return logs
+
+
+def put_state_back(model: keras.Model, state: Sequence[Sequence[Tensor]]) -> None:
+    """Gives the variables of a model the values of the state that the train function of JAX takes and returns.
+
+    They have none while it runs: when it raises an error in the first step, Keras does not give them back.
+    """
+    model._jax_state, model._jax_state_synced = dict(zip(_JAX_STATE, state, strict=True)), False
+    model.jax_state_sync()
 
 
 def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:

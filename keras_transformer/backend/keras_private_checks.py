@@ -280,6 +280,18 @@ def _run_train_function() -> None:
     _expect(round(float(model.get_weights()[0][0, 0]), 4), 0.0396)
 
 
+@_self_test("JAXTrainer.jax_state_sync")
+def _put_state_back() -> None:
+    if keras.backend.backend() != "jax":
+        return
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile("sgd", "mse")
+    groups = (model.trainable_variables, model.non_trainable_variables, model.optimizer.variables)
+    state = [[ops.ones(each.shape, each.dtype) for each in group] for group in (*groups, model.metrics_variables)]
+    private.put_state_back(model, state)
+    _expect(model.get_weights()[0].tolist(), [[1.0]])
+
+
 @_self_test("Optimizer._get_variable_index")
 def _variable_index() -> None:
     optimizer, layer = keras.optimizers.SGD(), _dense()

@@ -121,6 +121,12 @@ from .metrics import (
 from .metrics import (
     Perplexity as Perplexity,
 )
+from .monitoring.check_data import (
+    CheckData as CheckData,
+)
+from .monitoring.check_data import (
+    check_batch as check_batch,
+)
 from .monitoring.nan_origin import (
     NaNOrigin as NaNOrigin,
 )

@@ -13,7 +13,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.backend.gradient_hook import gradient_hook
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.backend.loss_gradients import loss_and_gradients
-from keras_transformer.training.monitoring.leaves import named_leaves
+from keras_transformer.training.monitoring.names import named_leaves, path_in
 from keras_transformer.training.monitoring.variable_copies import (
     VariableCopies,
     first_not_finite,
@@ -97,7 +97,7 @@ def _in_step(model, x, y, sample_weight):
         return watch.backward
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
         if gradient is not None and not is_finite(gradient):
-            layer, _, name = _name(variable, model).rpartition("/")
+            layer, _, name = path_in(variable, model).rpartition("/")
             return NaNOrigin("backward", layer, f"gradient of '{name}': {_describe(gradient)}")
     return None
 
@@ -111,7 +111,7 @@ def _in_update(model, before, x, y, sample_weight):
         return NaNOrigin("compiled", "loss", f"{logs['loss']}")
     groups = training_variables(model)
     variable = first_not_finite([*groups["model"], *groups["optimizer"]])
-    return None if variable is None else NaNOrigin("update", _name(variable, model), _describe(variable))
+    return None if variable is None else NaNOrigin("update", path_in(variable, model), _describe(variable))
 
 
 class _Watch:
@@ -144,13 +144,13 @@ class _Watch:
             for name, values in (("inputs", keras.tree.flatten(inputs)), ("weights", getattr(layer, "weights", ()))):
                 largest = max((_largest(x) for x in values if _is_float_tensor(x)), default=0.0)
                 detail += f"; {name} reach {largest:.3g}" if largest else ""
-            self.forward = NaNOrigin("forward", _name(layer, self.model), detail)
+            self.forward = NaNOrigin("forward", path_in(layer, self.model), detail)
 
     def _hooked(self, structure, layer, what):
         def record(gradient):
             if self.backward is None and not _is_finite_here(gradient):
                 self.backward = NaNOrigin(
-                    "backward", _name(layer, self.model), f"gradient of {what}: {_describe(gradient)}"
+                    "backward", path_in(layer, self.model), f"gradient of {what}: {_describe(gradient)}"
                 )
 
         def hook(x):
@@ -168,11 +168,6 @@ def _operations(model):
     layers = [model, *layers_in_order(model)]
     operations = [each for layer in layers for each in getattr(layer, "operations", ())]
     return list({id(each): each for each in [*layers, *operations] if hasattr(each, "call")}.values())
-
-
-def _name(part, model):
-    """The path of a layer or a weight within a model, without the model's own name."""
-    return (getattr(part, "path", None) or part.name).removeprefix(f"{model.name}/")
 
 
 def _is_float_tensor(x):

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
 from keras_transformer.utils.types import Tensor
 
@@ -22,11 +23,11 @@ class _ObservedTrainFunction:
     It reads the batches in Python. On TensorFlow `fit` otherwise reads them within the compiled function.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model, train_function: Callable[..., Any]) -> None:
         self.model = weakref.ref(model)
-        self.train_function = model.train_function
-        # Weak: the callbacks of a `fit` that was interrupted disappear with it.
-        self.observers: list[weakref.WeakMethod] = []
+        self.train_function = train_function
+        self.history = model.history  # A new one in each `fit`.
+        self.observers: list[Observer] = []
 
     def __call__(self, *arguments: Any) -> Any:
         *state, iterator = arguments
@@ -35,10 +36,13 @@ class _ObservedTrainFunction:
         if not batches:
             raise StopIteration
         values = _values_of_state(model, state[0]) if state else _own_value
-        for reference in list(self.observers):
-            observer = reference()
-            if observer is not None:
+        try:
+            for observer in list(self.observers):
                 observer(batches, values)
+        except BaseException:
+            if state:
+                keras_private.put_state_back(model, state[0])
+            raise
         return self.train_function(*state, iter(batches))
 
 
@@ -73,7 +77,7 @@ def observe_steps(model: keras.Model, observer: Observer) -> None:
 
     Args:
         model: the model in training, whose `fit` is running.
-        observer: a method of an object, to which no other reference is kept.
+        observer: a method of a callback.
 
     Raises:
         DistributionError: `tf.distribute` trains on several replicas, whose batches are in parts.
@@ -85,15 +89,18 @@ def observe_steps(model: keras.Model, observer: Observer) -> None:
             f"{name} reads the batches of a single device; tf.distribute trains on {strategy.num_replicas_in_sync}."
         )
     stop_observing(model, observer)
-    if not isinstance(model.train_function, _ObservedTrainFunction):
-        model.train_function = _ObservedTrainFunction(model)
-    model.train_function.observers.append(weakref.WeakMethod(observer))
+    function = model.train_function
+    if isinstance(function, _ObservedTrainFunction) and function.history is not model.history:
+        function = function.train_function  # Left by a `fit` that was interrupted.
+    if not isinstance(function, _ObservedTrainFunction):
+        function = model.train_function = _ObservedTrainFunction(model, function)
+    function.observers.append(observer)
 
 
 def stop_observing(model: keras.Model, observer: Observer) -> None:
     """Removes an observer, and restores the train function of the model when none is left."""
     function = model.train_function
     if isinstance(function, _ObservedTrainFunction):
-        function.observers = [each for each in function.observers if each() not in (None, observer)]
+        function.observers = [each for each in function.observers if each != observer]
         if not function.observers:
             model.train_function = function.train_function

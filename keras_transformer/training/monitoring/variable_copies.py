@@ -19,6 +19,7 @@ class VariableCopies:
 
     Example:
 
+    >>> import numpy as np
     >>> variable = keras.Variable([1.0, 2.0])
     >>> copies = VariableCopies([variable])
     >>> _ = variable.assign([3.0, 4.0])

@@ -1,4 +1,4 @@
-"""The arrays of a batch by name."""
+"""How messages name arrays, places in them, layers and variables."""
 
 from __future__ import annotations
 
@@ -45,3 +45,24 @@ def _collect(name, value, found):
             _collect(f"{name}[{index}]", each, found)
     else:
         found.append((name, np.asarray(keras.ops.convert_to_numpy(value))))
+
+
+def first_place(values: np.ndarray, wrong: np.ndarray) -> tuple[str, str]:
+    """Returns the first value that is wrong, and where it is, as messages write them.
+
+    Example:
+
+    >>> values = np.array([[0, 1], [7, 0]])
+    >>> first_place(values, values > 1)
+    ('7', 'row 1, column 0')
+    """
+    index = tuple(int(each) for each in np.argwhere(wrong)[0])
+    found = f"{np.asarray(values)[index]:g}" if values.dtype.kind == "f" else str(values[index])
+    if len(index) > 2:
+        return found, f"index {index}"
+    return found, ", ".join(f"{axis} {each}" for axis, each in zip(("row", "column"), index, strict=False))
+
+
+def path_in(part: Any, model: keras.Model) -> str:
+    """Returns the path of a layer or a variable within a model, without the model's own name."""
+    return (getattr(part, "path", None) or part.name).removeprefix(f"{model.name}/")
