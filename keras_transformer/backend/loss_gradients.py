@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -42,14 +43,92 @@ def loss_and_gradients(model: keras.Model, x: Any, y: Any, sample_weight: Any = 
     return (_by_tensorflow if backend == "tensorflow" else _by_jax)(model, x, y, sample_weight)
 
 
-def _by_tensorflow(model, x, y, sample_weight):
+def gradient_function(
+    model: keras.Model, summarize: Callable[[list[Tensor]], Any]
+) -> Callable[[tuple[Any, Any, Any], Callable[[keras.Variable], Tensor]], Any]:
+    """Returns a compiled function of a batch that summarizes the gradients, and changes nothing in the model.
+
+    Args:
+        model: a compiled, built `keras.Model` that trains by Keras's own `train_step`.
+        summarize: function of the gradients, in the order of `model.trainable_variables`, to tensors. They are those of the
+            loss itself, not scaled for an optimizer.
+
+    Returns:
+        A function of a batch `(x, y, sample_weight)` and of a function from a variable to its value, which JAX needs while
+        `fit` runs.
+
+    Example:
+
+    >>> import numpy as np
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+    >>> model.compile("sgd", "mse")
+    >>> function = gradient_function(model, lambda gradients: gradients[0][0, 0])
+    >>> float(function((np.array([[2.0]]), np.array([[5.0]]), None), lambda variable: variable.value))
+    -12.0
+    """
+    if keras.backend.backend() == "tensorflow":
+        return _compiled_by_tensorflow(model, summarize)
+    if keras.backend.backend() == "jax":
+        return _compiled_by_jax(model, summarize)
+    raise NotImplementedError(f"Gradients need TensorFlow or JAX. The backend is {keras.backend.backend()!r}.")
+
+
+def _compiled_by_tensorflow(model, summarize):
+    import tensorflow as tf
+
+    @tf.function(reduce_retracing=True, jit_compile=bool(model.jit_compile))
+    def compiled(x, y, sample_weight):
+        return summarize(_by_tensorflow(model, x, y, sample_weight, scaled=False)[1])
+
+    def function(batch, value):
+        del value
+        changed = [*model.non_trainable_variables, *model.metrics_variables]
+        before = [tf.identity(each.value) for each in changed]
+        try:
+            return compiled(*batch)
+        finally:
+            for variable, each in zip(changed, before, strict=True):
+                variable.assign(each)
+
+    return function
+
+
+def _compiled_by_jax(model, summarize):
+    import jax
+
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.metrics_variables,
+        model.optimizer.variables,
+    )
+
+    @jax.jit
+    def compiled(state, x, y, sample_weight):
+        weights, others, metrics, optimizer = state
+
+        def loss_of(weights):
+            _, (loss, *_) = model.compute_loss_and_updates(
+                weights, others, metrics, x, y, sample_weight, training=True, optimizer_variables=optimizer
+            )
+            return loss
+
+        return summarize(jax.grad(loss_of)(weights))
+
+    def function(batch, value):
+        return compiled([[value(each) for each in group] for group in groups], *batch)
+
+    return function
+
+
+def _by_tensorflow(model, x, y, sample_weight, scaled=True):
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
         y_pred = model(x, training=True) if keras_private.takes_training(model) else model(x)
         loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True)
-        scaled = loss if model.optimizer is None else model.optimizer.scale_loss(loss)
-    gradients = tape.gradient(scaled, model.trainable_variables)
+        total = model.optimizer.scale_loss(loss) if scaled and model.optimizer is not None else loss
+    gradients = tape.gradient(total, model.trainable_variables)
     return loss, [None if each is None else tf.convert_to_tensor(each) for each in gradients]
 
 

@@ -127,8 +127,29 @@ from .monitoring.check_data import (
 from .monitoring.check_data import (
     check_batch as check_batch,
 )
+from .monitoring.dead_experts import (
+    DeadExperts as DeadExperts,
+)
+from .monitoring.find_learning_rate import (
+    LearningRates as LearningRates,
+)
+from .monitoring.find_learning_rate import (
+    find_learning_rate as find_learning_rate,
+)
+from .monitoring.gradients_by_layer import (
+    GradientsByLayer as GradientsByLayer,
+)
+from .monitoring.loss_spikes import (
+    LossSpike as LossSpike,
+)
+from .monitoring.loss_spikes import (
+    LossSpikes as LossSpikes,
+)
 from .monitoring.nan_origin import (
     NaNOrigin as NaNOrigin,
+)
+from .monitoring.replay import (
+    read_batch as read_batch,
 )
 from .monitoring.replay import (
     replay as replay,

@@ -11,7 +11,13 @@ import numpy as np
 
 from keras_transformer.training.errors import CorruptCheckpointError
 from keras_transformer.training.monitoring.nan_origin import NaNOrigin, find_origin
-from keras_transformer.training.snapshot import read_metadata, read_snapshot, training_variables, write_snapshot
+from keras_transformer.training.snapshot import (
+    VariableGroups,
+    read_metadata,
+    read_snapshot,
+    training_variables,
+    write_snapshot,
+)
 from keras_transformer.utils.types import Path
 
 
@@ -41,6 +47,18 @@ def write_replay(path: Path, model: keras.Model, batch: tuple[Any, Any, Any], me
     Raises:
         TypeError: an array of the batch has strings or objects.
     """
+    groups = training_variables(model)
+    write_batch(path, batch, metadata, {"model": groups["model"], "optimizer": groups["optimizer"]})
+
+
+def write_batch(
+    path: Path, batch: tuple[Any, Any, Any], metadata: Mapping[str, Any], groups: VariableGroups | None = None
+) -> None:
+    """Writes a batch and groups of variables to a file, atomically; see `write_replay`.
+
+    Raises:
+        TypeError: an array of the batch has strings or objects.
+    """
     arrays: list[_Array] = []
 
     def add(leaf):
@@ -52,9 +70,7 @@ def write_replay(path: Path, model: keras.Model, batch: tuple[Any, Any, Any], me
 
     structure = [_map(add, part) for part in batch]
     described = [[array.dtype, list(array.shape)] for array in arrays]
-    groups = training_variables(model)
-    groups = {"model": groups["model"], "optimizer": groups["optimizer"], "batch": arrays}
-    write_snapshot(path, groups, {**metadata, "batch": structure, "arrays": described})
+    write_snapshot(path, {**(groups or {}), "batch": arrays}, {**metadata, "batch": structure, "arrays": described})
 
 
 def replay(path: Path, model: keras.Model) -> NaNOrigin | None:
@@ -86,7 +102,7 @@ def replay(path: Path, model: keras.Model) -> NaNOrigin | None:
     >>> origin.stage, origin.layer
     ('forward', 'log')
     """
-    _, batch = read_batch(path)
+    batch = read_batch(path)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     groups = training_variables(model)
@@ -94,11 +110,23 @@ def replay(path: Path, model: keras.Model) -> NaNOrigin | None:
     return find_origin(model, *batch)
 
 
-def read_batch(path: Path) -> tuple[dict[str, Any], tuple[Any, Any, Any]]:
-    """Returns the metadata and the batch `(x, y, sample_weight)` of a file that `StopAtNaN` or `LossSpikes` wrote.
+def read_batch(path: Path) -> tuple[Any, Any, Any]:
+    """Returns the batch of a file that `StopAtNaN` or `LossSpikes` wrote.
+
+    Args:
+        path: str or path of the file.
+
+    Returns:
+        `(x, y, sample_weight)`: structures of numpy arrays, or None. Tuples are lists.
 
     Raises:
         CorruptCheckpointError: the file is damaged, or is no such file.
+
+    Example:
+
+    >>> write_batch("spike.npz", ({"token_ids": np.array([[3, 1]])}, np.array([1]), None), {"step": 3})
+    >>> read_batch("spike.npz")
+    ({'token_ids': array([[3, 1]])}, array([1]), None)
     """
     metadata = read_metadata(path)
     if "batch" not in metadata or "arrays" not in metadata:
@@ -106,7 +134,7 @@ def read_batch(path: Path) -> tuple[dict[str, Any], tuple[Any, Any, Any]]:
     arrays = [_Array(np.zeros(shape, dtype)) for dtype, shape in metadata["arrays"]]
     read_snapshot(path, {"batch": arrays})
     x, y, sample_weight = (_map(lambda index: arrays[index].value, part) for part in metadata["batch"])
-    return metadata, (x, y, sample_weight)
+    return x, y, sample_weight
 
 
 def _map(function, structure):
