@@ -187,3 +187,6 @@ from .text_metrics import (
 from .training_checkpoint import (
     TrainingCheckpoint as TrainingCheckpoint,
 )
+from .width_rates import (
+    width_multipliers as width_multipliers,
+)
