@@ -54,7 +54,7 @@ class LabelRule:
             counts = self._check_ids(batch, labels)
         else:
             self._check_probabilities(batch, labels)
-        counts = counts.reshape(len(labels), -1).any(axis=1)
+        counts = np.any(counts.reshape(len(labels), -1), axis=1)
         if sample_weight is None:
             return counts
         if isinstance(sample_weight, (dict, list, tuple)):
@@ -62,7 +62,7 @@ class LabelRule:
         weights = np.asarray(keras.ops.convert_to_numpy(sample_weight))
         if not weights.any():
             raise DataError(f"{batch}: every value of 'sample_weight' is 0, so that the loss is 0.")
-        return counts & weights.reshape(len(weights), -1).any(axis=1)
+        return np.logical_and(counts, np.any(weights.reshape(len(weights), -1), axis=1))
 
     def _check_ids(self, batch, labels):
         ignores = f", or {self.ignored} where there is no label" if self.ignored is not None else ""

@@ -142,7 +142,7 @@ class _Watch:
         if wrong is not None:
             detail = _describe(wrong)
             for name, values in (("inputs", keras.tree.flatten(inputs)), ("weights", getattr(layer, "weights", ()))):
-                largest = max((_largest(x) for x in values if _is_float_tensor(x)), default=0.0)
+                largest = np.max([0.0, *(_largest(x) for x in values if _is_float_tensor(x))])  # NaN if one is.
                 detail += f"; {name} reach {largest:.3g}" if largest else ""
             self.forward = NaNOrigin("forward", path_in(layer, self.model), detail)
 

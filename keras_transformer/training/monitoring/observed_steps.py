@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -24,14 +23,14 @@ class _ObservedTrainFunction:
     """
 
     def __init__(self, model: keras.Model, train_function: Callable[..., Any]) -> None:
-        self.model = weakref.ref(model)
+        self.model = model
         self.train_function = train_function
         self.history = model.history  # A new one in each `fit`.
         self.observers: list[Observer] = []
 
     def __call__(self, *arguments: Any) -> Any:
         *state, iterator = arguments
-        model = self.model()
+        model = self.model
         batches = list(itertools.islice(iterator, model.steps_per_execution or 1))
         if not batches:
             raise StopIteration
@@ -82,12 +81,10 @@ def observe_steps(model: keras.Model, observer: Observer) -> None:
     Raises:
         DistributionError: `tf.distribute` trains on several replicas, whose batches are in parts.
     """
-    strategy = getattr(model, "distribute_strategy", None)
-    if getattr(strategy, "num_replicas_in_sync", 1) > 1:
+    replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
+    if replicas > 1:
         name = type(observer.__self__).__name__  # pyright: ignore[reportFunctionMemberAccess]: a method.
-        raise DistributionError(
-            f"{name} reads the batches of a single device; tf.distribute trains on {strategy.num_replicas_in_sync}."
-        )
+        raise DistributionError(f"{name} reads the batches of a single device; tf.distribute trains on {replicas}.")
     stop_observing(model, observer)
     function = model.train_function
     if isinstance(function, _ObservedTrainFunction) and function.history is not model.history:

@@ -115,8 +115,8 @@ class StopAtNaN(keras.callbacks.Callback):
     def _stop(self):
         model, copies, kept = self.model, self._copies, self._kept
         stop_observing(model, self._before_step)
-        if copies is None:
-            raise NonFiniteError("The weights are not finite before the first step.")
+        if copies is None or not kept:
+            raise NonFiniteError(f"The weights are not finite before step {self._step}.", self._step)
         copies.restore()
         for step, epoch, index, batch in kept:
             before = VariableCopies(state_variables(model))

@@ -95,7 +95,10 @@ def assert_replays(error, model, again):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("compiled", [{}, {"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}])
+@pytest.mark.parametrize(
+    "compiled",
+    [{}, {"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}, {"steps_per_execution": 3}],
+)
 def test_logarithm_of_zero_in_the_middle_of_a_training(tmp_path, compiled):
     x, y = rows(23)
     x[4 * 17 + 2, 1] = -1.0  # The activation before makes it 0.
@@ -208,6 +211,15 @@ def test_a_finite_training_is_that_without_the_callback(tmp_path):
     before = watched.train_function
     watched.fit(x, y, batch_size=4, verbose=0)
     assert watched.train_function is before
+
+
+def test_weights_that_were_never_finite(tmp_path):
+    x, y = rows(4)
+    model = network(ops.square)
+    model.layers[0].bias.assign([np.nan] * 4)
+    error = stopped(model, x, y, tmp_path)
+    assert (error.step, error.origin.layer) == (0, "before")
+    assert "weights reach nan" in error.origin.detail
 
 
 def test_refusals(tmp_path):
