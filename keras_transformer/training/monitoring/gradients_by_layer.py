@@ -72,10 +72,10 @@ class GradientsByLayer(keras.callbacks.Callback):
         # In place of self.model, which on JAX moves the state of the training into the model.
         self._trained, self._step, self._function, self._before = self.model, 0, None, None
         self.steps = []
-        self._layers = [self._layer(variable) for variable in self._trained.trainable_variables]
+        self._groups = [self._layer(variable) for variable in self._trained.trainable_variables]
         for norms in (self.gradients, self.weights, self.updates):
             norms.clear()
-            norms.update({layer: [] for layer in self._layers})
+            norms.update({layer: [] for layer in self._groups})
         observe_steps(self._trained, self._before_step)
 
     def _layer(self, variable):
@@ -113,7 +113,7 @@ class GradientsByLayer(keras.callbacks.Callback):
 
     def _add(self, record, norms):
         squares = dict.fromkeys(record, 0.0)
-        for layer, norm in zip(self._layers, norms, strict=True):
+        for layer, norm in zip(self._groups, norms, strict=True):
             squares[layer] += norm**2
         for layer, square in squares.items():
             record[layer].append(float(np.sqrt(square)))

@@ -109,7 +109,7 @@ class LossSpikes(keras.callbacks.Callback):
         self._reset()
 
     def _reset(self):
-        self._losses: collections.deque[float] = collections.deque(maxlen=self.window)
+        self._recent: collections.deque[float] = collections.deque(maxlen=self.window)
         # Steps not looked at yet: epoch, index of the batch, the batch, its rows, and the logged mean.
         self._pending: list[tuple[int, int, Any, int, Any]] = []
         self._batches: list[Any] = []
@@ -153,9 +153,9 @@ class LossSpikes(keras.callbacks.Callback):
             self._step += 1
 
     def _judge(self, epoch, index, batch, loss):
-        median, score = robust_score(loss, self._losses) if len(self._losses) >= _FEWEST else (loss, 0.0)
+        median, score = robust_score(loss, self._recent) if len(self._recent) >= _FEWEST else (loss, 0.0)
         if score <= self.threshold:
-            self._losses.append(loss)
+            self._recent.append(loss)
             return
         path = None
         if self.directory is not None:
@@ -165,7 +165,7 @@ class LossSpikes(keras.callbacks.Callback):
         kept = "" if path is None else f" Its batch is in '{path}'."
         warnings.warn(
             f"Step {self._step} (epoch {epoch}, batch {index}) has a loss of {loss:.4g}; the median of the "
-            f"{len(self._losses)} steps before is {median:.4g} (robust z-score {score:.3g}).{kept}",
+            f"{len(self._recent)} steps before is {median:.4g} (robust z-score {score:.3g}).{kept}",
             stacklevel=2,
         )
 
