@@ -123,6 +123,7 @@ class _Watch:
     def __init__(self, model: keras.Model) -> None:
         self.model = model
         self.forward: NaNOrigin | None = None
+        self._is_found = False
         self.backward: NaNOrigin | None = None
 
     def wrap(self, layer: Any, call: Any) -> Any:
@@ -131,7 +132,7 @@ class _Watch:
         def watched(*args, **kwargs):
             args, kwargs = self._hooked((args, kwargs), layer, "its inputs")
             outputs = call(*args, **kwargs)
-            if self.forward is None:
+            if not self._is_found:
                 self._look(layer, (args, kwargs), outputs)
             return self._hooked(outputs, layer, "its output")
 
@@ -144,7 +145,10 @@ class _Watch:
             for name, values in (("inputs", keras.tree.flatten(inputs)), ("weights", getattr(layer, "weights", ()))):
                 largest = np.max([0.0, *(_largest(x) for x in values if _is_float_tensor(x))])  # NaN if one is.
                 detail += f"; {name} reach {largest:.3g}" if largest else ""
-            self.forward = NaNOrigin("forward", path_in(layer, self.model), detail)
+            # Where its inputs are not finite either, the layer around it computes them, and is named when its call ends.
+            self._is_found = all(_is_finite_here(x) for x in keras.tree.flatten(inputs) if _is_float_tensor(x))
+            if self._is_found or self.forward is None:
+                self.forward = NaNOrigin("forward", path_in(layer, self.model), detail)
 
     def _hooked(self, structure, layer, what):
         def record(gradient):

@@ -29,8 +29,8 @@ class StopAtNaN(keras.callbacks.Callback):
     `keras.callbacks.TerminateOnNaN` stops after the step, with weights that are NaN already.
 
     How: weights and optimizer state are copied to the memory of the host every `every` steps and at the start of each
-    epoch, and the batches since then are kept. After as many steps the loss and all variables are looked at. If one is not
-    finite, the steps since the copy are repeated one by one. Between the copies a step costs nothing more.
+    epoch, and the batches since then are kept. If the loss or a value of the next copy is not finite, the steps since the
+    last one are repeated one by one. Between the copies a step costs nothing more.
 
     Args:
         directory: str or path. Folder of the file, "nan_step_STEP.npz", created when needed.
@@ -107,10 +107,10 @@ class StopAtNaN(keras.callbacks.Callback):
             self._batch += 1
 
     def _check(self, logs):
-        self._is_due = True
-        is_finite = math.isfinite((logs or {}).get("loss", 0.0))
-        if not is_finite or first_not_finite(state_variables(self.model)) is not None:
+        copies = VariableCopies(state_variables(self.model))
+        if not math.isfinite((logs or {}).get("loss", 0.0)) or not copies.are_finite():
             self._stop()
+        self._copies, self._kept = copies, []
 
     def _stop(self):
         model, copies, kept = self.model, self._copies, self._kept
@@ -128,7 +128,7 @@ class StopAtNaN(keras.callbacks.Callback):
         copies.restore()
         first, last = kept[0][0], kept[-1][0]
         raise NonFiniteError(
-            f"Steps {first} to {last} were not finite, and were so when they were repeated: the result depends on "
+            f"One of the steps {first} to {last} was not finite, but none is when they are repeated: the result depends on "
             f"the device. The model has the weights from before step {first}.",
             step=first,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import keras
+import numpy as np
 
 from keras_transformer.training.snapshot import training_variables
 from keras_transformer.utils.types import Tensor
@@ -19,7 +20,6 @@ class VariableCopies:
 
     Example:
 
-    >>> import numpy as np
     >>> variable = keras.Variable([1.0, 2.0])
     >>> copies = VariableCopies([variable])
     >>> _ = variable.assign([3.0, 4.0])
@@ -38,6 +38,14 @@ class VariableCopies:
         """Assigns the values to the variables."""
         for variable, value in zip(self.variables, self.values, strict=True):
             variable.assign(value)
+
+    def are_finite(self) -> bool:
+        """Returns whether no float value is NaN or infinite."""
+        return all(
+            bool(np.isfinite(value).all())
+            for variable, value in zip(self.variables, self.values, strict=True)
+            if keras.backend.is_float_dtype(keras.backend.standardize_dtype(variable.dtype))
+        )
 
 
 def state_variables(model: keras.Model) -> list[keras.Variable]:

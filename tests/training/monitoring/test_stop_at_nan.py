@@ -213,6 +213,25 @@ def test_a_finite_training_is_that_without_the_callback(tmp_path):
     assert watched.train_function is before
 
 
+class LogThenScale(keras.layers.Layer):
+    """A layer whose own code fails before an inner layer gets what it computed."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = keras.layers.Rescaling(0.5, name="inner")
+
+    def call(self, x):
+        return self.inner(ops.log(x))
+
+
+def test_code_around_an_inner_layer(tmp_path):
+    layers = [LogThenScale(name="outer"), keras.layers.Dense(1, name="head")]
+    model = keras.Sequential([keras.Input((2,)), *layers])
+    model.compile("adam", "mse")
+    error = stopped(model, np.zeros((4, 2)), np.zeros((4, 1)), tmp_path)
+    assert (error.origin.stage, error.origin.layer) == ("forward", "outer")
+
+
 def test_weights_that_were_never_finite(tmp_path):
     x, y = rows(4)
     model = network(ops.square)
