@@ -19,7 +19,7 @@ COMMANDS = {
         {"step_ms", "forward_ms", "backward_ms", "optimizer_ms", "random_ms", "call_ms"},
         2,
     ),
-    "monitoring_cost": ([], {"callback", "ratio", "cpu_ratio"}, 5),
+    "monitoring_cost": ([], {"callback", "percent", "first_step_s"}, 4),
     "width_transfer": (["--data-dir", "{folder}"], {"parametrization", "width", "rate", "loss"}, 12),
     "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
 }
