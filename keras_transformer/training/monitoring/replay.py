@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_transformer.training.errors import CorruptCheckpointError
+from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.training.monitoring.nan_origin import NaNOrigin, find_origin
 from keras_transformer.training.snapshot import (
     VariableGroups,
@@ -69,15 +68,19 @@ def write_batch(
         return len(arrays) - 1
 
     structure = [_map(add, part) for part in batch]
-    described = [[array.dtype, list(array.shape)] for array in arrays]
-    write_snapshot(path, {**(groups or {}), "batch": arrays}, {**metadata, "batch": structure, "arrays": described})
+    groups = {**(groups or {}), "batch": arrays}
+    described = {
+        name: [[keras.backend.standardize_dtype(each.dtype), list(each.shape)] for each in group]
+        for name, group in groups.items()
+    }
+    write_snapshot(path, groups, {**metadata, "batch": structure, "arrays": described})
 
 
 def replay(path: Path, model: keras.Model) -> NaNOrigin | None:
     """Repeats the step of a file that `StopAtNaN` wrote, and returns where it becomes NaN or infinite.
 
-    The model then has the weights and the optimizer state before that step. The file is also readable on another backend
-    and another device than those of the training.
+    The model then has the weights and the optimizer state before that step. The file can also be read on another backend
+    and another device than those of the training; the masks of dropout are others on another backend.
 
     Args:
         path: str or path of the file.
@@ -106,8 +109,32 @@ def replay(path: Path, model: keras.Model) -> NaNOrigin | None:
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     groups = training_variables(model)
-    read_snapshot(path, {"model": groups["model"], "optimizer": groups["optimizer"]})
+    _restore(path, {"model": groups["model"], "optimizer": groups["optimizer"]})
     return find_origin(model, *batch)
+
+
+def _restore(path, groups):
+    """Assigns the variables of a file, whose seeds have another dtype on another backend."""
+    found = _read_arrays(path, list(groups))
+    for group, variables in groups.items():
+        shapes = [tuple(array.shape) for array in found[group]]
+        if shapes != [tuple(variable.shape) for variable in variables]:
+            raise TrainingCheckpointError(
+                f"'{path}' has {group} variables of another model: their shapes are {shapes}."
+            )
+    for group, variables in groups.items():
+        for variable, array in zip(variables, found[group], strict=True):
+            variable.assign(keras.ops.cast(array.value, variable.dtype))
+
+
+def _read_arrays(path, groups):
+    """The arrays of groups of a file: dict of group to list of `_Array`."""
+    described = read_metadata(path).get("arrays")
+    if not isinstance(described, dict) or not set(groups) <= described.keys():
+        raise CorruptCheckpointError(f"'{path}' lacks {' or '.join(groups)}: it is not a file of a single step.")
+    found = {group: [_Array(np.zeros(shape, dtype)) for dtype, shape in described[group]] for group in groups}
+    read_snapshot(path, found)
+    return found
 
 
 def read_batch(path: Path) -> tuple[Any, Any, Any]:
@@ -128,12 +155,8 @@ def read_batch(path: Path) -> tuple[Any, Any, Any]:
     >>> read_batch("spike.npz")
     ({'token_ids': array([[3, 1]])}, array([1]), None)
     """
-    metadata = read_metadata(path)
-    if "batch" not in metadata or "arrays" not in metadata:
-        raise CorruptCheckpointError(f"'{pathlib.Path(path)}' has no batch: it is not a file of a single step.")
-    arrays = [_Array(np.zeros(shape, dtype)) for dtype, shape in metadata["arrays"]]
-    read_snapshot(path, {"batch": arrays})
-    x, y, sample_weight = (_map(lambda index: arrays[index].value, part) for part in metadata["batch"])
+    arrays = _read_arrays(path, ["batch"])["batch"]
+    x, y, sample_weight = (_map(lambda index: arrays[index].value, part) for part in read_metadata(path)["batch"])
     return x, y, sample_weight
 
 

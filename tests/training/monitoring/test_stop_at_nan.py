@@ -1,6 +1,9 @@
 """Planted faults: each is found at its step and layer, with the weights from before it; on TensorFlow and on JAX."""
 
+import os
 import re
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -247,3 +250,24 @@ def test_refusals(tmp_path):
     (tmp_path / "other.npz").write_bytes(b"nothing")
     with pytest.raises(training.CorruptCheckpointError, match="other"):
         training.replay(tmp_path / "other.npz", network(ops.square))
+    x, y = rows(1)
+    y[0] = np.nan
+    path = stopped(network(ops.square), x, y, tmp_path).path
+    with pytest.raises(training.TrainingCheckpointError, match="variables of another model"):
+        training.replay(path, network(ops.square, optimizer="sgd"))
+    np.testing.assert_array_equal(training.read_batch(path)[1], y)
+
+
+@pytest.mark.slow
+def test_replay_on_another_backend(tmp_path):
+    x, y = rows(8)
+    x[4 * 3, 2] = -1.0
+    error = stopped(network(ops.log), x, y, tmp_path)
+    code = "import sys, test_stop_at_nan as t; print(t.training.replay(sys.argv[1], t.network(t.ops.log)))"
+    environment = os.environ | {"KERAS_BACKEND": "jax" if keras.backend.backend() == "tensorflow" else "tensorflow"}
+    command = [sys.executable, "-c", code, str(error.path)]
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=os.path.dirname(__file__)
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.splitlines()[-1] == str(error.origin)
