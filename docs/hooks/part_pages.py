@@ -6,7 +6,7 @@ import logging
 
 import keras
 
-from keras_transformer import blocks, feedforward, plots
+from keras_transformer import blocks, feedforward, plots, positions
 from keras_transformer import catalog as catalog
 from keras_transformer.attention import mechanism as contract
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
@@ -79,7 +79,7 @@ def position_pages():
         }
         for name, cls in PARTS["positions"].items()
     ]
-    pages["positions/index.md"] = f"# Positions\n\n{catalog.positions.__doc__}\n\n{table(rows)}\n"
+    pages["positions/index.md"] = f"# Positions\n\n{positions.__doc__}\n\n{table(rows)}\n"
     return pages, ["positions/index.md", *entries]
 
 

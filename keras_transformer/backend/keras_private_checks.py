@@ -255,6 +255,43 @@ def _initial_epoch() -> None:
     _expect(history.epoch, [2])
 
 
+@_self_test("Layer._call_has_training_arg")
+def _takes_training() -> None:
+    class Plain(keras.Model):
+        def call(self, x: Any) -> Any:
+            return x
+
+    _expect([private.takes_training(each) for each in (_nested(), Plain())], [True, False])
+
+
+@_self_test("JAXTrainer._get_jax_state, JAXTrainer._jax_state, JAXTrainer._jax_state_synced")
+def _run_train_function() -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+    model.compile("sgd", "mse", run_eagerly=True)
+    x, losses = np.ones((1, 1)), []
+
+    class Again(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.reset_metrics()
+            losses.append(float(private.run_train_function(self.model, (x, x))["loss"]))
+
+    model.fit(x, x, verbose=0, callbacks=[Again()])
+    _expect(round(losses[0], 4), 0.9604)
+    _expect(round(float(model.get_weights()[0][0, 0]), 4), 0.0396)
+
+
+@_self_test("JAXTrainer.jax_state_sync")
+def _put_state_back() -> None:
+    if keras.backend.backend() != "jax":
+        return
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile("sgd", "mse")
+    groups = (model.trainable_variables, model.non_trainable_variables, model.optimizer.variables)
+    state = [[ops.ones(each.shape, each.dtype) for each in group] for group in (*groups, model.metrics_variables)]
+    private.put_state_back(model, state)
+    _expect(model.get_weights()[0].tolist(), [[1.0]])
+
+
 @_self_test("Optimizer._get_variable_index")
 def _variable_index() -> None:
     optimizer, layer = keras.optimizers.SGD(), _dense()

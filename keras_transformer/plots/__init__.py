@@ -5,6 +5,8 @@ from keras_transformer.plots.attention import attention
 from keras_transformer.plots.attention_pattern import attention_pattern
 from keras_transformer.plots.coding_rate import coding_rate
 from keras_transformer.plots.expert_load import expert_load
+from keras_transformer.plots.gradients_by_layer import gradients_by_layer
+from keras_transformer.plots.learning_rates import learning_rates
 from keras_transformer.plots.position_encoding import position_encoding
 from keras_transformer.plots.predictions import predictions
 from keras_transformer.plots.training_curve import training_curve
@@ -15,6 +17,8 @@ __all__ = [
     "attention_pattern",
     "coding_rate",
     "expert_load",
+    "gradients_by_layer",
+    "learning_rates",
     "position_encoding",
     "predictions",
     "training_curve",

@@ -98,7 +98,13 @@ from .errors import (
     CorruptCheckpointError as CorruptCheckpointError,
 )
 from .errors import (
+    DataError as DataError,
+)
+from .errors import (
     DistributionError as DistributionError,
+)
+from .errors import (
+    NonFiniteError as NonFiniteError,
 )
 from .errors import (
     PruningError as PruningError,
@@ -123,6 +129,42 @@ from .metrics import (
 )
 from .metrics import (
     Perplexity as Perplexity,
+)
+from .monitoring.check_data import (
+    CheckData as CheckData,
+)
+from .monitoring.check_data import (
+    check_batch as check_batch,
+)
+from .monitoring.dead_experts import (
+    DeadExperts as DeadExperts,
+)
+from .monitoring.find_learning_rate import (
+    LearningRates as LearningRates,
+)
+from .monitoring.find_learning_rate import (
+    find_learning_rate as find_learning_rate,
+)
+from .monitoring.gradients_by_layer import (
+    GradientsByLayer as GradientsByLayer,
+)
+from .monitoring.loss_spikes import (
+    LossSpike as LossSpike,
+)
+from .monitoring.loss_spikes import (
+    LossSpikes as LossSpikes,
+)
+from .monitoring.nan_origin import (
+    NaNOrigin as NaNOrigin,
+)
+from .monitoring.replay import (
+    read_batch as read_batch,
+)
+from .monitoring.replay import (
+    replay as replay,
+)
+from .monitoring.stop_at_nan import (
+    StopAtNaN as StopAtNaN,
 )
 from .next_token_trainer import (
     NextTokenTrainer as NextTokenTrainer,
@@ -156,4 +198,7 @@ from .text_metrics import (
 )
 from .training_checkpoint import (
     TrainingCheckpoint as TrainingCheckpoint,
+)
+from .width_rates import (
+    width_multipliers as width_multipliers,
 )

@@ -9,7 +9,9 @@ class AveragedWeights(keras.callbacks.SwapEMAWeights):
         average <- momentum average + (1 - momentum) weights,    after each update
 
     The optimizer computes the average (`use_ema=True`), starting from the weights after the first update. After `fit` the
-    model keeps the average, which is then saved and exported. `TrainingCheckpoint` saves it with the optimizer.
+    model keeps the average, which is then saved and exported. `TrainingCheckpoint` saves it with the optimizer. With
+    `gradient_accumulation_steps=k` Keras averages after each batch, of which one in k updates: for the average over as many
+    updates as with momentum m take the momentum `m ** (1 / k)`.
 
     `keras.callbacks.SwapEMAWeights` swaps by addition and subtraction on TensorFlow, which rounds the weights. Here values
     are exchanged, and evaluation does not affect training.

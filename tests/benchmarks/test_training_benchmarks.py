@@ -1,4 +1,4 @@
-"""The benchmarks of memory, of many devices and of plans run at toy size. Nothing here asserts speed."""
+"""The benchmarks of memory, devices, callbacks, widths and plans run at toy size. Nothing here asserts speed."""
 
 import json
 import os
@@ -20,6 +20,8 @@ COMMANDS = {
         2,
     ),
     "sharded_loading": ([], {"part_mb", "peak_mb", "peak_of_part"}, 2),
+    "monitoring_cost": ([], {"callback", "percent", "first_step_s"}, 4),
+    "width_transfer": (["--data-dir", "{folder}"], {"parametrization", "width", "rate", "loss"}, 12),
     "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
 }
 
@@ -27,10 +29,12 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("benchmarks")
+    (folder / "input.txt").write_text("Speak, speak. First, you know. " * 200, encoding="utf-8")
     running = {}
     environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     for name, (options, _, _) in COMMANDS.items():
-        command = [sys.executable, str(FOLDER / f"{name}.py"), "--tiny", "--rounds", "1", *options]
+        command = [sys.executable, str(FOLDER / f"{name}.py"), "--tiny", "--rounds", "1"]
+        command += [option.format(folder=folder) for option in options]
         command += ["--json", str(folder / f"{name}.json")]
         running[name] = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     for process in running.values():

@@ -25,13 +25,13 @@ class Watch(keras.callbacks.Callback):
         self.at_end.append(self.model.get_weights()[0])
 
 
-def fit(*callbacks, momentum=0.9):
+def fit(*callbacks, momentum=0.9, accumulated=None):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, use_bias=False)])
     model.layers[0].set_weights([np.array([[0.1], [-0.2], [0.3]], "float32")])
-    optimizer = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=momentum)
+    optimizer = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=momentum, gradient_accumulation_steps=accumulated)
     model.compile(optimizer, "mse", run_eagerly=True)
     watch = Watch()
-    model.fit(X, Y, epochs=5, validation_data=(X, Y), callbacks=[*callbacks, watch], verbose=0)
+    model.fit(X, Y, epochs=5, shuffle=False, validation_data=(X, Y), callbacks=[*callbacks, watch], verbose=0)
     return model, watch
 
 
@@ -59,6 +59,17 @@ def test_average_stands_in_the_model_between_epochs():
     np.testing.assert_allclose(watch.at_end, averages(plain.at_end), atol=1e-6)
     for one, other in zip(plain.at_begin, watch.at_begin, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_accumulated_gradients():
+    """Every second batch updates; the average starts from the weights after the first update, and goes on each batch."""
+    model, watch = fit(AveragedWeights(), accumulated=2)
+    first, *rest = watch.at_end
+    np.testing.assert_array_equal(first, watch.at_begin[0])
+    np.testing.assert_array_equal(rest[0], rest[1])
+    assert (rest[0] != first).all()
+    np.testing.assert_allclose(watch.at_test, [first, *averages(rest)], atol=1e-6)
+    np.testing.assert_allclose(model.get_weights()[0], averages(rest)[-1], atol=1e-6)
 
 
 def test_needs_an_optimizer_that_averages():
