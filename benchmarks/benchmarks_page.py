@@ -28,7 +28,8 @@ benchmarks/benchmarks_page.py` writes this page from all that are kept.
 |---|---|
 | exported files, against exporters of others | `python benchmarks/export_vs_peers.py` |
 | attention at long sequences, against reference code | `python benchmarks/long_sequences.py --lengths 8192` |
-| training steps, against Keras and KerasHub | `python benchmarks/train_step.py --threads 1` |
+| training steps, against Keras, KerasHub, PyTorch and Flax | `python benchmarks/train_step.py --threads 1` |
+| a step of a language model with 50,257 words: time and memory | `python benchmarks/large_vocabulary.py --threads 1` |
 | checkpoints, against transformers | `python benchmarks/zoo.py` |
 | text generation, against other engines | `python benchmarks/real_llm.py` |
 | a server under load | `python benchmarks/serving.py --seconds 10 --servers binary json` |

@@ -119,7 +119,8 @@ def parse():
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="with and without XLA")
     peers = [*KERAS_PEERS, *OTHER_PEERS]
-    parser.add_argument("--peers", nargs="+", choices=peers, default=peers[:-1], help="flax needs the JAX backend")
+    help = "default: those that are installed; flax on JAX, PyTorch otherwise"
+    parser.add_argument("--peers", nargs="+", choices=peers, default=_installed_peers(), help=help)
     parser.add_argument("--all-tokens", action="store_true", help="ours computes all tokens in its last block too")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument(
@@ -128,6 +129,11 @@ def parse():
         help="threads of TensorFlow and PyTorch; 1 gives the most stable ratios on a shared machine",
     )
     return parser.parse_args()
+
+
+def _installed_peers():
+    others = ["flax"] if keras.backend.backend() == "jax" else ["torch", "torch_compiled"]
+    return [*KERAS_PEERS, *(name for name in others if importlib.util.find_spec(name.partition("_")[0]))]
 
 
 def limit_threads(threads):
