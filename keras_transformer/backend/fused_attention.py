@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -47,7 +49,7 @@ def fused_attention(
     Args:
         query: float `(B, T, N, H)`.
         key, value: float `(B, S, K, H)`; N is a multiple of K.
-        bias: float `(1 | B, 1 | N, T, S)`, added to the scores; or None.
+        bias: float `(1 | B, 1 | N, 1 | T, S)`, added to the scores; or None.
         mask: bool `(1 | B, 1 | N, 1 | T, 1 | S)`, True = may attend; or None.
         scale: float, or None for `1 / √H`. Factor of the scores.
         is_causal: bool. Whether query i attends to keys up to i only.
@@ -68,9 +70,9 @@ def fused_attention(
     dtype = keras.backend.result_type(query.dtype, key.dtype, value.dtype)
     query, key, value = (ops.cast(x, dtype) for x in (query, key, value))
     lengths = ops.shape(query)[1], ops.shape(key)[1]
-    if mask is not None:
-        mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], *lengths))
-    options = {"bias": bias, "mask": mask, "scale": scale, "is_causal": is_causal}
+    # Kernels broadcast over rows and heads only.
+    bias, mask = (x if x is None else ops.broadcast_to(x, (*ops.shape(x)[:2], *lengths)) for x in (bias, mask))
+    options: dict[str, Any] = {"bias": bias, "mask": mask, "scale": scale, "is_causal": is_causal}
     if keras.backend.backend() == "jax":
         if _has_cudnn_attention(query):
             return _by_cudnn(query, key, value, window, **options)

@@ -44,6 +44,7 @@ CASES = {
     "grouped": lambda: (tasks.LanguageModel(models.Llama(SIZE, WORDS, num_key_value_heads=2)), text(False)),
     "window": lambda: (with_window(), text(False)),
     "local": lambda: (tasks.LanguageModel(models.Mistral(SIZE, WORDS, window=WINDOW)), text(False)),
+    "alibi": lambda: (tasks.LanguageModel(models.BLOOM(SIZE, WORDS)), text(False)),
     "segments": lambda: (gpt2(packed=True), data.pack([[1] * 60, [2] * 30], LENGTH, 2)[0]),
     "images": lambda: (
         tasks.ImageClassifier(models.ViT(SIZE, 4, 16), 5, activation=None),

@@ -43,7 +43,7 @@ def test_heads_of_keys_are_not_repeated(found):
     assert step(found, "grouped")["heads"] == ["2", "4"]
 
 
-@pytest.mark.parametrize("name", ["padding", "segments"])
+@pytest.mark.parametrize("name", ["alibi", "padding", "segments"])
 def test_a_mask_is_a_bias_of_a_causal_kernel(found, name):
     assert step(found, name)["forward"] == ["ScaleBiasSoftmax"] * BLOCKS
     assert step(found, name)["backward"] == ["ScaleBiasSoftmaxBackward"] * BLOCKS
