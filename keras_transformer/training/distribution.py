@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -81,30 +80,19 @@ def distributed(
                 "Weights and rows are split over devices on JAX only: set KERAS_BACKEND=jax, or omit model_parallel, "
                 "sequence_parallel and fully_sharded."
             )
-        scope = _strategy(devices).scope()
-    else:
-        devices = list(devices or keras.distribution.list_devices())
-        group = model_parallel * sequence_parallel
-        if min(model_parallel, sequence_parallel) < 1 or len(devices) % group:
-            raise DistributionError(f"{len(devices)} devices do not divide into groups of {group}.")
-        shape = (len(devices) // group, sequence_parallel, model_parallel)
-        keras.distribution.set_distribution(_distribution(build, shape, fully_sharded, devices))
-        scope = contextlib.nullcontext()
-    with scope:
-        model = build()
-        if compile_model is not None:
-            compile_model(model)
-    if backend == "tensorflow":
-        if getattr(model, "optimizer", None) is not None:
-            update_as_one_device(model)
-        _build_from_one_replica(model)
+        return _on_tensorflow(build, compile_model, devices)
+    devices = list(devices or keras.distribution.list_devices())
+    group = model_parallel * sequence_parallel
+    if min(model_parallel, sequence_parallel) < 1 or len(devices) % group:
+        raise DistributionError(f"{len(devices)} devices do not divide into groups of {group}.")
+    shape = (len(devices) // group, sequence_parallel, model_parallel)
+    distribution = _distribution(build, shape, fully_sharded, devices)
+    keras.distribution.set_distribution(distribution)
+    model = _compiled(build, compile_model)
     if fully_sharded:
         gather_in_steps(model)
     if sequence_parallel > 1:
-        split_rows_in_steps(model, keras.distribution.distribution().device_mesh)
-    if backend == "tensorflow" and cluster_size() > 1:
-        model.train_step = _with_leading_axis(model.train_step)
-        model.test_step = _with_leading_axis(model.test_step)
+        split_rows_in_steps(model, distribution.device_mesh)
     return model
 
 
@@ -161,6 +149,25 @@ def share_of_replica(loss: Tensor) -> Tensor:
     import tensorflow as tf
 
     return loss / tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def _on_tensorflow(build, compile_model, devices):
+    with _strategy(devices).scope():
+        model = _compiled(build, compile_model)
+    if getattr(model, "optimizer", None) is not None:
+        update_as_one_device(model)
+    _build_from_one_replica(model)
+    if cluster_size() > 1:
+        model.train_step = _with_leading_axis(model.train_step)
+        model.test_step = _with_leading_axis(model.test_step)
+    return model
+
+
+def _compiled(build, compile_model):
+    model = build()
+    if compile_model is not None:
+        compile_model(model)
+    return model
 
 
 def _strategy(devices):

@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "distributed_training.py"
 RUNS = {
     "language": ("tensorflow", ["--devices", "2", "--recompute"]),
     "image": ("jax", ["--model", "image", "--devices", "4", "--model-parallel", "2"]),
+    "sharded": ("jax", ["--devices", "4", "--fully-sharded"]),
 }
 
 
