@@ -83,7 +83,7 @@ def observe_steps(model: keras.Model, observer: Observer) -> None:
     """
     replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
     if replicas > 1:
-        name = type(observer.__self__).__name__  # pyright: ignore[reportFunctionMemberAccess]: a method.
+        name = type(getattr(observer, "__self__", observer)).__name__
         raise DistributionError(f"{name} reads the batches of a single device; tf.distribute trains on {replicas}.")
     stop_observing(model, observer)
     function = model.train_function
