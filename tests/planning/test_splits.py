@@ -1,6 +1,7 @@
 """Splits over devices: bytes of rings, bubbles of pipelines, memory by stages of ZeRO, and the search, by hand."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -12,6 +13,7 @@ from keras_transformer.planning.communication import Fabric, gather_bytes, reduc
 from keras_transformer.planning.planner import Planner
 from keras_transformer.planning.stages import blocks_of_stages
 
+PUBLISHED = pathlib.Path(__file__).parents[2] / "benchmarks" / "published_trainings.json"
 LENGTH = 16
 # Matrix products take no time beside moves; a gigabyte per second each way, on the link and the network.
 DEVICE = Device(1e9, 1.0, 1.0, 2.0, network=2.0, reached=Reached(1.0, 1.0, 1.0, 0.0))
@@ -37,6 +39,18 @@ def test_rings_by_hand():
     assert replica_bytes(split._replace(zero=1), 200.0, 400.0, 3) == 300.0 + 150.0
     # In each of 3 micro batches the weights are gathered twice and the gradients summed.
     assert replica_bytes(split._replace(zero=3), 200.0, 400.0, 3) == 3 * (150.0 + 150.0 + 300.0)
+
+
+def test_published_trainings_name_their_sources_and_devices():
+    cases = {case["name"]: case for case in json.loads(PUBLISHED.read_text())}
+    assert all("arXiv" in case["source"] and len(case["reported"]) == 1 for case in cases.values())
+    devices = {name: Split(**case["split"]).devices for name, case in cases.items()}
+    assert devices["Megatron 145.6B"] == 1536
+    assert devices["MT-NLG 530B, 3,360 GPUs"] == 3360
+    assert devices["Llama 3 405B, 16,384 GPUs"] == 16384
+    assert devices["PaLM 540B"] == 6144
+    for name, case in cases.items():
+        assert Split(**case["split"]).micro_batches(case["batch_size"] // case["split"]["data"]) >= 1, name
 
 
 def test_rings_within_a_node_and_between_nodes():
