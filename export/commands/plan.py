@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keras_transformer.export.reporting.tables import Verdict
-    from keras_transformer.planning import Device, Plan
+    from keras_transformer.planning import Device, Plan, Split
 
 EXAMPLES = [
     "llama:3-8B --device h100 --devices 8 --model-parallel 8 --dtype mixed_bfloat16 --recompute 1",
-    "CHECKPOINT/config.json --device a100 --devices 16 --batch 4 --length 2048",
+    "llama:3-8B --device h100 --devices 64 --dtype mixed_bfloat16 --length 4096 --fused-attention --search",
+    "CHECKPOINT/config.json --device a100 --devices 16 --batch 4 --length 2048 --zero 3",
     "gpt2:small --device here --batch 2 --length 128",
 ]
+_BATCH_OF_A_DEVICE = 8  # In a search.
+# Options that a search chooses, by their names in Python.
+_CHOSEN = {"model_parallel": 1, "pipeline": 1, "zero": 0, "micro_batch": None, "recompute": 0, "accumulate": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,16 +29,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", default="h100", metavar="NAME", help="name of the device; here: this processor (default: h100)"
     )
     parser.add_argument("--devices", type=int, default=1, metavar="N", help="number of devices (default: 1)")
+    help = "print the fastest splits over the devices that fit, instead of one plan"
+    parser.add_argument("--search", action="store_true", help=help)
     help = "number of devices that share the weights of a replica (default: 1)"
     parser.add_argument("--model-parallel", type=int, default=1, metavar="N", help=help)
-    parser.add_argument("--batch", type=int, default=1, help="batch size of a replica (default: 1)")
+    help = "number of stages of blocks, one after another on different devices (default: 1)"
+    parser.add_argument("--pipeline", type=int, default=1, metavar="N", help=help)
+    help = "what replicas divide: 1 optimizer, 2 and gradients, 3 and weights (fully sharded) (default: 0, nothing)"
+    parser.add_argument("--zero", type=int, default=0, metavar="STAGE", help=help)
+    help = "batch size of a replica (default: 1); with --search, of all devices together (default: 8 for each)"
+    parser.add_argument("--batch", type=int, help=help)
+    help = "examples that a replica computes at once (default: all of its batch)"
+    parser.add_argument("--micro-batch", type=int, metavar="N", help=help)
     parser.add_argument("--length", type=int, default=1024, help="tokens of an example (default: 1024)")
     parser.add_argument("--dtype", help="dtype policy, such as mixed_bfloat16 (default: float32)")
     parser.add_argument("--optimizer", default="adamw", help="sgd, momentum, lion, adam, adamw (default: adamw)")
     parser.add_argument("--accumulate", action="store_true", help="gradients are accumulated over several steps")
     help = "every N-th block recomputes its activations: 1 for all, 0 for none (default: 0)"
     parser.add_argument("--recompute", type=int, default=0, metavar="N", help=help)
-    help = "share of its peak performance that a device reaches (default: 0.5; here: 1)"
+    help = "attention scores stay inside a kernel, as in FlashAttention"
+    parser.add_argument("--fused-attention", action="store_true", help=help)
+    help = "share of all its peaks that a device reaches (default: measured shares, which the plan prints)"
     parser.add_argument("--efficiency", type=float, help=help)
     parser.add_argument("--json", action="store_true", help="print JSON: bytes and seconds")
 
@@ -44,17 +59,26 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.reporting.tables import show
 
     _check(arguments)
-    found, dtype, device = _planned(arguments)
+    plans, dtype, device = _planned(arguments)
     if arguments.json:
-        print(json.dumps(found._asdict(), indent=2))
+        found = [_as_dict(plan) for plan in plans]
+        print(json.dumps(found if arguments.search else found[0], indent=2))
+        return 0
+    lines = assumptions(arguments, dtype, device)
+    if arguments.search:
+        show([*lines, "", *table(plans)])
     else:
-        lines = assumptions(arguments, dtype, device)
-        show([*lines, "", *text(found, device, arguments.devices).split("\n"), "", verdict(found, device)])
+        printed = text(plans[0], device, arguments.devices).split("\n")
+        show([*lines, "", *printed, "", verdict(plans[0], device)])
     return 0
 
 
-def _planned(arguments: argparse.Namespace) -> tuple[Plan, str, Device]:
-    """The plan, the dtype policy of the model and the device."""
+def _as_dict(plan: Plan) -> dict[str, Any]:
+    return plan._asdict() | {"times": plan.times._asdict(), "split": plan.split._asdict()}
+
+
+def _planned(arguments: argparse.Namespace) -> tuple[list[Plan], str, Device]:
+    """The plan, or those of a search; the dtype policy of the model and the device."""
     from keras_transformer.export.commands.importing import quick_imports
     from keras_transformer.export.errors import ExportError
     from keras_transformer.export.reporting.progress import Activity
@@ -63,64 +87,113 @@ def _planned(arguments: argparse.Namespace) -> tuple[Plan, str, Device]:
     with captured(), quick_imports(), Activity("importing TensorFlow") as activity:
         from keras_transformer import planning
 
-        build, plan = planning.build, planning.plan  # Imports TensorFlow.
+        build, plan, search = planning.build, planning.plan, planning.search  # Imports TensorFlow.
         try:
             device = planning.get_device(arguments.device)
             activity.set(f"building {arguments.config}")
             model = build(arguments.config, arguments.dtype)
             activity.set(f"counting the operations of {arguments.config}")
-            found = plan(model, device, **_options(arguments))
+            if arguments.search:
+                plans = search(model, device, arguments.devices, **_options(arguments))
+            else:
+                chosen = {name: getattr(arguments, name) for name in _CHOSEN}
+                plans = [plan(model, device, devices=arguments.devices, **chosen, **_options(arguments))]
         except planning.UnknownCostError as error:
             raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
-    return found, model.dtype_policy.name, device
+    return plans, model.dtype_policy.name, device
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raises `PlanningError` for names and sizes that are wrong, before TensorFlow is imported."""
     from keras_transformer.planning.devices import DEVICES
+    from keras_transformer.planning.errors import PlanningError
     from keras_transformer.planning.names import check_config
     from keras_transformer.planning.options import DTYPES, OPTIMIZER_SLOTS, check_name, check_sizes
+    from keras_transformer.planning.split import check_split
 
     check_name("device", arguments.device.lower(), ("here", *DEVICES))
     check_name("optimizer", arguments.optimizer, tuple(OPTIMIZER_SLOTS))
     if arguments.dtype is not None:
         check_name("dtype", arguments.dtype, DTYPES)
-    sizes = (arguments.batch, arguments.length, arguments.devices, arguments.model_parallel)
-    check_sizes(*sizes, _efficiency(arguments))
+    sizes = (_batch(arguments), arguments.length, arguments.devices, arguments.model_parallel * arguments.pipeline)
+    check_sizes(*sizes, arguments.efficiency)
+    check_split(_split(arguments))
+    changed = [name for name, default in _CHOSEN.items() if getattr(arguments, name) != default]
+    if arguments.search and changed:
+        raise PlanningError(f"--search chooses --{changed[0].replace('_', '-')}")
     check_config(arguments.config)
+
+
+def _split(arguments: argparse.Namespace) -> Split:
+    from keras_transformer.planning.split import Split
+
+    tensor, pipeline = arguments.model_parallel, arguments.pipeline
+    data = arguments.devices // (tensor * pipeline)
+    return Split(data, tensor, pipeline, arguments.zero, arguments.micro_batch, arguments.recompute)
+
+
+def _batch(arguments: argparse.Namespace) -> int:
+    usual = _BATCH_OF_A_DEVICE * arguments.devices if arguments.search else 1
+    return usual if arguments.batch is None else arguments.batch
 
 
 def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> list[str]:
     """Returns lines that say what a plan is for: the values of all options that change it."""
-    every = arguments.recompute
-    recomputes = f", one of {every} blocks recomputed" if every > 1 else ", all blocks recomputed" if every else ""
-    shared = f", {arguments.model_parallel} of them share a replica" if arguments.model_parallel > 1 else ""
-    speeds = f"{device.tflops:g} TFLOP/s in 16 bits and {device.bandwidth:,g} GB/s"
-    devices = f"{arguments.devices} x {arguments.device}{shared}: {device.memory:g} GB, {speeds}"
-    return [
-        f"model     {arguments.config}, {dtype}",
-        f"batch     {arguments.batch} x {arguments.length:,} tokens in each replica{recomputes}",
+    reached = device.at(arguments.efficiency).reached
+    place = "of all devices" if arguments.search else "in each replica"
+    attention = "fused attention" if arguments.fused_attention else "attention scores in memory"
+    lines = [
+        f"model     {arguments.config}, {dtype}, {attention}",
+        f"batch     {_batch(arguments):,} x {arguments.length:,} tokens {place}{_chosen(arguments)}",
         f"optimizer {arguments.optimizer}{', accumulated gradients' if arguments.accumulate else ''}",
-        f"device    {devices}, of which {_efficiency(arguments):.0%} are reached",
+        f"device    {arguments.devices:,} x {arguments.device}: {device.memory:g} GB, {device.tflops:g} TFLOP/s in 16 bits, "
+        f"{device.bandwidth:,g} GB/s",
+        f"reached   {reached.products:.0%} of the TFLOP/s, {reached.bandwidth:.0%} of the GB/s",
     ]
+    if arguments.devices > 1:
+        joined = f"{device.link / 2:,g} GB/s each way among {device.node:,}, {device.network / 2:,g} to others"
+        lines.append(f"links     {joined}; {reached.link:.0%} reached")
+    return lines
+
+
+def _chosen(arguments: argparse.Namespace) -> str:
+    """The options of a split, as text."""
+    from keras_transformer.planning.split import describe
+
+    words = describe(_split(arguments)._replace(micro_batch=arguments.micro_batch, recompute=0))
+    every = arguments.recompute
+    recomputed = [f"one of {every} blocks recomputed" if every > 1 else "all blocks recomputed"] if every else []
+    return "".join(f", {each}" for each in (*([] if arguments.search else [words]), *recomputed))
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
-        "batch_size": arguments.batch,
+        "batch_size": _batch(arguments),
         "length": arguments.length,
-        "devices": arguments.devices,
-        "model_parallel": arguments.model_parallel,
         "optimizer": arguments.optimizer,
-        "accumulate": arguments.accumulate,
-        "recompute": arguments.recompute,
-        "efficiency": _efficiency(arguments),
+        "fused_attention": arguments.fused_attention,
+        "efficiency": arguments.efficiency,
     }
 
 
-def _efficiency(arguments: argparse.Namespace) -> float:
-    usual = 1.0 if arguments.device == "here" else 0.5
-    return usual if arguments.efficiency is None else arguments.efficiency
+def table(plans: list[Plan]) -> list[str]:
+    """Returns the lines of a table of plans, the fastest first."""
+    from keras_transformer.planning.split import describe
+
+    rows = [("split", "GB", "s a step", "tokens/s", "utilization", "bound by")]
+    rows += [
+        (
+            describe(plan.split),
+            f"{plan.training / 1e9:,.1f}",
+            f"{plan.step:,.2f}",
+            f"{plan.tokens:,.0f}",
+            f"{plan.utilization:.1%}",
+            plan.times.bound,
+        )
+        for plan in plans
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def text(plan: Plan, device: Device, devices: int = 1) -> str:
@@ -135,7 +208,8 @@ def text(plan: Plan, device: Device, devices: int = 1) -> str:
         ),
         f"  {'at most':<12}{gigabytes(plan.training)}  {_fits(plan.training, device)}",
         f"  {'step':<12}{seconds(plan.step)}  {plan.tokens:,.0f} tokens/s on {devices}"
-        + (f", {seconds(plan.exchange).strip()} of it exchange" if plan.exchange else ""),
+        + (f", {seconds(plan.exchange).strip()} of exchange" if plan.exchange else ""),
+        f"  {'bound by':<12}{plan.times.bound:>13}  utilization {plan.utilization:.1%}",
     ]
     if plan.token is not None and plan.cache is not None and plan.decoding is not None:
         lines += [

@@ -8,6 +8,9 @@ from .devices import (
     Device as Device,
 )
 from .devices import (
+    Reached as Reached,
+)
+from .devices import (
     get_device as get_device,
 )
 from .errors import (
@@ -27,4 +30,10 @@ from .plans import (
 )
 from .plans import (
     plan as plan,
+)
+from .search import (
+    search as search,
+)
+from .split import (
+    Split as Split,
 )

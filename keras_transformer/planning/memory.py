@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -25,19 +26,24 @@ _ELEMENTWISE = (
     "Sub Tanh TanhGrad Softmax LogSoftmax ZerosLike OnesLike"
 )
 ELEMENTWISE = frozenset(_ELEMENTWISE.split())
+# Operations that compute functions by series.
+FUNCTIONS = frozenset(
+    "Erf Erfc Exp Expm1 Log Log1p Pow Sigmoid Sin Cos Softmax LogSoftmax Softplus Tanh Elu".split()  # noqa: SIM905
+)
 
 # Operations on shapes only.
 SHAPE_OPS = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
 # Operations on lists of tensors, which are references.
 LIST_OPS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBack", "TensorListPopBack"])
 LIST_OPS |= frozenset(["TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"])
-_REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])
+REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])
 _PRODUCTS = ("MatMul", "BatchMatMul")
+_FUSED_TRANSPOSES: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 def is_view(node: Any) -> bool:
     """Returns whether the output of a node is a view of its input, without separate memory."""
-    return node.type in VIEWS or _is_fused_transpose(node)
+    return node.type in VIEWS or (node.type == "Transpose" and _is_fused_transpose(node))
 
 
 def buffer_of(tensor: Any) -> Any:
@@ -49,8 +55,12 @@ def buffer_of(tensor: Any) -> Any:
 
 def _is_fused_transpose(node: Any) -> bool:
     """Whether a node transposes the last two axes only for matrix products, which read the input transposed."""
-    if node.type != "Transpose":
-        return False
+    if node not in _FUSED_TRANSPOSES:
+        _FUSED_TRANSPOSES[node] = _only_products_read(node)
+    return _FUSED_TRANSPOSES[node]
+
+
+def _only_products_read(node: Any) -> bool:
     *before, second, last = range(node.inputs[0].shape.rank)
     if _order(node.inputs[1]) != [*before, last, second]:
         return False
@@ -83,7 +93,7 @@ def size_of(tensor: Any) -> float:
     if tensor.shape.num_elements() is None:
         if tensor.op.type in SHAPE_OPS:
             return 0
-        if tensor.op.type in _REDUCTIONS:  # Of a gradient, over computed axes, to the shape of a weight.
+        if tensor.op.type in REDUCTIONS:  # Of a gradient, over computed axes, to the shape of a weight.
             known = [reader.outputs[0] for reader in tensor.consumers() if reader.type == "Reshape"]
             known = [each for each in known if each.shape.num_elements() is not None]
             return size_of(known[0] if known else tensor.op.inputs[0])

@@ -25,7 +25,7 @@ did you mean 'adam'?
         raise PlanningError(f"unknown {kind} {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
 
 
-def check_sizes(batch_size: int, length: int, devices: int, model_parallel: int, efficiency: float) -> None:
+def check_sizes(batch_size: int, length: int, devices: int, model_parallel: int, efficiency: float | None) -> None:
     """Raises `PlanningError` for sizes below 1, groups that do not divide the devices, or an efficiency outside (0, 1]."""
     sizes = {"batch_size": batch_size, "length": length, "devices": devices, "model_parallel": model_parallel}
     for name, size in sizes.items():
@@ -33,5 +33,5 @@ def check_sizes(batch_size: int, length: int, devices: int, model_parallel: int,
             raise PlanningError(f"{name} must be at least 1: {size}")
     if devices % model_parallel:
         raise PlanningError(f"{devices} devices do not divide into groups of {model_parallel}")
-    if not 0 < efficiency <= 1:
+    if efficiency is not None and not 0 < efficiency <= 1:
         raise PlanningError(f"efficiency must be in (0, 1]: {efficiency}")

@@ -21,14 +21,17 @@ class Sharding:
     Args:
         model: `keras.Model`.
         parts: int >= 1. The number of devices that share a replica.
+        sequence: bool. Whether they also divide the tokens of hidden states between the blocks (sequence parallelism).
 
     Attributes:
         widths: set of int: widths of the hidden states between the blocks.
         splits_cache: bool: whether the cache is split by heads.
     """
 
-    def __init__(self, model: keras.Model, parts: int) -> None:
+    def __init__(self, model: keras.Model, parts: int, sequence: bool = False) -> None:
         self.parts = parts
+        self.key = (parts, sequence)
+        self._sequence = sequence
         self.paths: set[str] = set()
         self.shapes: set[tuple[int, ...]] = set()
         blocks = [layer for layer in model.layers if isinstance(layer, Block)]
@@ -38,9 +41,9 @@ class Sharding:
         if parts == 1:
             return
         mesh = keras.distribution.DeviceMesh((1, parts), ("batch", "model"), [f"cpu:{index}" for index in range(parts)])
-        layouts = layout_map(model, mesh)
+        paths = set(layout_map(model, mesh).keys())  # Looking up an unknown path would try all as regular expressions.
         for variable in model.variables:
-            if layouts[variable.path] is not None:
+            if variable.path in paths:
                 shape = tuple(variable.shape)
                 self.paths.add(variable.path)
                 # As matrix products use them: with two axes.
@@ -50,7 +53,8 @@ class Sharding:
     def __call__(self, shape: tuple[int, ...]) -> float:
         if self.parts == 1 or len(shape) < 2:
             return 1.0
-        is_split = shape in self.shapes or len(shape) >= 4 or shape[-1] not in {1, *self.widths}
+        is_hidden = shape[-1] in {1, *self.widths} and not (self._sequence and len(shape) == 3)
+        is_split = shape in self.shapes or len(shape) >= 4 or not is_hidden
         return 1 / self.parts if is_split else 1.0
 
     def bytes_of(self, variables: Iterable[keras.Variable], item_size: int | None = None) -> float:

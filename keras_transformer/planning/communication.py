@@ -1,0 +1,102 @@
+"""Bytes and time of the communication between devices, by the formulas of rings."""
+
+from __future__ import annotations
+
+from keras_transformer.planning.devices import Device
+from keras_transformer.planning.errors import PlanningError
+from keras_transformer.planning.split import Split
+
+
+def gather_bytes(size: float, devices: int) -> float:
+    """Returns the bytes that each device sends in a ring all-gather or reduce-scatter.
+
+    Args:
+        size: bytes of the whole tensor.
+        devices: int >= 1.
+
+    Example:
+
+    >>> gather_bytes(100.0, 4)
+    75.0
+    """
+    return size * (devices - 1) / devices
+
+
+def reduce_bytes(size: float, devices: int) -> float:
+    """Returns the bytes that each device sends in a ring all-reduce: a reduce-scatter and an all-gather.
+
+    Example:
+
+    >>> reduce_bytes(100.0, 4)
+    150.0
+    """
+    return 2 * gather_bytes(size, devices)
+
+
+def replica_bytes(split: Split, weights: float, gradients: float, micro_batches: int) -> float:
+    """Returns the bytes that a device sends to other replicas in a step.
+
+    Stages 0 to 2 of ZeRO sum the gradients, whole or each its part, and then gather the weights: as many bytes as an
+    all-reduce if both have the same dtype. Stage 3 gathers the weights for each forward and each backward pass, and reduces
+    the gradients after each.
+
+    Args:
+        split: `Split`.
+        weights: bytes of the weights of one replica on one device, in the dtype in which they are gathered.
+        gradients: bytes of the gradients, in the dtype in which they are summed.
+        micro_batches: int >= 1.
+
+    Example:
+
+    >>> replica_bytes(Split(data=4), 100.0, 100.0, 1), replica_bytes(Split(data=4, zero=3), 100.0, 100.0, 1)
+    (150.0, 225.0)
+    """
+    if split.zero == 0:
+        return reduce_bytes(gradients, split.data)
+    passes = micro_batches if split.zero == 3 else 1
+    gathers = 2 if split.zero == 3 else 1
+    return passes * gather_bytes(gathers * weights + gradients, split.data)
+
+
+class Fabric:
+    """The rates at which the devices of a split communicate, in bytes per second that each sends.
+
+    Args:
+        device: `Device`.
+        split: `Split`.
+
+    Raises:
+        PlanningError: the device has no known link, and there are several.
+    """
+
+    def __init__(self, device: Device, split: Split) -> None:
+        if split.devices > 1 and not device.link:
+            raise PlanningError("the link of this processor to others is not known: name a device")
+        self._link = device.link * 1e9 / 2 * device.reached.link
+        self._network = device.network * 1e9 / 2 * device.reached.link
+        self._node = device.node
+        self._split = split
+
+    @property
+    def tensor(self) -> float:
+        """float: between the devices that share the weights of a layer."""
+        return self._rate(self._split.tensor, 1)
+
+    @property
+    def replicas(self) -> float:
+        """float: between replicas."""
+        return self._rate(self._split.data, self._split.tensor)
+
+    @property
+    def stages(self) -> float:
+        """float: between stages of a pipeline."""
+        within = self._split.devices <= self._node
+        return self._link if within else min(self._link, self._network)
+
+    def _rate(self, count: int, stride: int) -> float:
+        """Returns the rate of a ring of `count` devices, each `stride` after the other.
+
+        A ring that visits all devices of a node before it leaves it uses the network of all of them.
+        """
+        in_node = max(1, self._node // stride)
+        return self._link if count <= in_node else min(self._link, in_node * self._network)
