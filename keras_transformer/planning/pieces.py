@@ -180,8 +180,8 @@ def divide(shorter: Events, longer: Events, blocks: int, count: int) -> Pieces |
         return None
     # The first blocks run first in the forward pass, and last in the backward pass.
     before, after = Events(forward.head, backward.tail), Events(forward.tail, backward.head)
-    parts = map(Part.of, (before, Events(forward.block, backward.block), after))
-    return Pieces(*parts, count, (forward.odd, backward.odd[::-1]))
+    block = Part.of(Events(forward.block, backward.block))
+    return Pieces(Part.of(before), block, Part.of(after), count, (forward.odd, (backward.odd[1], backward.odd[0])))
 
 
 class _Division(NamedTuple):

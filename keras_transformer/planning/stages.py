@@ -93,8 +93,10 @@ def make_stage(
     forward, backward = pieces.passes(first, blocks, last)
     top, kept = forward.memory()
     peak, _ = backward.memory(kept)
-    times = [seconds(each.operations(), device, dtype) for each in (forward, backward)]
-    return Stage(*times, blocks, kept if backward.runs else 0.0, max(top, peak), *weights)
+    one, other = (seconds(each.operations(), device, dtype) for each in (forward, backward))
+    return Stage(
+        one, other, blocks, kept if backward.runs else 0.0, max(top, peak), weights=weights[0], gradients=weights[1]
+    )
 
 
 def blocks_of_stages(count: int, stages: int) -> list[int]:

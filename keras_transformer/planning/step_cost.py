@@ -84,8 +84,8 @@ def decoding_step(
     """
     step, kernels = DecodingStep(model, batch_size, context), Kernels(fuses)
     pieces = count_pieces(few_blocks(groups, step.graph), kernels, groups, share)
-    if pieces is None:
-        pieces = count_pieces([step.graph()], kernels, None, share)
+    if pieces is None:  # Blocks that look equal are not.
+        pieces = Pieces(Part.of(graph_events(step.graph().graph, kernels, share)))
     return _cost(pieces), step.cache_bytes
 
 

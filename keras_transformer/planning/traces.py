@@ -96,7 +96,8 @@ def count_pieces(
     events = [graph_events(graph, kernels, share, boundary) for graph, boundary in traced]
     if groups is None:
         return Pieces(Part.of(events[0]))
-    return divide(*events, groups.fewest, groups.count)
+    few, more = events
+    return divide(few, more, groups.fewest, groups.count)
 
 
 def set_recompute(model: keras.Model, every: int) -> None:
