@@ -136,6 +136,8 @@ setup(
             "performer-pytorch>=1.1.4",
             "linear-attention-transformer>=0.19.1",
             "linformer>=0.2.3",
+            "flax>=0.12",
+            "optax>=0.2.5",
         ],
     },
     entry_points={"console_scripts": ["keras-transformer=keras_transformer.export.commands.main:main"]},

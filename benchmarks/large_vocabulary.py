@@ -47,7 +47,7 @@ def our_step(options, measures, whole):
     backbone = models.GPT2(measures.size, measures.vocabulary_size, max_sequence_length=measures.length, **rates)
     model = tasks.LanguageModel(backbone)
     token_ids, labels = batch(options, measures)
-    inputs = {"token_ids": token_ids, "padding_mask": np.ones(token_ids.shape, bool)}
+    inputs = {"token_ids": token_ids}  # Rows without padding need no mask.
     if whole:
         model.compile(keras.optimizers.AdamW(1e-4), training.MaskedCrossentropy(), jit_compile=options.mode == "xla")
     else:
@@ -128,7 +128,7 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--chunk-size", type=int, default=512)
+    parser.add_argument("--chunk-size", type=int, default=256)
     parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
     parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
     parser.add_argument("--mode", help=argparse.SUPPRESS)

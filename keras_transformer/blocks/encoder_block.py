@@ -108,8 +108,8 @@ class EncoderBlock(Block):
         if first_token_only:
             others = (attention_mask, positions, global_mask, segment_ids, memory, condition)
             check_first_token(self, any(each is not None for each in others))
-            run = functools.partial(self._first_token, padding_mask=padding_mask, training=training)
-            return self._run(run, inputs, training=training)
+            first = functools.partial(self._first_token, padding_mask=padding_mask, training=training)
+            return self._run(first, inputs, training=training)
         own = {"global_mask": global_mask, "segment_ids": segment_ids, "memory": memory}
         own = {name: value for name, value in own.items() if value is not None}
 

@@ -141,7 +141,7 @@ def as_lazy(tensor: Any) -> LazyTensor:
     return LazyTensor(tensor.shape, lambda bounds: tensor[tuple(slice(*pair) for pair in bounds)])
 
 
-_LAZY = {np.split: _split, np.concatenate: _concatenate, np.stack: _stack}
+_LAZY: dict[Any, Callable[..., Any]] = {np.split: _split, np.concatenate: _concatenate, np.stack: _stack}
 
 
 def _reshaped_part(tensor: LazyTensor, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:
@@ -193,7 +193,7 @@ def _consecutive(sizes: tuple[int, ...], bounds: Bounds) -> list[tuple[int, int]
 
 def _cover(sizes: tuple[int, ...], low: int, high: int) -> list[tuple[int, int]]:
     """Returns the bounds of consecutive elements, in whole rows, among which are those from `low` to `high`."""
-    box = []
+    box: list[tuple[int, int]] = []
     for index in range(len(sizes)):
         tail = math.prod(sizes[index + 1 :])
         first, last = low // tail, (high - 1) // tail
