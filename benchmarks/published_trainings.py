@@ -1,6 +1,6 @@
 """Predictions of `keras_transformer.planning` for trainings whose speed was published.
 
-    python benchmarks/published_trainings.py                   # all, about two minutes on one core
+    python benchmarks/published_trainings.py                   # all, some minutes on one core
     python benchmarks/published_trainings.py --only "PaLM 540B"
 
 `published_trainings.json` has the models, their splits over devices and the reported speeds, each with its source. The
@@ -103,7 +103,6 @@ def add_row(table, case):
         of_reported=round(seconds / reported, 3),
         utilization=round(found.utilization, 3),
         fitted="fitted" if case["fitted"] else "held out",
-        gigabytes=round(found.memory.training / 1e9, 1),
         **{name: round(part / seconds, 3) for name, part in found.times._asdict().items()},
     )
 
