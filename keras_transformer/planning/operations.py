@@ -15,18 +15,18 @@ class Operation(NamedTuple):
         flops: FLOPs of matrix products and convolutions.
         moved: bytes read and written, without those inside a fused kernel.
         functions: number of exponentials, tanh and the like.
-        count: number of kernels.
+        kernels: number of kernels.
 
     Example:
 
     >>> Operation.sum([Operation(flops=2.0), Operation(flops=3.0, moved=1.0)])
-    Operation(flops=5.0, moved=1.0, functions=0.0, count=2.0)
+    Operation(flops=5.0, moved=1.0, functions=0.0, kernels=2.0)
     """
 
     flops: float = 0.0
     moved: float = 0.0
     functions: float = 0.0
-    count: float = 1.0
+    kernels: float = 1.0
 
     @classmethod
     def sum(cls, operations: Iterable[Operation]) -> Operation:
@@ -82,4 +82,4 @@ def seconds(operations: Operation, device: Device, dtype: str = "float32") -> Se
     rate = device.tflops * 1e12 * reached.products * (device.float32 if dtype == "float32" else 1.0)
     bandwidth = device.bandwidth * 1e9 * reached.bandwidth
     computing = operations.flops / rate + operations.functions / (reached.functions * 1e9)
-    return Seconds(computing, operations.moved / bandwidth + operations.count * reached.overhead)
+    return Seconds(computing, operations.moved / bandwidth + operations.kernels * reached.overhead)

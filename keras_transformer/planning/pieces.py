@@ -82,7 +82,7 @@ class Pieces(NamedTuple):
         before: `Part` before the blocks, such as an embedding; the whole model if it has no equal blocks.
         block: `Part` of one block.
         after: `Part` behind the blocks, such as a head.
-        count: int. The number of blocks.
+        num_blocks: int. The number of blocks.
         held: blocks whose events are not those of the others, and which are therefore inside `before` or `after`:
             `((before, after) of the forward pass, (before, after) of the backward pass)`.
     """
@@ -90,7 +90,7 @@ class Pieces(NamedTuple):
     before: Part
     block: Part = _NOTHING
     after: Part = _NOTHING
-    count: int = 0
+    num_blocks: int = 0
     held: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
     def passes(self, first: bool = True, blocks: int | None = None, last: bool = True) -> tuple[Pass, Pass]:
@@ -101,7 +101,7 @@ class Pieces(NamedTuple):
             blocks: its number of blocks; None for all.
             last: whether it has what is behind the blocks.
         """
-        number = self.count if blocks is None else blocks
+        number = self.num_blocks if blocks is None else blocks
         forward_times, backward_times = (max(0, number - first * one - last * other) for one, other in self.held)
         before = self.before if first else _NOTHING
         after = self.after if last else _NOTHING
@@ -121,11 +121,11 @@ class Pieces(NamedTuple):
             gradients: fraction of the memory of gradients that is counted.
         """
         constants = (weights, min(weights, gradients))
-        parts = (
+        before, block, after = (
             Part(*(a.line(b, position, start, c) for a, b, c in zip(one, two, constants, strict=True)))
             for one, two in zip(self[:3], other[:3], strict=True)
         )
-        return Pieces(*parts, count=self.count, held=self.held)
+        return Pieces(before, block, after, self.num_blocks, self.held)
 
     def is_like(self, other: Pieces) -> bool:
         """Returns whether other pieces have the same operations."""

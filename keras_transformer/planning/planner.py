@@ -192,9 +192,11 @@ class Planner:
     def _stages(self, split: Split, micro_batch: int) -> dict[int, Stage]:
         """Returns the stages that may need the most time or memory: the first, the second and the last, by index."""
         pieces = self._pieces(split, micro_batch)
-        if split.pipeline > max(1, pieces.count):
-            raise PlanningError(f"a pipeline of {split.pipeline} stages needs as many equal blocks: {pieces.count}")
-        blocks = blocks_of_stages(pieces.count, split.pipeline)
+        if split.pipeline > max(1, pieces.num_blocks):
+            raise PlanningError(
+                f"a pipeline of {split.pipeline} stages needs as many equal blocks: {pieces.num_blocks}"
+            )
+        blocks = blocks_of_stages(pieces.num_blocks, split.pipeline)
         last = split.pipeline - 1
         found = {}
         for index in sorted({0, min(1, last), last}):

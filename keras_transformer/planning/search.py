@@ -58,8 +58,9 @@ def search(
     >>> best.split.devices, all(best.step <= other.step for other in others)
     (4, True)
     """
-    options = {"length": length, "optimizer": optimizer, "fused_attention": fused_attention}
-    planner = Planner(model, device.at(efficiency), **options, reuse=True)
+    planner = Planner(
+        model, device.at(efficiency), length=length, optimizer=optimizer, fused_attention=fused_attention, reuse=True
+    )
     plans = list(_plans(planner, devices, batch_size))
     fitting = sorted((plan for plan in plans if _fits(plan, device)), key=lambda plan: (plan.step, plan.training))
     if not fitting:

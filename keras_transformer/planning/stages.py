@@ -22,13 +22,13 @@ class Weights(NamedTuple):
         before: list of variables.
         blocks: list of variables.
         after: list of variables.
-        count: int. The number of equal blocks.
+        num_blocks: int. The number of equal blocks.
     """
 
     before: list[keras.Variable]
     blocks: list[keras.Variable]
     after: list[keras.Variable]
-    count: int
+    num_blocks: int
 
     @classmethod
     def of(cls, model: keras.Model, groups: Groups | None) -> Weights:
@@ -49,7 +49,7 @@ class Weights(NamedTuple):
     def of_stage(self, sharding: Sharding, first: bool, blocks: int, last: bool) -> tuple[float, float]:
         """Returns the bytes of the weights and of the gradients of a stage on one device."""
         outer = {id(each): each for each in (*(self.before if first else ()), *(self.after if last else ()))}.values()
-        share = blocks / self.count if self.count else 0.0
+        share = blocks / self.num_blocks if self.num_blocks else 0.0
         inside, outside = _bytes(sharding, self.blocks), _bytes(sharding, outer)
         return share * inside[0] + outside[0], share * inside[1] + outside[1]
 
