@@ -209,10 +209,14 @@ def nodes_in_order(model: keras.Model) -> list[Any]:
 
 
 def is_graph(layer: keras.Operation) -> bool:
-    """Returns whether calls of `layer` run the nodes of a Functional graph, and nothing else."""
+    """Returns whether calls of `layer` run the nodes of a Functional graph, and nothing else.
+
+    A subclass whose `call` only prepares inputs says so with the class attribute `runs_graph`.
+    """
     from keras.src.models.functional import Functional
 
-    return isinstance(layer, Functional) and type(layer).call is Functional.call
+    runs_graph = type(layer).call is Functional.call or getattr(type(layer), "runs_graph", False)
+    return isinstance(layer, Functional) and runs_graph
 
 
 def input_names(model: keras.Model) -> list[str]:

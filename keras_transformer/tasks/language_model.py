@@ -134,6 +134,8 @@ class LanguageModel(keras.Model):
         if cache_dtype is not None:
             self.cache_dtype = cache_dtype
 
+    runs_graph = True  # `call` only adds the optional inputs: see `keras_private.is_graph`.
+
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(with_optional_inputs(self, inputs), *args, **kwargs)
 

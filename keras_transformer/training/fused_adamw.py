@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
 
@@ -45,7 +46,7 @@ class FusedAdamW(keras.optimizers.AdamW):
             return
         import tensorflow as tf
 
-        index = self._get_variable_index(variable)
+        index = keras_private.variable_index(self, variable)
         dtype = variable.dtype
         step = tf.cast(self.iterations + 1, dtype)
         beta_1, beta_2 = (tf.constant(beta, dtype) for beta in (self.beta_1, self.beta_2))
