@@ -19,6 +19,11 @@ COMMANDS = {
         {"step_ms", "forward_ms", "backward_ms", "optimizer_ms", "random_ms", "call_ms"},
         2,
     ),
+    "large_vocabulary": (
+        ["--modes", "xla", "--rivals", "ours", "keras_layers"],
+        {"step_s", "peak_mb", "step_s_ratio", "peak_mb_ratio"},
+        2,
+    ),
     "sharded_loading": ([], {"part_mb", "peak_mb", "peak_of_part"}, 2),
     "monitoring_cost": ([], {"callback", "percent", "first_step_s"}, 4),
     "width_transfer": (["--data-dir", "{folder}"], {"parametrization", "width", "rate", "loss"}, 12),
