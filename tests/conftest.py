@@ -1,7 +1,10 @@
 """What every test shares. Set before TensorFlow loads: less noise."""
 
 import gc
+import json
 import os
+import subprocess
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -26,6 +29,18 @@ def pytest_runtest_logstart(location):
 @pytest.fixture(autouse=True)
 def _seeded():
     keras.utils.set_random_seed(0)
+
+
+@pytest.fixture(scope="session")
+def results_of_worker():
+    """Returns a function that runs a script, which prints a JSON object a line, and returns the objects by their "name"."""
+
+    def run(script, *arguments):
+        result = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr[-2000:]
+        return {found["name"]: found for found in map(json.loads, result.stdout.splitlines())}
+
+    return run
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,5 @@
 """Ring attention on eight devices equals softmax attention on one, and no device has a whole row."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -17,11 +14,9 @@ CASES = ["plain", "causal", "grouped, masked", "causal, grouped, masked, heads s
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(results_of_worker):
     pytest.importorskip("jax")
-    result = subprocess.run([sys.executable, str(WORKER)], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return {each["name"]: each for each in map(json.loads, result.stdout.splitlines())}
+    return results_of_worker(WORKER)
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
 """Checkpoints that are loaded onto eight devices: the weights of one device, and each part of the file read once."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,12 +10,9 @@ CHECKPOINTS = {"llama-CausalLM": 1.0, "gpt2-LMHeadModel": 1.0, "mixtral-CausalLM
 
 
 @pytest.fixture(scope="module")
-def loaded():
+def loaded(results_of_worker):
     pytest.importorskip("jax")
-    command = [sys.executable, str(WORKER), *CHECKPOINTS]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return {found["name"]: found for found in map(json.loads, result.stdout.splitlines())}
+    return results_of_worker(WORKER, *CHECKPOINTS)
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
 """Weights and optimizer split over eight devices: how much each has, what they exchange, and the losses of one device."""
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,21 +15,16 @@ ONE_DEVICE = 1e-5  # How far the losses of a step may be from those of one devic
 ROWS, LENGTH, WIDTH, FLOAT = 8, 6, 16, 4
 
 
-def run(*splits):
+@pytest.fixture(scope="module")
+def quick(results_of_worker):
     pytest.importorskip("jax")
-    result = subprocess.run([sys.executable, str(WORKER), *splits], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return {found["name"]: found for found in map(json.loads, result.stdout.splitlines())}
+    return results_of_worker(WORKER, "fully sharded")
 
 
 @pytest.fixture(scope="module")
-def quick():
-    return run("fully sharded")
-
-
-@pytest.fixture(scope="module")
-def every():
-    return run()
+def every(results_of_worker):
+    pytest.importorskip("jax")
+    return results_of_worker(WORKER)
 
 
 def bytes_by_name(found):

@@ -1,8 +1,5 @@
 """Clipped and accumulated gradients of two devices of `tf.distribute` update weights as on one device."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -17,12 +14,9 @@ WORKER = Path(__file__).with_name("accumulation_worker.py")
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    command = [sys.executable, str(WORKER), str(tmp_path_factory.mktemp("resumed"))]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    found = map(json.loads, result.stdout.splitlines())
-    return {each["name"]: np.array(each["weights"]) for each in found}
+def weights(tmp_path_factory, results_of_worker):
+    found = results_of_worker(WORKER, str(tmp_path_factory.mktemp("resumed")))
+    return {name: np.array(each["weights"]) for name, each in found.items()}
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
 """Rows that devices share train as on one device, and only keys, values and gradients are exchanged."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -16,11 +13,9 @@ ROWS, LENGTH, TOKEN = 2, 96, 16 * 4
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(results_of_worker):
     pytest.importorskip("jax")
-    result = subprocess.run([sys.executable, str(WORKER)], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return {each["name"]: each for each in map(json.loads, result.stdout.splitlines())}
+    return results_of_worker(WORKER)
 
 
 @pytest.mark.slow
