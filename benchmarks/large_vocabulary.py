@@ -23,7 +23,7 @@ import time
 
 import numpy as np
 from long_worker import forget_peak, memory
-from measure import Table, arguments, versions
+from measure import Table, arguments, limit_threads, versions
 from networks import Measures
 from training_worker import ALLOCATOR
 
@@ -68,10 +68,8 @@ def keras_step(options, measures):
 
 
 def torch_step(options, measures, compiled):
-    import torch
     import torch_networks
 
-    torch.set_num_threads(options.threads or torch.get_num_threads())
     return torch_networks.training_step(
         torch_networks.GPT(measures), batch(options, measures), "cpu", compiled, autocast=False
     )
@@ -81,7 +79,9 @@ def work(options):
     """Measures one rival and prints the result as JSON."""
     measures = MEASURES._replace(**TINY) if options.tiny else MEASURES
     if not options.worker.startswith("torch"):
-        _import_keras(options.threads)
+        from keras_transformer import models, tasks, training  # noqa: F401 They are no memory of the model.
+    if options.threads:
+        limit_threads(options.threads)
     first = memory("VmRSS")
     if options.worker.startswith("torch"):
         step = torch_step(options, measures, options.worker == "torch_compiled")
@@ -98,18 +98,6 @@ def work(options):
         step()
         times.append(time.perf_counter() - start)
     print(json.dumps({"step_s": statistics.median(times), "peak_mb": round(memory("VmHWM") - first)}), flush=True)
-
-
-def _import_keras(threads):
-    import keras
-
-    from keras_transformer import models, tasks, training  # noqa: F401
-
-    if threads and keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def run(name, mode, options):

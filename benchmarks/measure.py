@@ -6,6 +6,7 @@ neighboring turns, with quartiles.
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import pathlib
 import platform
@@ -129,6 +130,26 @@ def kept(path, make):
     if not path.exists():
         make(path)
     return path
+
+
+def limit_threads(threads):
+    """Limits the threads of TensorFlow, and of PyTorch if it is installed.
+
+    Raises:
+        SystemExit: Keras has another backend.
+    """
+    import keras
+
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    if keras.backend.backend() != "tensorflow":
+        raise SystemExit("--threads requires the TensorFlow backend; bind the process to as many processors on JAX.")
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 class Table:

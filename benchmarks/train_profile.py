@@ -15,9 +15,9 @@ import statistics
 
 import keras
 import tensorflow as tf
-from measure import Table, arguments, take_turns, timed, versions
+from measure import Table, arguments, limit_threads, take_turns, timed, versions
 from networks import TINY, same_weights
-from train_step import MODES, NETWORKS, classifier, compiled, limit_threads
+from train_step import MODES, NETWORKS, classifier, compiled
 
 PARTS = ("forward", "backward", "random", "optimizer", "call")
 

@@ -16,7 +16,7 @@ import importlib.util
 
 import keras
 import numpy as np
-from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
+from measure import Table, arguments, limit_threads, milliseconds, ratio, ratio_note, take_turns, timed, versions
 from networks import ENCODER, ENCODERS, TINY, VIT, VITS, same_weights
 
 from keras_transformer import models, training
@@ -134,19 +134,6 @@ def parse():
 def _installed_peers():
     others = ["flax"] if keras.backend.backend() == "jax" else ["torch", "torch_compiled"]
     return [*KERAS_PEERS, *(name for name in others if importlib.util.find_spec(name.partition("_")[0]))]
-
-
-def limit_threads(threads):
-    if importlib.util.find_spec("torch") is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-    if keras.backend.backend() != "tensorflow":
-        raise SystemExit("--threads requires the TensorFlow backend; bind the process to as many processors on JAX.")
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def main():

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_transformer.backend.split_rows import SEQUENCE, mesh_that_splits_rows
+from keras_transformer.backend.split_rows import SEQUENCE, axis_size, mesh_that_splits_rows
 from keras_transformer.utils.types import Tensor
 
 _MASKED = -1e30
@@ -31,7 +31,7 @@ class Ring(NamedTuple):
     @property
     def size(self) -> int:
         """int: the number of devices that a row is split over."""
-        return self.mesh.shape[list(self.mesh.axis_names).index(self.sequence)]
+        return axis_size(self.mesh, self.sequence)
 
 
 def ring_of_distribution(query: Tensor, key: Tensor) -> Ring | None:

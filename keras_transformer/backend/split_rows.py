@@ -9,6 +9,17 @@ import keras
 SEQUENCE = "sequence"
 
 
+def axis_size(mesh: Any, name: str) -> int:
+    """Returns the number of devices along an axis of a `keras.distribution.DeviceMesh`.
+
+    Example:
+
+    >>> axis_size(keras.distribution.DeviceMesh((1, 2), ("batch", "model"), ["cpu:0", "cpu:1"]), "model")
+    2
+    """
+    return mesh.shape[list(mesh.axis_names).index(name)]
+
+
 def mesh_that_splits_rows() -> Any:
     """Returns the mesh of the current `keras.distribution` if its axis "sequence" splits rows, or None.
 

@@ -81,12 +81,16 @@ class Block(keras.layers.Layer):
 
         return recomputed(self, run, *tensors) if self.recompute and training else run(*tensors)
 
-    def _apply_residual(self, residual, sublayer, x, mask, training, condition=None):
-        """Calls `sublayer`, a function of one tensor, inside its residual scheme, with the condition if it takes one."""
+    def _apply_residual(self, residual, sublayer, x, mask, training, condition=None, first_token_only=False):
+        """Calls `sublayer`, a function of one tensor, inside its residual scheme, with the condition if it takes one.
+
+        With `first_token_only` the sublayer returns the first token, `(B, 1, D)`, of all.
+        """
         options = self._residual_options(residual, mask, training, condition)
         h = residual.pre(x, **options)
         y = sublayer(h)
         y = self._dropout_layer(y, training=training)
+        x, h = (x[:, :1], h[:, :1]) if first_token_only else (x, h)
         return residual.post(residual.skip(x, h), residual.drop_path(y, training=training), **options)
 
     def _residual_options(self, residual, mask, training, condition):

@@ -146,19 +146,15 @@ class EncoderBlock(Block):
         if capture.is_captured(self.mixer):  # Whoever records the scores gets those of all tokens.
             return self(x, padding_mask=padding_mask, training=training)[:, :1]
         first_mask = None if padding_mask is None else padding_mask[:, :1]
-        options = {"mask": first_mask, "training": training}
-        residual = self.mixer_residual
-        h = residual.pre(x, mask=padding_mask, training=training)
-        y = self.mixer(h[:, :1], h, value_mask=padding_mask, training=training)
-        y = residual.drop_path(self._dropout_layer(y, training=training), training=training)
-        x = residual.post(residual.skip(x[:, :1], h[:, :1]), y, **options)
-        return self._apply_residual(
-            self.feedforward_residual,
-            lambda x: self._feed_forward(x, first_mask, training),
-            x,
-            condition=None,
-            **options,
-        )
+
+        def mix(h):
+            return self.mixer(h[:, :1], h, value_mask=padding_mask, training=training)
+
+        def feed_forward(x):
+            return self._feed_forward(x, first_mask, training)
+
+        x = self._apply_residual(self.mixer_residual, mix, x, padding_mask, training, first_token_only=True)
+        return self._apply_residual(self.feedforward_residual, feed_forward, x, first_mask, training)
 
     def compute_output_spec(self, inputs: Tensor, *args: Any, first_token_only: bool = False, **kwargs: Any) -> Any:
         if first_token_only:

@@ -19,8 +19,8 @@ class FusedKernels:
 
     A kernel reads each tensor from outside once, and writes only what others read. Operations are in the same kernel if they
     are connected and equally many other operations, such as matrix products, come before them: no kernel waits for itself.
-    What cheap operations compute from one large tensor and small ones is not written: whoever reads it computes it again
-    from that tensor, its source.
+    What cheap operations compute from one large tensor and small ones is not written: its readers compute it again from
+    that tensor, its source.
 
     Args:
         nodes: list of nodes of one graph, in order.

@@ -82,7 +82,7 @@ def plan(
 ) -> Plan:
     """Estimates the memory and time of training and decoding, counted in the traced graphs of one device's share.
 
-    Each operation takes the longer of computing and moving, at the fractions of the peaks in `Device.reached`. The exchange
+    Each operation computes and then moves, at the fractions of the peaks in `Device.reached`. The exchange
     between replicas hides behind the computation (see `Split.overlap`); that between devices that share the weights of a
     layer, and the bubble of a pipeline, do not.
 

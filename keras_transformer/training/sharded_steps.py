@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.gathered_weights import gathered_weights
+from keras_transformer.backend.split_rows import SEQUENCE, axis_size
 from keras_transformer.blocks.block import Block
 from keras_transformer.utils.types import Tensor
 
@@ -39,8 +40,8 @@ def split_rows_in_steps(model: keras.Model, mesh: Any) -> None:
         model: `keras.Model`.
         mesh: `keras.distribution.DeviceMesh` with the axes "batch" and "sequence".
     """
-    layout = keras.distribution.TensorLayout(("batch", "sequence", None), mesh)
-    size = mesh.shape[list(mesh.axis_names).index("sequence")]
+    layout = keras.distribution.TensorLayout(("batch", SEQUENCE, None), mesh)
+    size = axis_size(mesh, SEQUENCE)
 
     def split(x: Tensor) -> Tensor:
         is_row = len(x.shape) == 3 and x.shape[1] % size == 0 and keras.backend.is_float_dtype(x.dtype)

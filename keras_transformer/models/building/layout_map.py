@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.split_rows import axis_size
 from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.layers.projection import Projection
 
@@ -89,10 +90,9 @@ def _split_largest(axes, variable, axis, size):
 
 
 def _axis_size(mesh, name):
-    names = list(mesh.axis_names)
-    if name not in names:
-        raise ValueError(f"The mesh has no axis {name!r}; it has {names}.")
-    return mesh.shape[names.index(name)]
+    if name not in mesh.axis_names:
+        raise ValueError(f"The mesh has no axis {name!r}; it has {list(mesh.axis_names)}.")
+    return axis_size(mesh, name)
 
 
 def _splits(layer):
