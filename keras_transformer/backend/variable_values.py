@@ -28,8 +28,8 @@ class VariableValues:
         chosen = {id(variable) for variable in self._trainable}
         self.others = [variable for layer in layers for variable in layer.variables if id(variable) not in chosen]
         with keras_private.autocast_scope(None):  # In their own dtypes: each part of a layer casts them itself.
-            self.weights = [_value(variable) for variable in self._trainable]
-            self._states = [_value(variable) for variable in self.others]
+            self.weights = [value_of(variable) for variable in self._trainable]
+            self._states = [value_of(variable) for variable in self.others]
 
     def scope(self, weights: Iterable[Tensor], collect_losses: bool = False) -> keras.StatelessScope:
         """Returns a `keras.StatelessScope` in which the trainable variables have the values `weights`."""
@@ -38,6 +38,14 @@ class VariableValues:
             return keras.StatelessScope(list(mapping), collect_losses=collect_losses)
 
 
-def _value(variable: keras.Variable) -> Tensor:
-    """Returns the current value; on TensorFlow `variable.value` is the variable itself, which may change."""
+def value_of(variable: keras.Variable) -> Tensor:
+    """Returns the current value as a tensor; on TensorFlow `variable.value` is the variable itself, which may change.
+
+    A function with a hand-written gradient takes tensors: TensorFlow refuses one that reads variables.
+
+    Example:
+
+    >>> value_of(keras.Variable(2.0)).numpy()
+    2.0
+    """
     return ops.copy(variable.value) if keras.backend.backend() == "tensorflow" else variable.value

@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.split_rows import mesh_that_splits_rows
 from keras_transformer.backend.xla import kernel_product
+from keras_transformer.layers.activations import in_training
 from keras_transformer.layers.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Initializer, Shape, Tensor
@@ -71,7 +72,7 @@ class Projection(keras.layers.EinsumDense):
         if self.bias is not None:
             x = ops.add(x, ops.reshape(self.bias, (-1,)))
         if self.activation is not None:
-            x = self.activation(x)
+            x = (in_training(self.activation) if training else self.activation)(x)
         return ops.reshape(x, (-1, length, *columns))
 
     def _product(self, x, rows):

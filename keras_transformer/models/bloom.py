@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.blocks import Residual
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.utils.types import Activation
@@ -64,7 +65,7 @@ def BLOOM(
         vocabulary_size,
         position=None,
         residual=residual,
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        norm=LayerNormalization(epsilon=layer_norm_epsilon),
         embedding_norm=True,
         attention=MultiHeadAttention(
             size.num_heads,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.clip_layers import ContrastiveLogits, EndTokenPooling
 from keras_transformer.models.building.dual_encoder import dual_encoder
 from keras_transformer.models.building.image_stack import image_input, image_stack
@@ -67,7 +68,7 @@ def CLIPVision(
     Reference: Radford et al., arXiv 2103.00020, section 2.4.
     """
     size = get_size(size, {})
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     embedding = PatchEmbedding(
         size.hidden_dim,
         patch_size,
@@ -81,12 +82,12 @@ def CLIPVision(
         embedding,
         size,
         norm=norm,
-        first_norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm"),
+        first_norm=LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm"),
         activation=activation,
         attention_dropout=attention_dropout,
         name=name,
     )
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="image_norm")
+    norm = LayerNormalization(epsilon=layer_norm_epsilon, name="image_norm")
     return _tower(stack, norm(stack.output[:, 0]), projection_dim, "image_projection")
 
 
@@ -136,7 +137,7 @@ def CLIPText(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        norm=LayerNormalization(epsilon=layer_norm_epsilon),
         attention=make_attention(size, dropout=attention_dropout),
         activation=activation,
         name=name,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation
@@ -82,7 +83,7 @@ def ConvNeXt(
         raise ValueError(f"hidden_dims and num_layers must be of one length. Received: {hidden_dims}, {num_layers}")
 
     def norm(name):
-        return keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name=name)
+        return LayerNormalization(epsilon=layer_norm_epsilon, name=name)
 
     x = images = image_input(image_size, num_channels)
     total, number = sum(num_layers), 0

@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.attention import MultiHeadAttention, SubspaceAttention
 from keras_transformer.feedforward import ISTA
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.vision import PatchEmbedding
@@ -80,7 +81,7 @@ def CRATE(
         raise ValueError(
             f"The dictionary of CRATE is as wide as the tokens: intermediate_dim must equal it. Received: {size}"
         )
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     embedding = PatchEmbedding(
         size.hidden_dim,
         patch_size,
@@ -105,7 +106,7 @@ def CRATE(
         residual="none",
         mixer_residual="pre",
         norm=norm,
-        last_norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
+        last_norm=LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
         attention=attention,
         feedforward=ISTA(step_size, sparsity_weight),
         name=name,

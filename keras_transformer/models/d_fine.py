@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.attention import MultiScaleDeformableAttention
 from keras_transformer.blocks import GatedResidual
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.convolution import convolution
 from keras_transformer.models.building.hybrid_encoder import (
     Convolutions,
@@ -154,8 +155,8 @@ def DFINE(
     refinement = DistributionRefinement() if refinement is None else refinement
     bins = DistributionBins(refinement.num_bins, size.curvature, dtype="float32", name="distribution_bins")(boxes)
     place = query_positions(size.hidden_dim)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-    gated = GatedResidual(keras.layers.LayerNormalization(epsilon=1e-5))
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
+    gated = GatedResidual(LayerNormalization(epsilon=1e-5))
     before = first = logits = None
     for index in range(size.num_layers):
         block = decoder_block(

@@ -10,6 +10,7 @@ from keras_transformer.attention import DisentangledAttention
 from keras_transformer.blocks import EncoderBlock, NGramInducedEncoding
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention, padding_input, token_input
 from keras_transformer.models.encoder import add_segments
@@ -89,7 +90,7 @@ def DeBERTa(
     """
     is_convolved = size in _CONVOLVED
     size = get_size(size, SIZES)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     if convolution is None and is_convolved:
         convolution = NGramInducedEncoding(3, activation="gelu", norm=norm, dropout=dropout)
     # Layers

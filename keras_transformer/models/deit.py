@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.vit import SIZES as VIT_SIZES
@@ -75,8 +76,8 @@ def DeiT(
         image_input(image_size, num_channels),
         embedding,
         size,
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        last_norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
+        norm=LayerNormalization(epsilon=layer_norm_epsilon),
+        last_norm=LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
         attention=attention,
         activation=activation,
         dropout=dropout,

@@ -11,6 +11,7 @@ from keras_transformer.attention import MultiHeadAttention, PositionedAttention
 from keras_transformer.blocks import EncoderBlock, QueryDecoderBlock
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.feature_maps import feature_maps
 from keras_transformer.models.resnet import ResNet
 from keras_transformer.utils.serialization import choice
@@ -100,7 +101,7 @@ def DETR(
         raise ValueError("image_size is that of the backbone, if one is given.")
     base = ResNet(size.backbone, image_size, frozen_norm=True) if backbone is None else backbone
     features, images = feature_maps(base)[-1], base.inputs[0]
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
 
     def parts(index):
         heads = size.num_heads[index]
@@ -131,5 +132,5 @@ def DETR(
         cross = MultiHeadAttention(**attention, name="cross_attention")
         block = QueryDecoderBlock(mixer, cross, feedforward, **options, name=f"decoder_block_{index}")
         x = block(x, memory, positions=queries, memory_positions=positions, memory_mask=masks.get("mask"))
-    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
+    x = LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
     return keras.Model(inputs, x, name=name)

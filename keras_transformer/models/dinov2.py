@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.blocks import LayerScaleResidual
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.vit import ViT
 from keras_transformer.utils.types import Activation
@@ -75,7 +76,7 @@ def DINOv2(
     """
     gated = size == "g" if gated is None else gated
     size = get_size(size, SIZES)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     return ViT(
         size,
         patch_size,

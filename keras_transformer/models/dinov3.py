@@ -7,6 +7,7 @@ import keras
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import LayerScaleResidual
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.positions import AxialRotary
@@ -89,7 +90,7 @@ def DINOv3(
     gated = size in _GATED if gated is None else gated
     query_bias = size not in _WITHOUT_QUERY_BIAS
     size = get_size(size, SIZES)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     embedding = PatchEmbedding(
         size.hidden_dim,
         patch_size,
@@ -116,7 +117,7 @@ def DINOv3(
         size,
         residual=LayerScaleResidual(layer_scale, norm, stochastic_depth),
         norm=norm,
-        last_norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
+        last_norm=LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm"),
         attention=attention,
         feedforward=feedforward,
         activation=activation,

@@ -11,6 +11,7 @@ from keras_transformer.attention import BranchedConvolution, MultiHeadAttention
 from keras_transformer.blocks import BranchedDecoderBlock, BranchedEncoderBlock, DecoderBlock, EncoderBlock, Residual
 from keras_transformer.feedforward import DenseFeedForward, GatedLinearUnit
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.building.stack import final_norm, first_layer
 from keras_transformer.positions import Sinusoidal
@@ -103,7 +104,7 @@ def EvolvedTransformer(
     where branches of different widths are added, and sines before cosines.
     """
     size = _checked(size)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
     tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
     sides = []

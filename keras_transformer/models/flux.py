@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.attention import JointAttention, MultiHeadAttention
 from keras_transformer.blocks import JointBlock, SingleStreamBlock
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.denoiser import norm_of_tokens, predict_image, text_condition, text_inputs
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.models.building.size import Size, get_size
@@ -80,7 +81,7 @@ def Flux(
     grid = height // patch[0], width // patch[1]
     norm, condition = norm_of_tokens(layer_norm_epsilon), text_condition(inputs, size.hidden_dim)
     heads = (size.num_heads, size.hidden_dim // size.num_heads)
-    head_norm = keras.layers.RMSNormalization(epsilon=layer_norm_epsilon)
+    head_norm = RMSNormalization(epsilon=layer_norm_epsilon)
 
     def feed_forward(name="feedforward"):
         return DenseFeedForward(size.intermediate_dim, activation, name=name)

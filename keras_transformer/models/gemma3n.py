@@ -11,6 +11,7 @@ import keras
 from keras_transformer.attention import CrossDecoderAttention, ScaledDot, SharedKeyValue
 from keras_transformer.blocks import AltUp, AltUpBlock, AltUpKeyValueBlock, StreamExpansion, StreamReduction
 from keras_transformer.feedforward import GatedFeedForward, GaussianTopK
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.per_layer_embedding import PerLayerEmbedding
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
@@ -120,7 +121,7 @@ def Gemma3n(
     sharing = num_sharing_blocks
     if sharing is None:
         sharing = _SHARED.get(size.num_layers, 0) if grouped in SIZES.values() else 0
-    norm = keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
+    norm = RMSNormalization(epsilon=rms_norm_epsilon)
     windows = [of_block(window, index) for index in range(size.num_layers)]
     sources = sharing_sources([each is not None for each in windows], sharing)
     rotaries = positions or (Rotary(1e6, "halves"), Rotary(layout="halves"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import SIZES, Decoder
 from keras_transformer.utils.types import Activation
@@ -62,7 +63,7 @@ def GPT2(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        norm=LayerNormalization(epsilon=layer_norm_epsilon),
         attention=[
             MultiHeadAttention(size.num_heads, width, mechanism=SoftmaxAttention(each, attention_dropout))
             for each in scorings

@@ -10,6 +10,7 @@ from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, SubLNResidual
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.clip_layers import UnitLength
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
@@ -94,7 +95,7 @@ def Kosmos(
     size = get_size(size, SIZES)
     if not 0 <= begin_image_id < vocabulary_size:
         raise ValueError(f"begin_image_id must be in [0, {vocabulary_size}). Received: {begin_image_id}")
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     added, inside = split_position(position, 2048)
     heads: Config = {
         "num_heads": size.num_heads,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
@@ -83,7 +84,7 @@ def Llama(
     return llama_decoder(
         grouped,
         vocabulary_size or _VOCABULARIES[generation],
-        norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
+        norm=RMSNormalization(epsilon=rms_norm_epsilon),
         position=position or _POSITIONS[generation](),
         use_bias=use_attention_bias,
         feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation, use_bias=use_feedforward_bias),

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.blocks import Residual
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Sinusoidal
@@ -79,7 +80,7 @@ def Marian(
         scale_embeddings=scale_embeddings,
         position=Sinusoidal(layout="halves"),
         residual=residual,
-        norm=keras.layers.LayerNormalization(epsilon=1e-5),
+        norm=LayerNormalization(epsilon=1e-5),
         activation=activation,
         dropout=dropout,
         attention_dropout=attention_dropout,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
@@ -61,7 +62,7 @@ def Mistral(
     return llama_decoder(
         get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
+        norm=RMSNormalization(epsilon=rms_norm_epsilon),
         position=position,
         window=window,
         activation=activation,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.feedforward import MixtureOfExperts, TopKRouter
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
@@ -70,7 +71,7 @@ def Mixtral(
     return llama_decoder(
         grouped,
         vocabulary_size,
-        norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
+        norm=RMSNormalization(epsilon=rms_norm_epsilon),
         position=position or Rotary(1e6, "halves"),
         window=window,
         feedforward=MixtureOfExperts(grouped.size.intermediate_dim, router, activation=activation),

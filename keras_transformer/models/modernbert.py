@@ -9,6 +9,7 @@ import keras
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
 from keras_transformer.blocks import Residual
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.positions import Rotary
@@ -91,7 +92,7 @@ def ModernBERT(
         position=None,
         residual="pre",
         first_residual=Residual(),
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, center=norm_bias),
+        norm=LayerNormalization(epsilon=layer_norm_epsilon, center=norm_bias),
         embedding_norm=True,
         attention=[attention(local) for local in is_local],
         feedforward=GatedFeedForward(

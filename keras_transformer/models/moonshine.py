@@ -8,6 +8,7 @@ from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.audio import ConvolutionStem
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward, GatedFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_norm
@@ -68,7 +69,7 @@ def Moonshine(
     size = get_size(size, SIZES)
     width = size.hidden_dim // size.num_heads
     rotary = Rotary(layout="pairs", rotary_dim=int(0.9 * width) // 2 * 2) if position is None else position
-    norm = keras.layers.LayerNormalization(epsilon=1e-5, center=False)
+    norm = LayerNormalization(epsilon=1e-5, center=False)
 
     def attention(name: str, is_rotated: bool = True) -> MultiHeadAttention:
         return MultiHeadAttention(

@@ -11,6 +11,7 @@ from keras_transformer.audio import ConformerConvolution, ConvolutionSubsampling
 from keras_transformer.blocks import ConformerBlock
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.positions import TransformerXLRelative
 from keras_transformer.utils.serialization import clone
@@ -106,7 +107,7 @@ def Parakeet(
             ConformerConvolution(kernel_size, activation, use_convolution_bias, name="convolution"),
             feed_forward("first_feedforward"),
             feed_forward("feedforward"),
-            norm=keras.layers.LayerNormalization(epsilon=1e-5),
+            norm=LayerNormalization(epsilon=1e-5),
             name=f"encoder_block_{index}",
         )
         x = block(x, padding_mask=mask)

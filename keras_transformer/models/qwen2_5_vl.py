@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.blocks import DecoderBlock
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention, make_norm, of_block, padding_input, token_input
@@ -81,7 +82,7 @@ def Qwen2_5VL(
     tower: Any = Qwen2_5VLVision(size) if vision is None and isinstance(size, str) else vision
     coordinates = _coordinates(tower, grouped.size.hidden_dim)
     vocabulary_size = vocabulary_size or vocabulary_of(size)
-    size, norm = grouped.size, keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
+    size, norm = grouped.size, RMSNormalization(epsilon=rms_norm_epsilon)
     # Layers
     attention = rotary_attention(
         grouped,

@@ -10,6 +10,7 @@ from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.attention.arguments import positive
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_norm
 from keras_transformer.positions import MultimodalRotary
@@ -78,7 +79,7 @@ def Qwen2_5VLVision(
     width, group = size.hidden_dim, positive("merge_size", merge_size) ** 2
     length = positive("window_size", window_size) ** 2 * group
     # Layers
-    fold, norm = FoldWindows(length, name="fold_windows"), keras.layers.RMSNormalization(epsilon=_EPSILON)
+    fold, norm = FoldWindows(length, name="fold_windows"), RMSNormalization(epsilon=_EPSILON)
     quarter = width // size.num_heads // 4
     position = MultimodalRotary((quarter, quarter), max_wavelength, restarts_rates=True)
 

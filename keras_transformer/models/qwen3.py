@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
@@ -67,7 +68,7 @@ def Qwen3(
 
     Reference: Yang et al., Qwen3 Technical Report, arXiv 2505.09388, section 2.
     """
-    norm = keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
+    norm = RMSNormalization(epsilon=rms_norm_epsilon)
     return llama_decoder(
         get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,

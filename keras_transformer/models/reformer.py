@@ -11,6 +11,7 @@ from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.blocks import ReversibleBlock, ReversibleStack
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.positions import Learned
@@ -79,7 +80,7 @@ def Reformer(
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else Size(*size)
     mechanisms = {"local": local or ChunkedAttention(), "lsh": lsh or LSHAttention()}
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = [

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention import MultiScaleDeformableAttention
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.convolution import convolution
 from keras_transformer.models.building.hybrid_encoder import (
     Convolutions,
@@ -149,7 +150,7 @@ def RTDETR(
     if cross_attention is None:
         cross_attention = MultiScaleDeformableAttention(size.num_heads, num_levels=len(maps))
     place = query_positions(size.hidden_dim)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     for index in range(size.num_layers):
         block = decoder_block(
             index,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.blocks import DecoderBlock
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.recurrence import ChannelMixing, TimeMixing
@@ -58,7 +59,7 @@ def RWKV(
     Reference: Peng et al., arXiv 2305.13048, section 3.
     """
     size = get_size(size, SIZES)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = [
@@ -74,9 +75,9 @@ def RWKV(
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x = embedding(inputs["token_ids"])
-    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm")(x)
+    x = LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm")(x)
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"])
     last_epsilon = layer_norm_epsilon if final_norm_epsilon is None else final_norm_epsilon
-    x = keras.layers.LayerNormalization(epsilon=last_epsilon, name="final_norm")(x)
+    x = LayerNormalization(epsilon=last_epsilon, name="final_norm")(x)
     return keras.Model(inputs, x, name=name)

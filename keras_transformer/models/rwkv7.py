@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformer.blocks import ValueResidualBlock
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_norm, padding_input, token_input
 from keras_transformer.recurrence import ChannelMixing, RWKV7TimeMixing
@@ -86,7 +87,7 @@ def RWKV7(
     """
     size = get_size(size, SIZES)
     ranks = ranks or RWKV7Ranks.of_width(size.hidden_dim)
-    template: Any = norm or keras.layers.LayerNormalization(epsilon=1e-5)
+    template: Any = norm or LayerNormalization(epsilon=1e-5)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     blocks = []

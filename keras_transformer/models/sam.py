@@ -9,6 +9,7 @@ import keras
 from keras_transformer.attention.layers.window_attention import WindowAttention
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.models.building.stack import make_norm
 from keras_transformer.utils.serialization import choice
@@ -109,7 +110,7 @@ def SAM(
     embedding = PatchEmbedding(
         size.hidden_dim, patch, class_token=False, interpolation=interpolation, name="patch_embedding"
     )
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     if any(side % part for side, part in zip(sides, patch, strict=True)):
         raise ValueError(f"image_size {sides} is not a multiple of patch_size {patch}.")
     grid = sides[0] // patch[0], sides[1] // patch[1]
@@ -128,7 +129,7 @@ def SAM(
         feedforward = DenseFeedForward(size.intermediate_dim, activation, name="feedforward")
         x = EncoderBlock(mixer, feedforward, residual="pre", norm=norm, name=f"encoder_block_{index}")(x)
     x = keras.layers.Reshape((*grid, size.hidden_dim), name="grid")(x)
-    neck = keras.layers.LayerNormalization(epsilon=_NECK_EPSILON)
+    neck = LayerNormalization(epsilon=_NECK_EPSILON)
     x = keras.layers.Dense(output_dim, use_bias=False, name="neck_projection")(x)
     x = make_norm(neck, "neck_projection_norm")(x)
     x = keras.layers.Conv2D(output_dim, 3, padding="same", use_bias=False, name="neck_convolution")(x)

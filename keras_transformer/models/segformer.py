@@ -10,6 +10,7 @@ import numpy as np
 from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import MixFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.feature_maps import PREFIX
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.utils.serialization import choice
@@ -104,7 +105,7 @@ def SegFormer(
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else SegFormerSize(*size)
     _check(size)
     rates = iter(np.linspace(0.0, stochastic_depth, sum(size.num_layers)).tolist())
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     x = images = image_input(image_size, num_channels)
     for stage, width in enumerate(size.hidden_dims):
         x = _patches(x, width, size.patch_sizes[stage], size.strides[stage], layer_norm_epsilon, f"stage_{stage}")
@@ -127,7 +128,7 @@ def SegFormer(
                 name=f"stage_{stage}_block_{index}",
             )
             x = block(x)
-        x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name=f"{PREFIX}{stage}")(x)
+        x = LayerNormalization(epsilon=layer_norm_epsilon, name=f"{PREFIX}{stage}")(x)
     return keras.Model(images, keras.layers.Reshape((-1, x.shape[-1]), name="tokens")(x), name=name)
 
 
@@ -144,4 +145,4 @@ def _patches(x, width, patch_size, stride, epsilon, name):
     # As many zeros on every side, whatever the stride.
     x = keras.layers.ZeroPadding2D(patch_size // 2, name=f"{name}_padding")(x)
     x = keras.layers.Conv2D(width, patch_size, strides=stride, name=f"{name}_projection")(x)
-    return keras.layers.LayerNormalization(epsilon=epsilon, name=f"{name}_embedding_norm")(x)
+    return LayerNormalization(epsilon=epsilon, name=f"{name}_embedding_norm")(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.clip_layers import ContrastiveLogits
 from keras_transformer.models.building.dual_encoder import dual_encoder
 from keras_transformer.models.building.image_stack import image_input, image_stack
@@ -68,7 +69,7 @@ def SigLIPVision(
     Reference: Zhai et al., SigLIP, arXiv 2303.15343, section 4; the pooling: Zhai et al., arXiv 2106.04560, section 3.1.
     """
     size = get_size(size, TOWERS)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     stack = image_stack(
         image_input(image_size, num_channels),
         PatchEmbedding(
@@ -81,7 +82,7 @@ def SigLIPVision(
         ),
         size,
         norm=norm,
-        last_norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="image_norm"),
+        last_norm=LayerNormalization(epsilon=layer_norm_epsilon, name="image_norm"),
         activation=activation,
         attention_dropout=attention_dropout,
         block_name="image_encoder_block",
@@ -137,7 +138,7 @@ def SigLIPText(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        norm=LayerNormalization(epsilon=layer_norm_epsilon),
         attention=make_attention(size, dropout=attention_dropout),
         activation=activation,
         name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.blocks import EncoderBlock
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.probe_pooling import ProbePooling
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention, make_feed_forward, make_norm, padding_input
@@ -63,7 +64,7 @@ def SigLIP2Vision(
     size, patch = get_size(size, SIZES), pair_of(patch_size)
     patches = keras.Input((None, patch[0] * patch[1] * num_channels), name="patches")
     grid, mask = keras.Input((2,), dtype="int32", name="patch_grid"), padding_input("patch_mask", optional=False)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     x = NaFlexEmbedding(size.hidden_dim, grid_size, name="patch_embedding")(patches, grid)
     for index in range(size.num_layers):
         block = EncoderBlock(

@@ -11,6 +11,7 @@ from keras_transformer.attention.layers.shifted_window_attention import ShiftedW
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import choice
@@ -105,7 +106,7 @@ def Swin(
         size.hidden_dim * 2**stage % heads for stage, heads in enumerate(size.num_heads)
     ):
         raise ValueError(f"num_heads must divide the width of each stage. Received: {size}")
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     rates = iter(np.linspace(0.0, stochastic_depth, sum(size.num_layers)).tolist())
     images = image_input(image_size, num_channels)
     x, grid = _embedded(images, size.hidden_dim, pair_of(patch_size), use_position_embedding, dropout)
@@ -132,7 +133,7 @@ def Swin(
                 name=f"stage_{stage}_block_{index}",
             )
             x = block(x)
-    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
+    x = LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
     return keras.Model(images, x, name=name)
 
 
@@ -147,7 +148,7 @@ def _embedded(images, hidden_dim, patch_size, use_position_embedding, dropout):
     x = keras.layers.Conv2D(hidden_dim, patch_size, strides=patch_size, name="patch_projection")(x)
     grid = x.shape[1:3]
     x = keras.layers.Reshape((grid[0] * grid[1], hidden_dim), name="patches")(x)
-    x = keras.layers.LayerNormalization(epsilon=1e-5, name="embedding_norm")(x)
+    x = LayerNormalization(epsilon=1e-5, name="embedding_norm")(x)
     if use_position_embedding:
         x = Learned(grid[0] * grid[1], name="position_embedding")(x)
     return Dropout(dropout, name="embedding_dropout")(x), grid

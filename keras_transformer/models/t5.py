@@ -9,6 +9,7 @@ import keras
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_encoder
 from keras_transformer.models.building.stack import make_feed_forward
 from keras_transformer.positions import RelativeBias
@@ -204,7 +205,7 @@ class _Parts:
         )
 
     def _norm(self, name=None):
-        return keras.layers.RMSNormalization(epsilon=self._epsilon, name=name)
+        return RMSNormalization(epsilon=self._epsilon, name=name)
 
     def _options(self) -> Config:
         return {"residual": "pre", "norm": self._norm(), "dropout": self._dropout}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.blocks import Residual
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm
@@ -79,7 +80,7 @@ def ViT(
     table is resized by `PatchEmbedding`, where the paper says "2D interpolation".
     """
     size = get_size(size, SIZES)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     embedding = PatchEmbedding(
         size.hidden_dim,
         patch_size,

@@ -16,6 +16,7 @@ from keras_transformer.audio import (
 )
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import ConvolutionalFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.positions import ShawRelative
@@ -128,7 +129,7 @@ def VITS(
                 size.intermediate_dim, kernel_size, activation, dropout=hidden_dropout, name="feedforward"
             ),
             residual="post",
-            norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+            norm=LayerNormalization(epsilon=layer_norm_epsilon),
             dropout=dropout,
             name=f"encoder_block_{index}",
         )

@@ -8,6 +8,7 @@ import numpy as np
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.encoder_decoder import Side, encode, encoder_decoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_feed_forward, make_norm
@@ -131,7 +132,7 @@ class _Parts:
         self._dropout = dropout
         self._attention_dropout = attention_dropout
         self._hidden_dropout = hidden_dropout
-        self._norm = keras.layers.LayerNormalization(epsilon=1e-5)
+        self._norm = LayerNormalization(epsilon=1e-5)
 
     def encoder(self, size: Size, num_frames: int) -> Side:
         """The layers of the encoder: two convolutions, positions and blocks; one token per two frames."""

@@ -8,6 +8,7 @@ from keras_transformer.attention import TwoStreamAttention
 from keras_transformer.blocks import EncoderBlock, QueryStream, TakeQueryStream
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.models.encoder import SIZES
@@ -75,7 +76,7 @@ def XLNet(
             ),
             DenseFeedForward(size.intermediate_dim, activation, dropout=dropout, name="feedforward"),
             residual="post",
-            norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+            norm=LayerNormalization(epsilon=layer_norm_epsilon),
             dropout=dropout,
             name=f"encoder_block_{index}",
         )

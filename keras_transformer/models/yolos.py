@@ -8,6 +8,7 @@ import keras
 
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm, make_attention, make_feed_forward
@@ -79,7 +80,7 @@ def YOLOS(
     x = DetectionTokens(num_detection_tokens, name="detection_tokens")(x)
     x = positions("position_embedding")(x, images)
     x = Dropout(dropout, name="embedding_dropout")(x)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     last_norm: Any = final_norm("pre", norm)
     for index in range(size.num_layers):
         if index and positions_in_blocks:

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Shape, Tensor
@@ -69,7 +70,7 @@ def MaskedLanguageModel(
     if transform:
         width = embedding.output_dim if tie_embeddings else x.shape[-1]
         x = keras.layers.Dense(width, activation=get_activation(activation), name="transform")(x)
-        x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="transform_norm")(x)
+        x = LayerNormalization(epsilon=layer_norm_epsilon, name="transform_norm")(x)
     if not tie_embeddings:
         x = keras.layers.Dense(embedding.input_dim, use_bias=use_bias, dtype="float32", name="logits")(x)
     elif use_bias:

@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import TwoWayBlock
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.tasks.heads import check_backbone, check_count
 from keras_transformer.tasks.prompted_segmentation_model import DECODER, PromptedSegmentationModel
 from keras_transformer.utils.types import Activation
@@ -192,14 +193,14 @@ def _transformer(tokens, image, image_positions, mask, size, activation, epsilon
             attention("cross_attention", size.attention_reduction),
             DenseFeedForward(size.intermediate_dim, activation, name="feedforward"),
             attention("image_attention", size.attention_reduction),
-            norm=keras.layers.LayerNormalization(epsilon=epsilon),
+            norm=LayerNormalization(epsilon=epsilon),
             is_first=index == 0,
             name=f"two_way_block_{index}",
         )
         x, image = block(x, image, tokens, image_positions, mask)
     last = attention("last_attention", size.last_attention_reduction)
     x = x + last(x + tokens, image, image + image_positions)
-    return keras.layers.LayerNormalization(epsilon=_LAST_EPSILON, name="last_norm")(x), image
+    return LayerNormalization(epsilon=_LAST_EPSILON, name="last_norm")(x), image
 
 
 def _dense_stack(x, name, num_layers, hidden_dim, units):
@@ -211,7 +212,7 @@ def _dense_stack(x, name, num_layers, hidden_dim, units):
 def _upscaled(x, width):
     """The image in four times its rows and columns, with an eighth of its channels."""
     x = keras.layers.Conv2DTranspose(width // 4, 2, strides=2, name="upscaling_0")(x)
-    x = keras.layers.LayerNormalization(epsilon=_UPSCALING_EPSILON, name="upscaling_norm")(x)
+    x = LayerNormalization(epsilon=_UPSCALING_EPSILON, name="upscaling_norm")(x)
     x = keras.layers.Activation("gelu", name="upscaling_activation_0")(x)
     x = keras.layers.Conv2DTranspose(width // 8, 2, strides=2, name="upscaling_1")(x)
     return keras.layers.Activation("gelu", name="upscaling_activation_1")(x)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Config, Shape, Tensor
 
@@ -69,7 +70,7 @@ class ConvNeXtBlock(keras.layers.Layer):
         self.seed = seed
         policy = self.dtype_policy
         self._depthwise = keras.layers.DepthwiseConv2D(kernel_size, padding="same", dtype=policy, name="depthwise")
-        self._norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=policy, name="norm")
+        self._norm = LayerNormalization(epsilon=layer_norm_epsilon, dtype=policy, name="norm")
         self._dropout_layer = Dropout(stochastic_depth, noise_shape=(None, 1, 1, 1), seed=seed, dtype=policy)
 
     def build(self, input_shape: Shape) -> None:

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -46,7 +47,7 @@ class PatchMerging(keras.layers.Layer):
         super().__init__(**kwargs)
         self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
         self.epsilon = epsilon
-        self._norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
+        self._norm = LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
 
     def build(self, input_shape: Shape) -> None:
         depth = input_shape[-1]

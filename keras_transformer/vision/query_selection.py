@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 from keras_transformer.vision.box_refinement import box_offsets
@@ -72,7 +73,7 @@ class QuerySelection(keras.layers.Layer):
             raise ValueError(f"{self.name}: {self.num_queries} queries are more than the {pixels} pixels of all maps.")
         width, options = maps_shape[0][-1], {"dtype": self.dtype_policy}
         self._projection = keras.layers.Dense(width, name="projection", **options)
-        self._norm = keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name="norm", **options)
+        self._norm = LayerNormalization(epsilon=self.layer_norm_epsilon, name="norm", **options)
         bias = keras.initializers.Constant(prior_logit(self.num_classes))
         self._scores = keras.layers.Dense(self.num_classes, bias_initializer=bias, name="scores", **options)
         self._offsets = box_offsets(width, self.dtype_policy, "glorot_uniform")

@@ -22,6 +22,7 @@ from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.layers.projection import join_heads, split_heads, token_projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
@@ -155,7 +156,7 @@ class MultiHeadLatentAttention(TokenMixer):
         return layer
 
     def _norm(self, name: str) -> keras.layers.Layer:
-        return keras.layers.RMSNormalization(epsilon=_EPSILON, name=name, dtype=self.dtype_policy)
+        return RMSNormalization(epsilon=_EPSILON, name=name, dtype=self.dtype_policy)
 
     def mix(self, inputs: MixerInputs) -> Tensor:
         query, rows = self._project(inputs)

@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.layers.attention_wrapper import AttentionWrapper
 from keras_transformer.attention.mixer import MixerInputs
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
@@ -88,9 +89,7 @@ class SpatialReductionAttention(AttentionWrapper):
                 dtype=policy,
                 name="reduction",
             )
-            self._norm = keras.layers.LayerNormalization(
-                epsilon=self.layer_norm_epsilon, dtype=policy, name="reduction_norm"
-            )
+            self._norm = LayerNormalization(epsilon=self.layer_norm_epsilon, dtype=policy, name="reduction_norm")
             build_once(self._convolution, query_shape)
             build_once(self._norm, tokens)
         build_once(self.attention, tokens, tokens)

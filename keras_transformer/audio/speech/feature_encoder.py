@@ -12,6 +12,7 @@ from keras_transformer.audio.errors import AudioError
 from keras_transformer.audio.speech.frames import FrameMask, check_convolutions, num_frames, receptive_field
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.instance_norm import InstanceNormalization
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Config, Shape, Tensor
@@ -98,7 +99,7 @@ class FeatureEncoder(keras.layers.Layer):
         self._first_mask = FrameMask(self.kernel_sizes[:1], self.strides[:1], name="first_mask")
 
     def _make_norm(self, index):
-        cls = InstanceNormalization if self.norm == "group" else keras.layers.LayerNormalization
+        cls = InstanceNormalization if self.norm == "group" else LayerNormalization
         return cls(epsilon=1e-5, dtype=self.dtype_policy, name=f"norm_{index}")
 
     @property

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.audio.speech.frames import num_frames
 from keras_transformer.layers.hide_padding import hide_padding
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -69,7 +70,7 @@ class SpeechAdapter(keras.layers.Layer):
         policy, width = self.dtype_policy, self.hidden_dim or inputs_shape[-1]
         if self.hidden_dim is not None:
             self._projection = keras.layers.Dense(width, dtype=policy, name="projection")
-            self._norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=policy, name="norm")
+            self._norm = LayerNormalization(epsilon=1e-5, dtype=policy, name="norm")
             self._projection.build(inputs_shape)
             self._norm.build((*inputs_shape[:-1], width))
         self._convolutions = []
@@ -143,7 +144,7 @@ class BottleneckAdapter(keras.layers.Layer):
 
     def build(self, inputs_shape: Shape) -> None:
         policy = self.dtype_policy
-        self._norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=policy, name="norm")
+        self._norm = LayerNormalization(epsilon=1e-5, dtype=policy, name="norm")
         self._hidden_dense = keras.layers.Dense(self.bottleneck_dim, activation="relu", dtype=policy, name="hidden")
         self._output_dense = keras.layers.Dense(inputs_shape[-1], dtype=policy, name="output")
         self._norm.build(inputs_shape)

@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -75,7 +76,7 @@ class DepthSeparableConvolutions(keras.layers.Layer):
             )
             self._pointwise.append(keras.layers.Dense(width, name=f"pointwise_{index}", **policy))
             self._norms += [
-                keras.layers.LayerNormalization(epsilon=1e-5, name=f"{name}_norm_{index}", **policy)
+                LayerNormalization(epsilon=1e-5, name=f"{name}_norm_{index}", **policy)
                 for name in ("depthwise", "pointwise")
             ]
         for layer in (*self._depthwise, *self._pointwise, *self._norms):

@@ -13,6 +13,7 @@ from keras_transformer.audio.synthesis.duration_flows import AffineFlow, Convolu
 from keras_transformer.audio.synthesis.speaker import add_speaker, speaker_projection
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
@@ -81,7 +82,7 @@ class DurationPredictor(keras.layers.Layer):
                 )
             )
             self._convolutions[-1].build(hidden if index else tuple(inputs_shape))
-            norm = keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name=f"norm_{index}", **policy)
+            norm = LayerNormalization(epsilon=self.layer_norm_epsilon, name=f"norm_{index}", **policy)
             norm.build(hidden)
             self._norms.append(norm)
         self._log_durations = keras.layers.Dense(1, name="log_durations", **policy)

@@ -17,6 +17,7 @@ from keras_transformer.checkpoints.layouts import Transposed
 from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models import DeBERTa
 from keras_transformer.positions import RelativeEmbedding
 
@@ -194,7 +195,7 @@ def _relative_embedding(config: Config, epsilon: float) -> RelativeEmbedding | N
     return RelativeEmbedding(
         distance if distance > 0 else config.integer("max_position_embeddings", 512),
         num_buckets=buckets if buckets > 0 else None,
-        norm=keras.layers.LayerNormalization(epsilon=epsilon) if _normalizes(config) else None,
+        norm=LayerNormalization(epsilon=epsilon) if _normalizes(config) else None,
     )
 
 
@@ -211,7 +212,7 @@ def _convolution(config: Config, options: dict[str, Any]) -> NGramInducedEncodin
         size,
         groups=config.integer("conv_groups", 1),
         activation=config.activation("conv_act", "tanh"),
-        norm=keras.layers.LayerNormalization(epsilon=options["layer_norm_epsilon"]),
+        norm=LayerNormalization(epsilon=options["layer_norm_epsilon"]),
         dropout=options["dropout"],
     )
 

@@ -24,6 +24,7 @@ from keras_transformer.feedforward import (
     SharedExpertMixture,
     TopKRouter,
 )
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 from keras_transformer.positions import Rotary
@@ -66,7 +67,7 @@ class DeepseekV3(Llama):
         return llama_decoder(
             GroupedSize(size, size.num_heads, config.integer("qk_rope_head_dim", 64)),  # Not read: see `mixers`.
             config.integer("vocab_size"),
-            norm=keras.layers.RMSNormalization(epsilon=common.pop("rms_norm_epsilon")),
+            norm=RMSNormalization(epsilon=common.pop("rms_norm_epsilon")),
             mixers=self.mixers(config, dropout),
             feedforward=[experts if sparse else dense for sparse in self.sparse_blocks(config)],
             name=config.get("model_type"),

@@ -17,6 +17,7 @@ from keras_transformer.checkpoints.decoder_settings import decoder_options, grou
 from keras_transformer.checkpoints.mapping import Entry, same
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 
@@ -52,7 +53,7 @@ class DiffLlama(Llama):
         return llama_decoder(
             GroupedSize(size, **heads),
             config.integer("vocab_size"),
-            norm=keras.layers.RMSNormalization(epsilon=epsilon),
+            norm=RMSNormalization(epsilon=epsilon),
             mixers=[mixer(index) for index in range(size.num_layers)],
             name="diffllama",
             **common,

@@ -14,6 +14,7 @@ from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models import Encoder
 
 _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
@@ -59,7 +60,7 @@ class EuroBert(Architecture):
             size,
             config.integer("vocab_size"),
             position=None,
-            norm=keras.layers.RMSNormalization(epsilon=options["rms_norm_epsilon"]),
+            norm=RMSNormalization(epsilon=options["rms_norm_epsilon"]),
             attention=attention,
             feedforward=GatedFeedForward(
                 size.intermediate_dim, options["activation"], use_bias=config.flag("mlp_bias", False)

@@ -12,6 +12,7 @@ from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models import Decoder, Size
 from keras_transformer.positions import ALiBi
 
@@ -39,7 +40,7 @@ class Falcon(Architecture):
             size,
             config.integer("vocab_size"),
             position=None,
-            norm=keras.layers.LayerNormalization(epsilon=config.number("layer_norm_epsilon", 1e-5)),
+            norm=LayerNormalization(epsilon=config.number("layer_norm_epsilon", 1e-5)),
             attention=MultiHeadAttention(
                 heads,
                 width,

@@ -13,6 +13,7 @@ from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models import Decoder
 
 
@@ -31,7 +32,7 @@ class GptNeoX(Architecture):
             size,
             config.integer("vocab_size"),
             position=None,
-            norm=keras.layers.LayerNormalization(epsilon=config.number("layer_norm_eps", 1e-5)),
+            norm=LayerNormalization(epsilon=config.number("layer_norm_eps", 1e-5)),
             attention=MultiHeadAttention(
                 size.num_heads,
                 width,

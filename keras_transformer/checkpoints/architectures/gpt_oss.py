@@ -15,6 +15,7 @@ from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.mxfp4 import BLOCK, MXFP4
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import ClampedSwiGLU, MixtureOfExperts, TopKRouter
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 
@@ -47,7 +48,7 @@ class GptOss(Llama):
         return llama_decoder(
             GroupedSize(size, config.integer("num_key_value_heads", groups), width),
             config.integer("vocab_size"),
-            norm=keras.layers.RMSNormalization(epsilon=config.number("rms_norm_eps", 1e-5)),
+            norm=RMSNormalization(epsilon=config.number("rms_norm_eps", 1e-5)),
             position=rotary(_with_rope(config), width, theta=150000.0),
             window=_windows(config),
             attention_dropout=config.number("attention_dropout", 0.0),

@@ -16,6 +16,7 @@ from keras_transformer.checkpoints.heads import decoder_heads, language_model
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 
@@ -34,7 +35,7 @@ class Granite(Llama):
 
     def backbone(self, config: Config) -> keras.Model:
         size, options = model_size(config), decoder_options(config)
-        norm = keras.layers.RMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
+        norm = RMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
         return llama_decoder(
             GroupedSize(size, config.integer("num_key_value_heads", size.num_heads), head_width(config)),
             config.integer("vocab_size"),

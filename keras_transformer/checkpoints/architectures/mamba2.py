@@ -9,6 +9,7 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.layouts import Transposed
 from keras_transformer.checkpoints.mapping import Entry, embedding, fused_linear, linear, rms_norm, same
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models import Decoder, Size
 from keras_transformer.recurrence import Mamba2 as Mamba2Mixer
 
@@ -44,7 +45,7 @@ class Mamba2(Architecture):
             Size(config.integer("num_hidden_layers"), width, 1, width),  # Heads are those of the mixer.
             config.integer("vocab_size"),
             position=None,
-            norm=keras.layers.RMSNormalization(epsilon=epsilon),
+            norm=RMSNormalization(epsilon=epsilon),
             attention=mixer,
             feedforward=None,
             dropout=0.0,

@@ -16,6 +16,7 @@ from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import MixtureOfExperts
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import get_grouped_size
 from keras_transformer.recurrence import LightningAttention
@@ -32,7 +33,7 @@ class MiniMax(Mixtral):
 
     def backbone(self, config: Config) -> keras.Model:
         options = decoder_options(config, rms_norm_epsilon=1e-5)
-        norm = keras.layers.RMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
+        norm = RMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
         size, activation, width = model_size(config), options["activation"], head_width(config)
         mixers = [
             LightningAttention(

@@ -11,6 +11,7 @@ from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.mapping import Entry, embedding, fused_linear, linear, norm, same
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models import ModernBERT, Size
 from keras_transformer.tasks.heads import input_named, make_pooling
 from keras_transformer.utils.types import Tensor
@@ -133,7 +134,7 @@ def _transform(x: Tensor, config: Config) -> Tensor:
         use_bias=config.flag("classifier_bias", False),
         name="transform",
     )
-    norm = keras.layers.LayerNormalization(
+    norm = LayerNormalization(
         epsilon=config.number("norm_eps", 1e-5), center=config.flag("norm_bias", False), name="transform_norm"
     )
     return norm(dense(x))

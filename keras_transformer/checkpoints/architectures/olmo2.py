@@ -17,6 +17,7 @@ from keras_transformer.checkpoints.layouts import Flat
 from keras_transformer.checkpoints.mapping import Entry, rms_norm
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 
@@ -32,8 +33,8 @@ class Olmo2(Llama):
         return llama_decoder(
             GroupedSize(size, config.integer("num_key_value_heads", size.num_heads), head_width(config)),
             config.integer("vocab_size"),
-            norm=keras.layers.RMSNormalization(epsilon=epsilon),
-            query_key_norm=keras.layers.RMSNormalization(axis=[-2, -1], epsilon=epsilon),
+            norm=RMSNormalization(epsilon=epsilon),
+            query_key_norm=RMSNormalization(axis=[-2, -1], epsilon=epsilon),
             residual="sublayer",
             position=rotary(config, head_width(config)),
             use_bias=config.flag("attention_bias", False),

@@ -11,6 +11,7 @@ from keras_transformer.checkpoints.encoder_decoder_mapping import block
 from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.mapping import Entry, embedding, norm
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models import Decoder, Size
 from keras_transformer.positions import Learned
 
@@ -41,7 +42,7 @@ class Opt(Architecture):
             config.integer("vocab_size"),
             position=Learned(config.integer("max_position_embeddings"), offset=_OFFSET, name="position_embedding"),
             residual="pre" if config.flag("do_layer_norm_before", True) else "post",
-            norm=keras.layers.LayerNormalization(epsilon=1e-5),
+            norm=LayerNormalization(epsilon=1e-5),
             attention=MultiHeadAttention(
                 count,
                 width // count,

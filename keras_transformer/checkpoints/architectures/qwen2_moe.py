@@ -22,6 +22,7 @@ from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import GatedFeedForward, MixtureOfExperts, SharedExpertMixture, TopKRouter
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 
@@ -58,7 +59,7 @@ def qwen_moe(
     key_dim: int,
     experts: dict[str, int],
     shared: int | None,
-    norm: type[keras.layers.Layer] = keras.layers.RMSNormalization,
+    norm: type[keras.layers.Layer] = RMSNormalization,
     rotary_fraction: float = 1.0,
     **options: Any,
 ) -> keras.Model:

@@ -9,6 +9,7 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm, same
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models import RWKV7, RWKV7Ranks, Size
 
 _MIXES = {"r": "receptance", "w": "decay", "k": "key", "v": "value", "a": "rate", "g": "gate"}
@@ -43,9 +44,7 @@ class Rwkv7(Architecture):
                 config.integer("gate_low_rank_dim", 128),
                 config.integer("v_low_rank_dim", 16),
             ),
-            norm=keras.layers.LayerNormalization(
-                epsilon=config.number("norm_eps", 1e-5), center=config.flag("norm_bias", True)
-            ),
+            norm=LayerNormalization(epsilon=config.number("norm_eps", 1e-5), center=config.flag("norm_bias", True)),
             use_embedding_norm=config.flag("norm_first", True),
         )
 

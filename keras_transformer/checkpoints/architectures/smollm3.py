@@ -11,6 +11,7 @@ from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize
 
@@ -30,7 +31,7 @@ class SmolLM3(Llama):
         return llama_decoder(
             GroupedSize(size, config.integer("num_key_value_heads", groups), head_width(config)),
             config.integer("vocab_size"),
-            norm=keras.layers.RMSNormalization(epsilon=options.pop("rms_norm_epsilon")),
+            norm=RMSNormalization(epsilon=options.pop("rms_norm_epsilon")),
             position=rotary(config, head_width(config), theta=2e6),
             rotates=rotates,
             window=layer_windows(config, width, types),

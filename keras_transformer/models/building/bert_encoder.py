@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import Encoder
@@ -36,7 +37,7 @@ def bert_encoder(
     """
     if attention is None and attention_dropout is not None:
         attention = make_attention(size, dropout=attention_dropout)
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     return Encoder(
         size, vocabulary_size, residual="post", norm=norm, embedding_norm=True, attention=attention, **options
     )

@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.diffusion import TimestepEmbedding
 from keras_transformer.layers.modulation import Modulation
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.vision import Unpatchify
 
 
@@ -28,9 +29,9 @@ def text_condition(inputs: dict[str, keras.KerasTensor], hidden_dim: int) -> ker
     return keras.layers.Add(name="condition")(parts)
 
 
-def norm_of_tokens(epsilon: float) -> keras.layers.LayerNormalization:
+def norm_of_tokens(epsilon: float) -> LayerNormalization:
     """The norm before a modulation: without scale and offset of its own."""
-    return keras.layers.LayerNormalization(epsilon=epsilon, center=False, scale=False, name="final_norm")
+    return LayerNormalization(epsilon=epsilon, center=False, scale=False, name="final_norm")
 
 
 def predict_image(

@@ -10,6 +10,7 @@ import keras
 from keras_transformer.attention import PositionedAttention
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.convolution import activated, convolution
 from keras_transformer.utils.types import Activation, Tensor
 from keras_transformer.vision import SinusoidalGrid, ToGrid, UpsampleLike
@@ -81,7 +82,7 @@ def attend_within(
             feedforward = DenseFeedForward(
                 size.intermediate_dim, size.activations[1], hidden_dropout, name="feedforward"
             )
-            norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+            norm = LayerNormalization(epsilon=layer_norm_epsilon)
             name = f"encoder_block_{number}_{index}"
             block = EncoderBlock(mixer, feedforward, residual="post", norm=norm, dropout=dropout, name=name)
             x = block(x, positions=positions)

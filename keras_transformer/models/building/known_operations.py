@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.norms import LayerNormalization, RMSNormalization
 from keras_transformer.models.building.prefill_exit import PrefillExit
 
 # Layers that compute each token independently for any weights; no subclasses, which may override `call`.
@@ -22,7 +23,9 @@ _ELEMENTWISE = frozenset(
     }
 )
 _LOOKUPS = frozenset({keras.layers.Embedding, keras.layers.ReversibleEmbedding})
-_NORMS = frozenset({keras.layers.LayerNormalization, keras.layers.RMSNormalization})
+_NORMS = frozenset(
+    {keras.layers.LayerNormalization, keras.layers.RMSNormalization, LayerNormalization, RMSNormalization}
+)
 
 
 def is_known(node: Any) -> bool:

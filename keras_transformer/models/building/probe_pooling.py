@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Activation, Config, Shape, Tensor
 
@@ -57,7 +58,7 @@ class ProbePooling(keras.layers.Layer):
         self.activation = get_activation(activation)
         self.layer_norm_epsilon = layer_norm_epsilon
         self._feedforward = DenseFeedForward(intermediate_dim, activation, dtype=self.dtype_policy, name="feedforward")
-        self._norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
+        self._norm = LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
 
     def build(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> None:
         width = inputs_shape[-1]

@@ -8,6 +8,7 @@ from keras_transformer.attention import ChunkedAttention, Mechanism, MultiHeadAt
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, FrameMask, SpanMasking
 from keras_transformer.blocks import EncoderBlock, Residual, StreamingEncoderBlock
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward
 from keras_transformer.positions import GatedRelativeBias, RelativeBias
@@ -63,7 +64,7 @@ def speech_encoder(
         `keras.Model`: {"samples", "padding_mask"} to `(B, T, D)`.
     """
     inputs = sample_inputs()
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    norm = LayerNormalization(epsilon=layer_norm_epsilon)
     encode = clone(feature_encoder or FeatureEncoder(), name="feature_encoder")
     x = encode(inputs["samples"], padding_mask=inputs["padding_mask"])
     mask = FrameMask(encode.kernel_sizes, encode.strides, name="frame_mask")(inputs["padding_mask"])

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Activation, Config, Shape, Tensor
 
@@ -73,7 +74,7 @@ class MaskEmbedding(keras.layers.Layer):
         for index, channels in enumerate((self.channels // 4, self.channels)):
             options = {"dtype": self.dtype_policy}
             convolution = keras.layers.Conv2D(channels, 2, strides=2, name=f"convolution_{index}", **options)
-            norm = keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name=f"norm_{index}", **options)
+            norm = LayerNormalization(epsilon=self.layer_norm_epsilon, name=f"norm_{index}", **options)
             for layer in (convolution, norm):
                 build_once(layer, shape)
                 shape = layer.compute_output_shape(shape)

@@ -1,0 +1,104 @@
+"""Norms and activations whose gradients are written out: values and gradients are those of Keras's own."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.backend.variable_values import VariableValues
+from keras_transformer.backend.vjp import vjp
+from keras_transformer.layers.activations import gelu_tanh, in_training
+from keras_transformer.layers.norms import NORMS, LayerNormalization, RMSNormalization
+from keras_transformer.layers.projection import Projection
+
+RANDOM = np.random.default_rng(0)
+X = 2 * RANDOM.normal(size=(3, 4, 6)) + 0.5
+# JAX has float32 by default, and Keras on JAX computes norms in it.
+DTYPE, TOLERANCE = ("float64", 1e-10) if keras.backend.backend() == "tensorflow" else ("float32", 5e-6)
+UPSTREAM = RANDOM.normal(size=X.shape)
+LAYERS = {
+    "layer_norm": (LayerNormalization, keras.layers.LayerNormalization, {"epsilon": 0.3}),
+    "without scale": (LayerNormalization, keras.layers.LayerNormalization, {"epsilon": 0.3, "scale": False}),
+    "without offset": (LayerNormalization, keras.layers.LayerNormalization, {"epsilon": 0.3, "center": False}),
+    "without weights": (LayerNormalization, keras.layers.LayerNormalization, {"center": False, "scale": False}),
+    "other axis": (LayerNormalization, keras.layers.LayerNormalization, {"axis": 1}),
+    "rms_norm": (RMSNormalization, keras.layers.RMSNormalization, {"epsilon": 0.3}),
+}
+
+
+def numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32" if DTYPE == "float32" else "float64"))
+
+
+def gradients(layer, x, upstream, **arguments):
+    """Returns the outputs, and the gradients of the input and the weights, as arrays."""
+
+    values = VariableValues([layer])
+
+    def outputs(x, *weights):
+        with values.scope(weights):
+            return layer(x, **arguments)
+
+    value, pullback = vjp(outputs, x, *values.weights)
+    return [numpy(each) for each in (value, *pullback(upstream))]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_norm_has_the_values_and_gradients_of_the_layer_of_keras(name):
+    ours, theirs, options = LAYERS[name]
+    layers = [cls(dtype=DTYPE, **options) for cls in (ours, theirs)]
+    for layer in layers:
+        layer.build(X.shape)
+        # In a scope of values, Keras casts the weights of an RMS norm to float32.
+        random = np.random.default_rng(1)
+        layer.set_weights([random.normal(size=each.shape).astype("float32") for each in layer.get_weights()])
+    found = gradients(layers[0], ops.array(X, DTYPE), ops.array(UPSTREAM, DTYPE), training=True)
+    expected = gradients(layers[1], ops.array(X, DTYPE), ops.array(UPSTREAM, DTYPE))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=10 * TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_a_norm_in_bfloat16_is_computed_in_float32(name):
+    layer = NORMS[name](dtype="bfloat16")
+    layer.build((1000,))
+    x = ops.cast(RANDOM.normal(size=(2, 1000)) + 8.0, "bfloat16")
+    trained, used = layer(x, training=True), layer(x)
+    assert keras.backend.standardize_dtype(trained.dtype) == "bfloat16"
+    # A rounding of bfloat16 apart; a variance computed in bfloat16 would be wrong by several.
+    np.testing.assert_allclose(numpy(trained), numpy(used), rtol=2**-7, atol=2**-8)
+    found = gradients(layer, x, ops.ones_like(x), training=True)
+    # The sum of the outputs does not depend on the scale or the mean of a row.
+    assert np.abs(found[1]).max() < (1e-5 if name == "layer_norm" else 1.0)
+
+
+@pytest.mark.parametrize("activation", [keras.activations.gelu, gelu_tanh])
+def test_an_activation_has_the_values_and_gradients_of_its_form_for_inference(activation):
+    assert in_training(activation) is not activation
+    x = ops.array(np.linspace(-6, 6, 97), DTYPE)
+    upstream = ops.array(np.linspace(1, 2, 97), DTYPE)
+    # TensorFlow rounds the constants of GELU to float32, and the erf of XLA has an error of 6e-7.
+    value, pullback = vjp(in_training(activation), x)
+    expected, expected_pullback = vjp(activation, x)
+    np.testing.assert_allclose(numpy(value), numpy(expected), rtol=1e-6, atol=5e-6)
+    found, wanted = pullback(upstream)[0], expected_pullback(upstream)[0]
+    np.testing.assert_allclose(numpy(found), numpy(wanted), rtol=1e-6, atol=5e-6)
+
+
+def test_a_projection_uses_the_form_for_training_in_training_only():
+    layer = Projection("btd,df->btf", output_shape=(None, 5), activation="gelu")
+    x = np.ones((1, 2, 3), "float32")
+    np.testing.assert_allclose(numpy(layer(x, training=True)), numpy(layer(x)), rtol=1e-5)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        graphs = {
+            training: tf.function(lambda x, training=training: layer(x, training=training)).get_concrete_function(
+                tf.TensorSpec((1, 2, 3))
+            )
+            for training in (True, False)
+        }
+        counts = {
+            key: [op.type for op in each.graph.get_operations()].count("IdentityN") for key, each in graphs.items()
+        }
+        assert counts == {True: 1, False: 0}
