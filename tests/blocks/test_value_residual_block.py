@@ -60,7 +60,7 @@ def test_recomputed_gradients_are_the_same(x):
         gradients.append(pullback(ops.ones(())))
     for plain, recomputed in zip(*gradients, strict=True):
         assert np.abs(plain).max() > 1e-3
-        np.testing.assert_allclose(plain, recomputed, atol=1e-5)
+        np.testing.assert_allclose(plain, recomputed, atol=1e-6 * np.abs(plain).max())  # Sums with cancellation.
 
 
 def test_config(x):

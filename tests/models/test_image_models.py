@@ -306,7 +306,7 @@ def test_coordinates_are_rescaled_in_training_alone():
     np.testing.assert_array_equal(model(x), model(x))
     off = PatchCoordinates()
     model = models.DINOv3(models.Size(1, 8, 2, 16), patch_size=4, image_size=8, layer_scale=1.0, coordinates=off)
-    np.testing.assert_array_equal(model(x, training=True), model(x))
+    np.testing.assert_allclose(model(x, training=True), model(x), atol=1e-5)  # Norms are rounded otherwise in training.
 
 
 def test_a_model_without_patches_cannot_be_resized():
