@@ -5,6 +5,8 @@ from __future__ import annotations
 import keras
 from keras import ops
 
+from keras_transformer.backend.xla import is_traced_for_xla
+from keras_transformer.training.losses.softmax_likelihood import negative_log_likelihood
 from keras_transformer.utils.types import Tensor
 
 
@@ -39,10 +41,14 @@ def cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) 
 
 
 def _negative_log_likelihood(labels, logits):
-    """`-log_softmax(logits)` at the labels, without tensors `(..., V)`, which would need most of the memory."""
+    """`-log_softmax(logits)` at the labels, with one tensor `(..., V)` kept at most: these need most of the memory."""
     if keras.backend.backend() == "tensorflow":
-        # One kernel, which also computes the gradient and stores nothing else.
-        return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        if is_traced_for_xla() or keras.backend.standardize_dtype(logits.dtype) != "float32":
+            # One kernel, which also computes the gradient and stores nothing else.
+            return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        width = logits.shape[-1]
+        losses = negative_log_likelihood(ops.reshape(logits, (-1, width)), ops.reshape(labels, (-1,)))
+        return ops.reshape(losses, ops.shape(labels))
     # Not log_softmax: XLA would store its result.
     likely = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
     return ops.logsumexp(logits, axis=-1) - ops.squeeze(likely, -1)

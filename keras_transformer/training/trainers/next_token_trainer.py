@@ -110,7 +110,7 @@ class NextTokenTrainer(keras.Model):
             ops.reshape(y_pred, (-1, y_pred.shape[-1])),
             ops.reshape(labels, (-1,)),
             ops.reshape(weights, (-1,)),
-            self.language_model._to_logits,
+            lambda hidden: self.language_model._to_logits(hidden, training),
             self._head_layers,
             self.chunk_size,
             training,
