@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
+from keras_transformer.attention.mechanisms.causal_blocks import causal_blocks, number_of_blocks
 from keras_transformer.attention.scoring import SCORINGS
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.softmax_ops import (
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 class SoftmaxAttention(Mechanism):
     """Softmax attention, `softmax(scores(Q, K) + bias) V`, with any scoring function.
 
-    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query whose keys are all
-    masked has a zero context. With sinks, each head n has a learned logit `sink_n` that takes part in the softmax as one
-    more key whose value is zero, so that the weights of a query sum to less than 1:
+    Memory and time grow with T · S; in training, causal rows of a static length of 256 or more are computed in blocks of
+    queries over the keys up to their end, which is about half of it. The softmax is computed in float32 under every dtype
+    policy. A query whose keys are all masked has a zero context. With sinks, each head n has a learned logit `sink_n` that
+    takes part in the softmax as one more key whose value is zero, so that the weights of a query sum to less than 1:
     `weight_j = exp(score_j) / (exp(sink_n) + Σ_i exp(score_i))`.
 
     Args:
@@ -109,6 +111,11 @@ class SoftmaxAttention(Mechanism):
         bias = None if position is None else position.bias(query, *positions)
         value_term = None if position is None or "values" not in position.needs else position.values
         takes_kernel = value_term is None and self._takes_kernel(key, value, return_attention_scores, training)
+        if training and bias is None and value_term is None and not (takes_kernel or return_attention_scores):
+            count = number_of_blocks(query, key, visibility)
+            if count > 1:
+                parts = causal_blocks(count, query, key, value, visibility)
+                return ops.concatenate([self.attend(*part, training=training) for part in parts], axis=1)
         # A kernel with flags for causality needs no dense mask, unless queries may have to be set to zero.
         mask = visibility.dense() if visibility.can_mask_all_keys or not takes_kernel else None
         # (B | 1, N | 1, T | 1, 1)
