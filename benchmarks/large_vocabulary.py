@@ -3,7 +3,7 @@
     python benchmarks/large_vocabulary.py --threads 1              # 6 x 384, 50,257 words, 8 rows of 512; about ten minutes
     python benchmarks/large_vocabulary.py --modes xla --rows 4
 
-Ours is `training.NextTokenTrainer`, whose logits are those of `--chunk-size` tokens at a time, with `FusedAdamW`; "ours,
+Ours is `training.NextTokenTrainer`, whose logits are those of a chunk of tokens at a time, with `FusedAdamW`; "ours,
 whole" is `tasks.LanguageModel` with `MaskedCrossentropy`. All train every weight on every token in float32, without dropout.
 Each rival is a process of its own, once for the time and once for the memory, with an allocator that returns freed memory at
 once. Memory is the peak of the steps minus the memory before the model was built, so that it has the weights, the
@@ -116,7 +116,7 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--chunk-size", type=int, default=256)
+    parser.add_argument("--chunk-size", type=int, help="of NextTokenTrainer; default: its own")
     parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
     parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
     parser.add_argument("--mode", help=argparse.SUPPRESS)

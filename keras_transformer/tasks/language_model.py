@@ -15,7 +15,6 @@ from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.scoring.base import soft_cap
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.optional_inputs import with_optional_inputs
-from keras_transformer.backend.table_product import tied_logits
 from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
 from keras_transformer.generation.chat.messages import read_messages
 from keras_transformer.generation.chat.template import ChatTemplate
@@ -144,11 +143,9 @@ class LanguageModel(keras.Model):
         # Again, because a stateless call, as in training on JAX, begins here.
         return super().call(with_optional_inputs(self, inputs), training=training, mask=mask)
 
-    def _to_logits(self, x, training=False):
+    def _to_logits(self, x):
         x = x if self._head_scale is None else self._head_scale(x)
-        if self._embedding is None:
-            return self._logits(self._head(x))
-        return self._logits(tied_logits(self._embedding, x) if training else self._embedding(x, reverse=True))
+        return self._logits(self._head(x) if self._embedding is None else self._embedding(x, reverse=True))
 
     @property
     def max_length(self) -> int | None:

@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import vjp
 from keras_transformer.training.losses.cross_entropy import cross_entropy
+from keras_transformer.training.losses.labeled_chunks import LabeledChunks
 from keras_transformer.utils.types import Tensor
 
 
@@ -54,19 +55,11 @@ def chunked_crossentropy(
     tokens without a label are left out.
     """
     values = VariableValues(layers)
-    count = ops.shape(hidden)[0]
-    weighted = ops.cast(weights > 0, "int32")
-    chunks = (ops.sum(weighted) + chunk_size - 1) // chunk_size
-    # Tokens with a weight first, in their order; chunk_size more, so that every chunk is whole.
-    order = ops.argsort((1 - weighted) * count + ops.arange(count, dtype="int32"))
-    order = ops.concatenate([ops.cast(order, "int32"), ops.zeros((chunk_size,), "int32")])
-    in_order = ops.arange(chunk_size, dtype="int32")
+    chunks = LabeledChunks(weights, chunk_size)
 
     def chunk(index: Tensor, states: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         """Returns the indices of the tokens of a chunk, and its loss as a function of their states and of the weights."""
-        start = index * chunk_size
-        chosen = ops.slice(order, [start], [chunk_size])
-        ours = ops.cast(start + in_order < ops.sum(weighted), "float32") * ops.take(weights, chosen, axis=0)
+        chosen, ours = chunks.chunk(index)
 
         def loss(rows: Tensor, *trained: Tensor) -> Tensor:
             with values.scope(trained):
@@ -81,7 +74,7 @@ def chunked_crossentropy(
             return index + 1, total + loss(ops.take(states, chosen, axis=0), *trained)
 
         start = (ops.zeros((), "int32"), ops.zeros((), "float32"))
-        return ops.while_loop(lambda index, total: index < chunks, add, start)[1]
+        return ops.while_loop(lambda index, total: index < chunks.count, add, start)[1]
 
     @ops.custom_gradient
     def trained_on(states: Tensor, *trained: Tensor) -> Any:
@@ -96,7 +89,7 @@ def chunked_crossentropy(
 
         zeros = tuple(ops.zeros_like(each) for each in (states, *trained))
         start = (ops.zeros((), "int32"), ops.zeros((), "float32"), zeros)
-        _, total, gradients = ops.while_loop(lambda index, *others: index < chunks, add, start)
+        _, total, gradients = ops.while_loop(lambda index, *others: index < chunks.count, add, start)
 
         def backward(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             factor = arguments[0] if upstream is None else upstream

@@ -8,13 +8,17 @@ import keras
 from keras import ops
 
 from keras_transformer.backend.optional_inputs import with_optional_inputs
+from keras_transformer.backend.variable_values import value_of
 from keras_transformer.models import packed as packed_backbone
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.distribution.replicas import mean_of_replicas
 from keras_transformer.training.losses.chunked_crossentropy import chunked_crossentropy
 from keras_transformer.training.losses.cross_entropy import split_ignored, token_weights
+from keras_transformer.training.losses.linear_crossentropy import linear_crossentropy
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
+
+_MOST_LOGITS = 2**25  # 128 MiB in float32.
 
 
 class NextTokenTrainer(keras.Model):
@@ -28,7 +32,8 @@ class NextTokenTrainer(keras.Model):
         language_model: `tasks.LanguageModel` of a decoder, with or without adapters.
         packed: bool. Whether rows hold several documents, none of which sees another: the batches of `data.pack`. Default
             True; False for inputs "token_ids" and "padding_mask".
-        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default 128.
+        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default None: the largest power of 2
+            from 128 to 1,024 whose logits have at most 128 MiB, such as 512 for 50,257 words.
         ignore_id: int. Label of tokens that are not counted. Default -100.
         name: str.
 
@@ -63,13 +68,16 @@ class NextTokenTrainer(keras.Model):
         language_model: LanguageModel,
         *,
         packed: bool = True,
-        chunk_size: int = 128,
+        chunk_size: int | None = None,
         ignore_id: int = IGNORE_ID,
         name: str = "next_token_trainer",
     ) -> None:
         super().__init__(name=name)
         if language_model.is_encoder_decoder:
             raise ValueError(f"{language_model.name!r} has an encoder: train it with fit and MaskedCrossentropy.")
+        if chunk_size is None:
+            fitting = [size for size in (256, 512, 1024) if size * language_model.vocabulary_size <= _MOST_LOGITS]
+            chunk_size = max(fitting, default=128)
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1. Received: {chunk_size}")
         self.language_model = language_model
@@ -106,17 +114,32 @@ class NextTokenTrainer(keras.Model):
         del x
         labels, counted = split_ignored(y, self.ignore_id)
         weights = token_weights(counted, sample_weight)
-        total = chunked_crossentropy(
-            ops.reshape(y_pred, (-1, y_pred.shape[-1])),
-            ops.reshape(labels, (-1,)),
-            ops.reshape(weights, (-1,)),
-            lambda hidden: self.language_model._to_logits(hidden, training),
-            self._head_layers,
-            self.chunk_size,
-            training,
-        )
+        hidden, labels, weights = (ops.reshape(x, (-1, *x.shape[2:])) for x in (y_pred, labels, weights))
+        total = self._total(hidden, labels, weights, training)
         tokens = ops.sum(weights)
         mean = total / ops.maximum(tokens, keras.config.epsilon())
         self._token_loss.update_state(ops.stop_gradient(mean), sample_weight=tokens)
         mean = mean_of_replicas(mean, weights)
         return mean + sum(self.losses) if self.losses else mean
+
+    def _total(self, hidden, labels, weights, training):
+        """Returns the sum of the weighted cross-entropies of tokens `(n, D)`."""
+        model = self.language_model
+        table = _plain_table(model) if training else None
+        if table is None:
+            head, layers = model._to_logits, self._head_layers
+            return chunked_crossentropy(hidden, labels, weights, head, layers, self.chunk_size, training)
+        hidden = hidden if model._head_scale is None else model._head_scale(hidden)
+        return linear_crossentropy(hidden, labels, weights, value_of(table), self.chunk_size, table.trainable)
+
+
+def _plain_table(model):
+    """Returns the float32 table of a tied head that is nothing but its product with the hidden states, or None."""
+    embedding, logits = model._embedding, model._logits
+    is_plain = type(embedding) is keras.layers.ReversibleEmbedding and embedding.tie_weights
+    is_plain = is_plain and not (
+        logits.use_bias or logits.soft_cap or embedding.logit_soft_cap or embedding.reverse_dtype
+    )
+    is_plain = is_plain and not (embedding.lora_enabled or embedding.quantization_mode)
+    is_float32 = is_plain and embedding.compute_dtype == embedding.variable_dtype == logits.compute_dtype == "float32"
+    return embedding.embeddings if is_float32 else None

@@ -5,9 +5,11 @@ import sys
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_transformer.backend.vjp import vjp
 from keras_transformer.training import MaskedCrossentropy
+from keras_transformer.training.losses.cross_entropy import cross_entropy
 
 LOGITS = np.random.default_rng(0).normal(size=(3, 5, 11)) * 4
 LABELS = np.array([[4, 0, 10, -100, -100], [1, 2, 3, 4, 5], [-100, 9, -100, 7, 7]])
@@ -183,3 +185,18 @@ def test_under_jax(tmp_path):
     assert accuracy == pytest.approx((LOGITS.argmax(-1) == LABELS)[real].mean(), rel=1e-6)
     assert rate == pytest.approx(16**-0.5 * 9**-0.5)
     assert fitted == pytest.approx(start, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+def test_cross_entropy_has_the_values_and_gradients_of_float64(scale):
+    random = np.random.default_rng(3)
+    logits, labels = scale * random.normal(size=(2, 5, 40)), random.integers(0, 40, (2, 5))
+    logits = logits.astype("float32").astype("float64")
+    shifted = logits - logits.max(-1, keepdims=True)
+    logarithms = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    upstream = random.normal(size=(2, 5))
+    value, pullback = vjp(lambda x: cross_entropy(ops.array(labels, "int32"), x), ops.array(logits, "float32"))
+    expected = -np.take_along_axis(logarithms, labels[..., None], -1)[..., 0]
+    np.testing.assert_allclose(value, expected, rtol=2e-6, atol=2e-7)
+    gradient = upstream[..., None] * (np.exp(logarithms) - np.eye(40)[labels])
+    np.testing.assert_allclose(pullback(ops.array(upstream, "float32"))[0], gradient, atol=1e-6)
