@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.training.losses import cross_entropy
+from keras_transformer.training.losses.cross_entropy import cross_entropy
 
 
 class StepGraph(NamedTuple):

@@ -10,29 +10,11 @@ from .adapters import (
 from .adapters import (
     save_lora as save_lora,
 )
-from .assignment import (
-    assign as assign,
+from .checkpointing.sharded_checkpoint import (
+    ShardedCheckpoint as ShardedCheckpoint,
 )
-from .average_precision import (
-    average_precision as average_precision,
-)
-from .averaged_weights import (
-    AveragedWeights as AveragedWeights,
-)
-from .coding_rate import (
-    CodingRate as CodingRate,
-)
-from .coding_rate import (
-    coding_rates as coding_rates,
-)
-from .communication import (
-    Collective as Collective,
-)
-from .communication import (
-    communication as communication,
-)
-from .comparison_loss import (
-    ComparisonLoss as ComparisonLoss,
+from .checkpointing.training_checkpoint import (
+    TrainingCheckpoint as TrainingCheckpoint,
 )
 from .compression.aware_model import (
     learned_model as learned_model,
@@ -67,29 +49,17 @@ from .compression.pruning import (
 from .compression.train_scales import (
     train_scales as train_scales,
 )
-from .contrastive_loss import (
-    ContrastiveLoss as ContrastiveLoss,
+from .distribution.communication import (
+    Collective as Collective,
 )
-from .ctc_loss import (
-    CTCLoss as CTCLoss,
+from .distribution.communication import (
+    communication as communication,
 )
-from .detection_loss import (
-    DetectionLoss as DetectionLoss,
-)
-from .detection_metrics import (
-    DetectionMetrics as DetectionMetrics,
-)
-from .distribution import (
+from .distribution.distributed import (
     distributed as distributed,
 )
-from .distribution import (
+from .distribution.replicas import (
     is_chief as is_chief,
-)
-from .draft_head_trainer import (
-    DraftHeadTrainer as DraftHeadTrainer,
-)
-from .draft_head_trainer import (
-    draft_examples as draft_examples,
 )
 from .errors import (
     AdapterError as AdapterError,
@@ -112,22 +82,40 @@ from .errors import (
 from .errors import (
     TrainingCheckpointError as TrainingCheckpointError,
 )
-from .fused_adamw import (
-    FusedAdamW as FusedAdamW,
+from .losses.assignment import (
+    assign as assign,
 )
-from .layerwise_rates import (
-    LayerwiseAdamW as LayerwiseAdamW,
+from .losses.comparison_loss import (
+    ComparisonLoss as ComparisonLoss,
 )
-from .layerwise_rates import (
-    layerwise_decay as layerwise_decay,
+from .losses.contrastive_loss import (
+    ContrastiveLoss as ContrastiveLoss,
 )
-from .losses import (
+from .losses.ctc_loss import (
+    CTCLoss as CTCLoss,
+)
+from .losses.detection_loss import (
+    DetectionLoss as DetectionLoss,
+)
+from .losses.masked_crossentropy import (
     MaskedCrossentropy as MaskedCrossentropy,
 )
-from .metrics import (
+from .losses.sigmoid_contrastive_loss import (
+    SigmoidContrastiveLoss as SigmoidContrastiveLoss,
+)
+from .metrics.average_precision import (
+    average_precision as average_precision,
+)
+from .metrics.detection_metrics import (
+    DetectionMetrics as DetectionMetrics,
+)
+from .metrics.text_metrics import (
+    TextMetrics as TextMetrics,
+)
+from .metrics.token_metrics import (
     MaskedAccuracy as MaskedAccuracy,
 )
-from .metrics import (
+from .metrics.token_metrics import (
     Perplexity as Perplexity,
 )
 from .monitoring.check_data import (
@@ -135,6 +123,12 @@ from .monitoring.check_data import (
 )
 from .monitoring.check_data import (
     check_batch as check_batch,
+)
+from .monitoring.coding_rate import (
+    CodingRate as CodingRate,
+)
+from .monitoring.coding_rate import (
+    coding_rates as coding_rates,
 )
 from .monitoring.dead_experts import (
     DeadExperts as DeadExperts,
@@ -166,11 +160,29 @@ from .monitoring.replay import (
 from .monitoring.stop_at_nan import (
     StopAtNaN as StopAtNaN,
 )
-from .next_token_trainer import (
-    NextTokenTrainer as NextTokenTrainer,
+from .monitoring.tensorboard_figures import (
+    TensorBoardFigures as TensorBoardFigures,
 )
-from .policy_gradient_trainer import (
-    PolicyGradientTrainer as PolicyGradientTrainer,
+from .optimizers.averaged_weights import (
+    AveragedWeights as AveragedWeights,
+)
+from .optimizers.fused_adamw import (
+    FusedAdamW as FusedAdamW,
+)
+from .optimizers.layerwise_rates import (
+    LayerwiseAdamW as LayerwiseAdamW,
+)
+from .optimizers.layerwise_rates import (
+    layerwise_decay as layerwise_decay,
+)
+from .optimizers.schedules import (
+    InverseSquareRoot as InverseSquareRoot,
+)
+from .optimizers.schedules import (
+    WarmupCosine as WarmupCosine,
+)
+from .optimizers.width_rates import (
+    width_multipliers as width_multipliers,
 )
 from .recomputation import (
     recompute_blocks as recompute_blocks,
@@ -178,27 +190,15 @@ from .recomputation import (
 from .redraw_features import (
     RedrawFeatures as RedrawFeatures,
 )
-from .schedules import (
-    InverseSquareRoot as InverseSquareRoot,
+from .trainers.draft_head_trainer import (
+    DraftHeadTrainer as DraftHeadTrainer,
 )
-from .schedules import (
-    WarmupCosine as WarmupCosine,
+from .trainers.draft_head_trainer import (
+    draft_examples as draft_examples,
 )
-from .sharded_checkpoint import (
-    ShardedCheckpoint as ShardedCheckpoint,
+from .trainers.next_token_trainer import (
+    NextTokenTrainer as NextTokenTrainer,
 )
-from .sigmoid_contrastive_loss import (
-    SigmoidContrastiveLoss as SigmoidContrastiveLoss,
-)
-from .tensorboard_figures import (
-    TensorBoardFigures as TensorBoardFigures,
-)
-from .text_metrics import (
-    TextMetrics as TextMetrics,
-)
-from .training_checkpoint import (
-    TrainingCheckpoint as TrainingCheckpoint,
-)
-from .width_rates import (
-    width_multipliers as width_multipliers,
+from .trainers.policy_gradient_trainer import (
+    PolicyGradientTrainer as PolicyGradientTrainer,
 )

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformer.training.checkpointing.snapshot import training_variables
 from keras_transformer.training.monitoring.variable_copies import VariableCopies
-from keras_transformer.training.snapshot import training_variables
 
 _DIVERGED = 4.0  # Times the lowest smoothed loss.
 

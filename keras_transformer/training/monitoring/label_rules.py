@@ -9,9 +9,9 @@ import keras
 import numpy as np
 
 from keras_transformer.training.errors import DataError
-from keras_transformer.training.losses import MaskedCrossentropy
+from keras_transformer.training.losses.masked_crossentropy import MaskedCrossentropy
 from keras_transformer.training.monitoring.names import first_place
-from keras_transformer.training.next_token_trainer import NextTokenTrainer
+from keras_transformer.training.trainers.next_token_trainer import NextTokenTrainer
 
 _TOLERANCE = 1e-3
 

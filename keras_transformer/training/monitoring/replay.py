@@ -8,15 +8,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
-from keras_transformer.training.monitoring.nan_origin import NaNOrigin, find_origin
-from keras_transformer.training.snapshot import (
+from keras_transformer.training.checkpointing.snapshot import (
     VariableGroups,
     read_metadata,
     read_snapshot,
     training_variables,
     write_snapshot,
 )
+from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
+from keras_transformer.training.monitoring.nan_origin import NaNOrigin, find_origin
 from keras_transformer.utils.types import Path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import keras
 import numpy as np
 
-from keras_transformer.training.snapshot import training_variables
+from keras_transformer.training.checkpointing.snapshot import training_variables
 from keras_transformer.utils.types import Tensor
 
 

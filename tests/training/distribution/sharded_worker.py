@@ -1,8 +1,8 @@
 """Trains models on one device and on eight virtual ones, their weights split or not, and on fewer from step to step; prints
 what all gave, as JSON.
 
-python tests/training/sharded_worker.py                      # all of CASES
-python tests/training/sharded_worker.py mixtral vit          # what the suite has time for
+python tests/training/distribution/sharded_worker.py                      # all of CASES
+python tests/training/distribution/sharded_worker.py mixtral vit          # what the suite has time for
 """
 
 import json

@@ -10,9 +10,9 @@ from keras import ops
 from keras_transformer.backend.optional_inputs import with_optional_inputs
 from keras_transformer.models import packed as packed_backbone
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.training.chunked_crossentropy import chunked_crossentropy
-from keras_transformer.training.distribution import mean_of_replicas
-from keras_transformer.training.losses import split_ignored, token_weights
+from keras_transformer.training.distribution.replicas import mean_of_replicas
+from keras_transformer.training.losses.chunked_crossentropy import chunked_crossentropy
+from keras_transformer.training.losses.cross_entropy import split_ignored, token_weights
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 

@@ -10,7 +10,7 @@ import keras
 import pytest
 
 from keras_transformer import models, training
-from keras_transformer.training.distribution import cluster_size
+from keras_transformer.training.distribution.replicas import cluster_size
 
 pytestmark = pytest.mark.exhaustive
 

@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_transformer import models, training
-from keras_transformer.training.communication import collectives
+from keras_transformer.training.distribution.communication import collectives
 
 WORKER = Path(__file__).with_name("fully_sharded_worker.py")
 ONE_DEVICE = 1e-5  # How far the losses of a step may be from those of one device.

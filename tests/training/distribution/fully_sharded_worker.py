@@ -1,7 +1,7 @@
 """Trains a model on one device and on eight virtual ones, with its weights split in several ways; prints what each gave.
 
-python tests/training/fully_sharded_worker.py                              # all of SPLITS
-python tests/training/fully_sharded_worker.py "fully sharded" model        # what the suite has time for
+python tests/training/distribution/fully_sharded_worker.py                              # all of SPLITS
+python tests/training/distribution/fully_sharded_worker.py "fully sharded" model        # what the suite has time for
 """
 
 import json

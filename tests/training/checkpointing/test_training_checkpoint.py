@@ -19,8 +19,8 @@ from keras_transformer.training import (
     TrainingCheckpoint,
     TrainingCheckpointError,
 )
-from keras_transformer.training.directory_lock import DirectoryLock
-from keras_transformer.training.snapshot import read_metadata, read_snapshot, write_snapshot
+from keras_transformer.training.checkpointing.directory_lock import DirectoryLock
+from keras_transformer.training.checkpointing.snapshot import read_metadata, read_snapshot, write_snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -210,7 +210,7 @@ def test_refuses_a_second_training_in_the_directory(tmp_path):
 
 LOCKING = """
 import os, sys, time
-from keras_transformer.training.directory_lock import DirectoryLock
+from keras_transformer.training.checkpointing.directory_lock import DirectoryLock
 lock = DirectoryLock(sys.argv[1])
 lock.acquire()
 if not os.fork():

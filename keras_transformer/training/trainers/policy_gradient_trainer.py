@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.training.losses import split_ignored
+from keras_transformer.training.losses.cross_entropy import split_ignored
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.training.assignment import assign
-from keras_transformer.training.distribution import mean_of_replicas, share_of_replica
-from keras_transformer.training.losses import cross_entropy
+from keras_transformer.training.distribution.replicas import mean_of_replicas, share_of_replica
+from keras_transformer.training.losses.assignment import assign
+from keras_transformer.training.losses.cross_entropy import cross_entropy
 from keras_transformer.utils.serialization import choice, serializable
 from keras_transformer.utils.types import Config, Tensor
 from keras_transformer.vision.boxes import box_iou, convert_boxes, generalized_box_iou

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.training import CodingRate, coding_rates
-from keras_transformer.training.coding_rate import _coding_rate
+from keras_transformer.training.monitoring.coding_rate import _coding_rate
 
 SIZE = models.Size(num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=8)
 

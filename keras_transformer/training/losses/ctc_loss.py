@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import split_ignored
+from keras_transformer.training.losses.cross_entropy import split_ignored
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor

@@ -6,7 +6,7 @@ import pytest
 from variants import exhaustive_but
 
 from keras_transformer import blocks, data, models, tasks, training
-from keras_transformer.training.chunked_crossentropy import chunked_crossentropy
+from keras_transformer.training.losses.chunked_crossentropy import chunked_crossentropy
 
 VOCABULARY = 23
 

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.training.directory_lock import DirectoryLock
-from keras_transformer.training.distribution import is_chief
+from keras_transformer.training.checkpointing.directory_lock import DirectoryLock
+from keras_transformer.training.checkpointing.snapshot import (
+    read_metadata,
+    read_snapshot,
+    training_variables,
+    write_snapshot,
+)
+from keras_transformer.training.distribution.replicas import is_chief
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
-from keras_transformer.training.snapshot import read_metadata, read_snapshot, training_variables, write_snapshot
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

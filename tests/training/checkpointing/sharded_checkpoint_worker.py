@@ -1,6 +1,6 @@
 """Trains on one device, and from checkpoint to checkpoint on 8, 4 and 1 virtual devices; prints the losses, as JSON.
 
-python tests/training/sharded_checkpoint_worker.py DIRECTORY
+python tests/training/checkpointing/sharded_checkpoint_worker.py DIRECTORY
 """
 
 import contextlib

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.training.average_precision import average_precision
+from keras_transformer.training.metrics.average_precision import average_precision
 from keras_transformer.utils.types import ArrayLike
 
 

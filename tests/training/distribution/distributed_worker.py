@@ -95,7 +95,7 @@ def train(folder, name, make, killed=False):
     callbacks = [training.TrainingCheckpoint(folder, batches, SAVE_FREQ)]
     first_step = 0
     if callbacks[0].path.exists():
-        from keras_transformer.training.snapshot import read_metadata
+        from keras_transformer.training.checkpointing.snapshot import read_metadata
 
         metadata = read_metadata(callbacks[0].path)
         first_step = metadata["epoch"] * STEPS + metadata["step"]

@@ -1,6 +1,6 @@
 """Trains in one process, and in two processes of JAX that a supervisor starts again after one is killed; prints losses.
 
-python tests/training/jax_processes_worker.py DIRECTORY
+python tests/training/distribution/jax_processes_worker.py DIRECTORY
 """
 
 import json

@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
-from keras_transformer.training.distribution import mean_of_replicas
+from keras_transformer.training.distribution.replicas import mean_of_replicas
+from keras_transformer.training.losses.cross_entropy import cross_entropy, split_ignored, token_weights
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
@@ -79,43 +80,3 @@ class MaskedCrossentropy(keras.losses.Loss):
 
     def get_config(self) -> Config:
         return {"label_smoothing": self.label_smoothing, "ignore_id": self.ignore_id, "name": self.name}
-
-
-def split_ignored(labels: Tensor, ignore_id: int | None) -> tuple[Tensor, Tensor]:
-    """Returns the labels as int32, with 0 in place of `ignore_id`, and a boolean mask of the labels that count."""
-    labels = ops.cast(labels, "int32")
-    if ignore_id is None:
-        return labels, ops.ones_like(labels, dtype="bool")
-    counted = ops.not_equal(labels, ignore_id)
-    return ops.where(counted, labels, 0), counted
-
-
-def token_weights(counted: Tensor, sample_weight: Tensor | None) -> Tensor:
-    """Returns float32 weights of the shape of `counted`: 0 where it is False, else the sample weight (None: 1)."""
-    counted = ops.cast(counted, "float32")
-    if sample_weight is None:
-        return counted
-    weights = ops.cast(sample_weight, "float32")
-    # Weights of rows, (B,), apply to each of their tokens.
-    while len(weights.shape) < len(counted.shape):
-        weights = ops.expand_dims(weights, -1)
-    return counted * weights
-
-
-def cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Returns the cross-entropy of every token: integer labels `(...)` and float logits `(..., V)` to `(...)`."""
-    losses = _negative_log_likelihood(labels, logits)
-    if label_smoothing:
-        spread = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
-        losses = (1 - label_smoothing) * losses + label_smoothing * spread
-    return losses
-
-
-def _negative_log_likelihood(labels, logits):
-    """`-log_softmax(logits)` at the labels, without tensors `(..., V)`, which would need most of the memory."""
-    if keras.backend.backend() == "tensorflow":
-        # One kernel, which also computes the gradient and stores nothing else.
-        return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    # Not log_softmax: XLA would store its result.
-    likely = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
-    return ops.logsumexp(logits, axis=-1) - ops.squeeze(likely, -1)

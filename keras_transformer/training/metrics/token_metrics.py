@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import cross_entropy, split_ignored, token_weights
+from keras_transformer.training.losses.cross_entropy import cross_entropy, split_ignored, token_weights
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, DType, Tensor

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_transformer.training.checkpointing.snapshot import VariableGroups, check_variables, describe_variables
+from keras_transformer.training.checkpointing.training_checkpoint import TrainingCheckpoint, checked_metadata
 from keras_transformer.training.errors import (
     CorruptCheckpointError,
     DistributionError,
     TrainingCheckpointError,
 )
-from keras_transformer.training.snapshot import VariableGroups, check_variables, describe_variables
-from keras_transformer.training.training_checkpoint import TrainingCheckpoint, checked_metadata
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import vjp
-from keras_transformer.training.losses import cross_entropy
+from keras_transformer.training.losses.cross_entropy import cross_entropy
 from keras_transformer.utils.types import Tensor
 
 

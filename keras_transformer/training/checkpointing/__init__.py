@@ -1,0 +1,1 @@
+"""Checkpoints that a training resumes from, in one file or by shard."""

@@ -1,0 +1,1 @@
+"""Training on several devices: replicas, split weights and rows, and what the devices exchange."""

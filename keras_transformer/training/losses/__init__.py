@@ -1,0 +1,1 @@
+"""Losses of tokens, pairs, comparisons, transcriptions and detected objects."""

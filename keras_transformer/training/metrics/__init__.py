@@ -1,0 +1,1 @@
+"""Metrics of tokens, texts and detected objects."""
