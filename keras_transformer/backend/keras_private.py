@@ -396,6 +396,11 @@ def update_weights(optimizer: Any, gradients: Sequence[Tensor], variables: Seque
     optimizer._backend_update_step(gradients, variables, optimizer.learning_rate)
 
 
+def update_averages(optimizer: Any) -> None:
+    """Updates the moving averages of the weights, of an optimizer with `use_ema`."""
+    optimizer._update_model_variables_moving_average(optimizer._trainable_variables)
+
+
 def replace_update(optimizer: Any, function: Callable[[list[Tensor], list[keras.Variable]], None]) -> None:
     """Replaces the method by which `apply` updates weights, and accumulates gradients, by unscaled gradients."""
     optimizer._backend_apply_gradients = function

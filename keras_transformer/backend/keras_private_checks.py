@@ -349,6 +349,14 @@ def _updates() -> None:
     _expect((accumulator.synchronization, accumulator.numpy().tolist()), ("on_read", [0.0]))
 
 
+@_self_test("Optimizer._update_model_variables_moving_average, _trainable_variables")
+def _averages() -> None:
+    optimizer, weight = keras.optimizers.SGD(use_ema=True, ema_momentum=0.5), keras.Variable([3.0])
+    optimizer.build([weight])
+    private.update_averages(optimizer)  # The first is the weight itself.
+    _expect(float(ops.sum(optimizer.variables[-1])), 3.0)
+
+
 @_self_test("Trainer._symbolic_build")
 def _build_for_a_batch() -> None:
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
