@@ -50,6 +50,7 @@ class AttentionHeads:
         gate = None if self.gate_dense is None else project(self.gate_dense, inputs.query)
         query, key, value = self._project(inputs, project)
         visibility = inputs.visibility_of_keys(ops.shape(key)[1], self.window)
+        visibility = visibility if self.mechanism.takes_segments else visibility.with_segments_as_mask()
         if inputs.reads_memory:
             check_key_mask(inputs.cache, visibility.key_mask)
         if self.position is not None and not self.mechanism.applies_rotation:
