@@ -1,0 +1,71 @@
+"""Experts that are split over devices: each device computes its own for all tokens that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from keras_transformer.backend.split_rows import SEQUENCE
+from keras_transformer.layers.split_projections import mesh_that_splits_layers
+from keras_transformer.utils.types import Shape, Tensor
+
+_MODEL, _BATCH = "model", "batch"
+
+
+def mesh_that_splits_experts(num_experts: int, shape: Shape) -> Any:
+    """Returns the mesh of the current `keras.distribution` if its axis "model" splits experts, or None.
+
+    Args:
+        num_experts: int.
+        shape: that of the tokens, `(B, T, D)`.
+
+    Returns:
+        `keras.distribution.DeviceMesh`; None if the experts, rows or tokens do not divide by the devices.
+    """
+    mesh = mesh_that_splits_layers()
+    if mesh is None:
+        return None
+    sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
+    divided = ((num_experts, _MODEL), (shape[0], _BATCH), (shape[1], SEQUENCE))
+    return mesh if all(count % sizes.get(axis, 1) == 0 for count, axis in divided) else None
+
+
+def on_devices_of_experts(
+    function: Callable[..., Tensor],
+    mesh: Any,
+    num_experts: int,
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    kernels: Any,
+) -> Tensor:
+    """Returns the sum over devices of `function` of the tokens of a device and its own experts.
+
+    Devices exchange this sum, and backward that of the gradient of x: no kernel, and no token of other rows.
+
+    Args:
+        function: function of x, experts, weights and kernels of a device, and its number of experts, to `(B, T, D)`.
+        mesh: `keras.distribution.DeviceMesh` of `mesh_that_splits_experts`.
+        num_experts: int. E.
+        x: float `(B, T, D)`.
+        experts: int32 `(B, T, k)`; E for none. On each device its own count from 0, and all others are none.
+        weights: float `(B, T, k)`.
+        kernels: tensors `(E, ...)`, in any structure.
+    """
+    import jax
+
+    own = num_experts // mesh.shape[list(mesh.axis_names).index(_MODEL)]
+    tokens = jax.sharding.PartitionSpec(*(axis if axis in mesh.axis_names else None for axis in (_BATCH, SEQUENCE)))
+
+    def of_device(x, experts, weights, kernels):
+        experts = experts - jax.lax.axis_index(_MODEL) * own
+        is_own = ops.logical_and(experts >= 0, experts < own)
+        found = function(x, ops.where(is_own, experts, own), weights, kernels, own)
+        return jax.lax.psum(found, _MODEL)
+
+    specs = (tokens, tokens, tokens, jax.sharding.PartitionSpec(_MODEL))
+    return jax.shard_map(of_device, mesh=mesh.backend_mesh, in_specs=specs, out_specs=tokens)(
+        x, experts, weights, kernels
+    )
