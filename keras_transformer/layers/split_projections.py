@@ -7,11 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend.split_layers import BATCH, MODEL, mesh_that_splits_layers
 from keras_transformer.backend.split_rows import SEQUENCE, axis_size
 from keras_transformer.layers.projection import Projection
 from keras_transformer.utils.types import Tensor
-
-_MODEL = "model"
 
 
 class SharedInputs:
@@ -41,31 +40,16 @@ class SharedInputs:
 
     def __call__(self, layer: Projection, x: Tensor) -> Tensor:
         """Returns `layer(x)`, for x `(B, T, D)`."""
-        if self._mesh is None or not layer.takes_copies(axis_size(self._mesh, _MODEL)):
+        if self._mesh is None or not layer.takes_copies(axis_size(self._mesh, MODEL)):
             return layer(x)
         if id(x) not in self._copies:  # With the input, so that no other tensor has its id.
             self._copies[id(x)] = x, _copies(x, self._mesh)
         return layer(x, copies=self._copies[id(x)][1])
 
 
-def mesh_that_splits_layers() -> Any:
-    """Returns the mesh of the current `keras.distribution` if its axis "model" splits layers, or None.
-
-    Example:
-
-    >>> mesh_that_splits_layers() is None
-    True
-    """
-    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
-    if not isinstance(distribution, keras.distribution.ModelParallel):
-        return None
-    mesh = distribution.device_mesh
-    return mesh if _MODEL in mesh.axis_names and axis_size(mesh, _MODEL) > 1 else None
-
-
 def _copies(x: Tensor, mesh: Any) -> Tensor:
     """`(B, T, D)` to `(B, T, devices, D)`, a copy on each device that shares the layers."""
-    batch, rows = (name if name in mesh.axis_names else None for name in ("batch", SEQUENCE))
-    layout = keras.distribution.TensorLayout((batch, rows, _MODEL, None), mesh)
-    shape = (*x.shape[:2], axis_size(mesh, _MODEL), x.shape[2])
+    batch, rows = (name if name in mesh.axis_names else None for name in (BATCH, SEQUENCE))
+    layout = keras.distribution.TensorLayout((batch, rows, MODEL, None), mesh)
+    shape = (*x.shape[:2], axis_size(mesh, MODEL), x.shape[2])
     return keras.distribution.distribute_tensor(ops.broadcast_to(ops.expand_dims(x, 2), shape), layout)

@@ -1,17 +1,32 @@
-"""Experts that are split over devices: each device computes its own for all tokens that it has."""
+"""Layers that devices share, and their experts: each device computes its own for all tokens that it has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
-from keras_transformer.backend.split_rows import SEQUENCE
-from keras_transformer.layers.split_projections import mesh_that_splits_layers
+from keras_transformer.backend.split_rows import SEQUENCE, axis_size
 from keras_transformer.utils.types import Shape, Tensor
 
-_MODEL, _BATCH = "model", "batch"
+MODEL, BATCH = "model", "batch"
+
+
+def mesh_that_splits_layers() -> Any:
+    """Returns the mesh of the current `keras.distribution` if its axis "model" splits layers, or None.
+
+    Example:
+
+    >>> mesh_that_splits_layers() is None
+    True
+    """
+    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    if not isinstance(distribution, keras.distribution.ModelParallel):
+        return None
+    mesh = distribution.device_mesh
+    return mesh if MODEL in mesh.axis_names and axis_size(mesh, MODEL) > 1 else None
 
 
 def mesh_that_splits_experts(num_experts: int, shape: Shape) -> Any:
@@ -28,7 +43,7 @@ def mesh_that_splits_experts(num_experts: int, shape: Shape) -> Any:
     if mesh is None:
         return None
     sizes = dict(zip(mesh.axis_names, mesh.shape, strict=True))
-    divided = ((num_experts, _MODEL), (shape[0], _BATCH), (shape[1], SEQUENCE))
+    divided = ((num_experts, MODEL), (shape[0], BATCH), (shape[1], SEQUENCE))
     return mesh if all(count % sizes.get(axis, 1) == 0 for count, axis in divided) else None
 
 
@@ -56,16 +71,16 @@ def on_devices_of_experts(
     """
     import jax
 
-    own = num_experts // mesh.shape[list(mesh.axis_names).index(_MODEL)]
-    tokens = jax.sharding.PartitionSpec(*(axis if axis in mesh.axis_names else None for axis in (_BATCH, SEQUENCE)))
+    own = num_experts // axis_size(mesh, MODEL)
+    tokens = jax.sharding.PartitionSpec(*(axis if axis in mesh.axis_names else None for axis in (BATCH, SEQUENCE)))
 
     def of_device(x, experts, weights, kernels):
-        experts = experts - jax.lax.axis_index(_MODEL) * own
+        experts = experts - jax.lax.axis_index(MODEL) * own
         is_own = ops.logical_and(experts >= 0, experts < own)
         found = function(x, ops.where(is_own, experts, own), weights, kernels, own)
-        return jax.lax.psum(found, _MODEL)
+        return jax.lax.psum(found, MODEL)
 
-    specs = (tokens, tokens, tokens, jax.sharding.PartitionSpec(_MODEL))
+    specs = (tokens, tokens, tokens, jax.sharding.PartitionSpec(MODEL))
     return jax.shard_map(of_device, mesh=mesh.backend_mesh, in_specs=specs, out_specs=tokens)(
         x, experts, weights, kernels
     )
