@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -73,7 +74,7 @@ def segment_attention(
     return ops.where(is_real, context, ops.zeros_like(context))
 
 
-def _kernel(query, key, value, segment_ids, scale, is_causal, interpret=False):
+def _kernel(query, key, value, segment_ids, scale, is_causal, interpret=False) -> Any:
     from jax.experimental.pallas.ops.gpu.attention import mha
 
     return mha(query, key, value, segment_ids, sm_scale=scale, causal=is_causal, interpret=interpret)

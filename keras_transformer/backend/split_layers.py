@@ -22,7 +22,7 @@ def mesh_that_splits_layers() -> Any:
     >>> mesh_that_splits_layers() is None
     True
     """
-    distribution = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    distribution: Any = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
     if not isinstance(distribution, keras.distribution.ModelParallel):
         return None
     mesh = distribution.device_mesh

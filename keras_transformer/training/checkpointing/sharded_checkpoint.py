@@ -131,7 +131,7 @@ class ShardedCheckpoint(TrainingCheckpoint):
         self._manager.save(number, args=self._args.Composite(**parts))
         self._source = self.path / str(number)
 
-    def _restored(self, number: int, wanted: dict[str, Any]):
+    def _restored(self, number: int, wanted: dict[str, Any]) -> Any:
         """Items of a checkpoint; raises `CorruptCheckpointError` in all processes if one of them cannot read its parts."""
         found, error = None, None
         try:
