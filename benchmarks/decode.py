@@ -19,9 +19,19 @@ import time
 
 import keras
 import numpy as np
-import tensorflow as tf
 from gpt2 import GPT2, hugging_face, keras_hub, ours
-from measure import Table, arguments, kept, ratio, ratio_note, take_turns, timed, versions, working_folder
+from measure import (
+    Table,
+    arguments,
+    kept,
+    limit_tensorflow_threads,
+    ratio,
+    ratio_note,
+    take_turns,
+    timed,
+    versions,
+    working_folder,
+)
 
 from keras_transformer.export import GenerationOptions, export, load
 
@@ -102,8 +112,7 @@ def parse():
 
 def main():
     options = parse()
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    limit_tensorflow_threads(options.threads)
     measures = GPT2._replace(num_layers=1, hidden_dim=16, vocabulary_size=50) if options.tiny else GPT2
     measures = measures._replace(static_length=options.prompt + max(options.new, options.curve or 0))
     packages = (

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from gpt2 import GPT2, ours
-from measure import Table, arguments, versions
+from measure import Table, arguments, limit_tensorflow_threads, versions
 
 from keras_transformer.generation import Engine
 
@@ -133,8 +132,7 @@ def parse():
 
 def main():
     options = parse()
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    limit_tensorflow_threads(options.threads)
     lengths = TINY if options.tiny else LENGTHS
     measures = GPT2._replace(max_sequence_length=sum(map(max, lengths)))
     if options.tiny:

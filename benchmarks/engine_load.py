@@ -23,11 +23,10 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from engine import LENGTHS, TINY, make_requests, sizes_of_engine, tiny
 from engine_load_peers import courses_of_peers
 from gpt2 import GPT2, ours
-from measure import Table, arguments, versions
+from measure import Table, arguments, limit_tensorflow_threads, versions
 
 from keras_transformer.checkpoints import from_gguf
 from keras_transformer.export import export
@@ -194,8 +193,7 @@ def models_of(options, lengths):
 
 def main():
     options = parse()
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    limit_tensorflow_threads(options.threads)
     lengths = TINY if options.tiny else LENGTHS
     keras.utils.set_random_seed(0)
     model, keras_model = models_of(options, lengths)

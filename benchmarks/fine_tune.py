@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 from long_worker import forget_peak, memory
-from measure import Table, versions
+from measure import Table, limit_tensorflow_threads, versions
 
 MODULES = {
     "attention": (["q_proj", "k_proj", "v_proj", "o_proj"], r"/(query|key|value|attention_output)$"),
@@ -47,13 +47,11 @@ def batch(options):
 
 def ours(options):
     """Returns the memory before the model, and a function that makes one step and returns the loss."""
-    import tensorflow as tf
 
     from keras_transformer import training
     from keras_transformer.checkpoints import from_huggingface
 
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    limit_tensorflow_threads(options.threads)
     first = memory("VmRSS")
     model = from_huggingface(options.checkpoint, verbose=0)
     training.add_lora(model, options.rank, 2 * options.rank, layers=MODULES[options.modules][1])

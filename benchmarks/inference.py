@@ -16,9 +16,18 @@ import tempfile
 
 import keras
 import numpy as np
-import tensorflow as tf
 from engines import ENGINES, in_words, proven
-from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
+from measure import (
+    Table,
+    arguments,
+    limit_tensorflow_threads,
+    milliseconds,
+    ratio,
+    ratio_note,
+    take_turns,
+    timed,
+    versions,
+)
 from networks import ENCODER, ENCODERS, TINY, VIT, VITS, same_weights, trained_looking
 
 from keras_transformer.export import export
@@ -108,8 +117,7 @@ def parse():
 
 def main():
     options = parse()
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    limit_tensorflow_threads(options.threads)
     packages = versions("keras-transformer", "keras", "tensorflow", "ai-edge-litert", "onnxruntime", "keras-hub")
     table = Table(f"Inference of exported files, {options.threads} threads", packages)
     for network in options.networks:

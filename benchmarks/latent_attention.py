@@ -13,8 +13,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-import tensorflow as tf
-from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
+from measure import Table, arguments, limit_threads, milliseconds, ratio, ratio_note, take_turns, timed, versions
 
 from keras_transformer.attention import BlockwiseAttention, MultiHeadLatentAttention
 from keras_transformer.backend.in_place import InPlace
@@ -100,12 +99,9 @@ def parse():
 
 
 def main():
-    import torch
 
     options = parse()
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
-    torch.set_num_threads(options.threads)
+    limit_threads(options.threads)
     sizes = f"width {options.width}, {options.heads} heads, latent {options.latent} + {options.rotary}"
     title = f"Latent attention of {sizes}, batch 1, {options.threads} threads"
     table = Table(title, versions("keras-transformer", "keras", "tensorflow", "torch", "transformers"))

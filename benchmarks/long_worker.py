@@ -36,9 +36,9 @@ def our_step(job):
     import keras
     import tensorflow as tf
     from long_mechanisms import is_causal, mixer
+    from measure import limit_tensorflow_threads
 
-    tf.config.threading.set_intra_op_parallelism_threads(job["threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(job["threads"])
+    limit_tensorflow_threads(job["threads"])
     layer = mixer(job["name"], job["length"], job["num_heads"], job["key_dim"], job["window"])
     if job["causal"] and "causal" not in layer.supports:
         raise ValueError("no causal form")

@@ -146,6 +146,11 @@ def limit_threads(threads):
         torch.set_num_threads(threads)
     if keras.backend.backend() != "tensorflow":
         raise SystemExit("--threads requires the TensorFlow backend; bind the process to as many processors on JAX.")
+    limit_tensorflow_threads(threads)
+
+
+def limit_tensorflow_threads(threads):
+    """Limits the threads of TensorFlow, without loading PyTorch: for a process that has no peer in it."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
-from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
+from measure import Table, arguments, limit_threads, milliseconds, ratio, ratio_note, take_turns, timed, versions
 
 from keras_transformer import recurrence
 
@@ -107,12 +107,9 @@ def parse():
 
 
 def main():
-    import torch
 
     options = parse()
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
-    torch.set_num_threads(options.threads)
+    limit_threads(options.threads)
     found = versions("keras-transformer", "keras", "tensorflow", "torch", "transformers")
     title = f"One recurrent layer of width {options.width}, batch 1, {options.threads} threads"
     title += (", XLA" if options.xla else "") + (", peers compiled" if options.compile else "")

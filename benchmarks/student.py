@@ -25,8 +25,7 @@ import time
 
 import keras
 import numpy as np
-import tensorflow
-from measure import Table, Turn, arguments, ratio, ratio_note, take_turns, timed, versions
+from measure import Table, Turn, arguments, limit_tensorflow_threads, ratio, ratio_note, take_turns, timed, versions
 from quantized_tasks import example
 
 from keras_transformer import load_model, training
@@ -174,8 +173,7 @@ def teacher_translations(script, teacher, splits, folder):
 def main():
     options, script = parse(), example("translation")
     if options.threads:
-        tensorflow.config.threading.set_intra_op_parallelism_threads(options.threads)
-        tensorflow.config.threading.set_inter_op_parallelism_threads(options.threads)
+        limit_tensorflow_threads(options.threads)
     keras.utils.set_random_seed(0)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.out or pathlib.Path(temporary)

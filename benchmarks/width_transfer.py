@@ -17,8 +17,7 @@ import sys
 
 import keras
 import numpy as np
-from measure import Table, arguments, versions
-from train_step import limit_threads
+from measure import Table, arguments, limit_threads, versions
 
 from keras_transformer import models, tasks, text, training
 

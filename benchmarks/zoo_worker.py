@@ -10,7 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 from long_worker import forget_peak, memory
-from measure import milliseconds, ratio, take_turns, timed
+from measure import limit_threads, milliseconds, ratio, take_turns, timed
 
 # The published sizes, and the changes in the tiny version.
 _BERT = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
@@ -97,8 +97,7 @@ def rivals_of(folder, name, settings):
     from keras_transformer.checkpoints import from_huggingface
     from keras_transformer.export import export, load
 
-    tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
-    torch.set_num_threads(settings["threads"])
+    limit_threads(settings["threads"])
     ours, theirs = inputs_of(name, settings["tiny"])
     theirs = {key: torch.tensor(value) for key, value in theirs.items()}
     model = from_huggingface(folder, verbose=0)

@@ -12,8 +12,9 @@ from keras_transformer.export.bundle.manifest import FILE, file_records, read_ma
 from keras_transformer.export.bundle.writing import write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.graph_quantizer import is_candidate
 from keras_transformer.export.onnx.graphs import load_arrays
-from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
+from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches

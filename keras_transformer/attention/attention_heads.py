@@ -12,6 +12,7 @@ from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import Mechanism, check_supported
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.layers.projection import Projection
+from keras_transformer.layers.split_projections import SharedInputs
 from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.types import Cache, Tensor
 
@@ -45,9 +46,11 @@ class AttentionHeads:
 
     def attend(self, inputs: MixerInputs) -> tuple[Tensor, Tensor | None, Cache | None]:
         """Returns the output `(B, T, D)`, the scores `(B, N, T, S)` if requested, and with a cache the next cache."""
-        gate = None if self.gate_dense is None else self.gate_dense(inputs.query)
-        query, key, value = self._project(inputs)
+        project = SharedInputs()
+        gate = None if self.gate_dense is None else project(self.gate_dense, inputs.query)
+        query, key, value = self._project(inputs, project)
         visibility = inputs.visibility_of_keys(ops.shape(key)[1], self.window)
+        visibility = visibility if self.mechanism.takes_segments else visibility.with_segments_as_mask()
         if inputs.reads_memory:
             check_key_mask(inputs.cache, visibility.key_mask)
         if self.position is not None and not self.mechanism.applies_rotation:
@@ -69,22 +72,22 @@ class AttentionHeads:
             _, key, value = self.position.rotate_all(key, key, value, positions, positions)
         return fill_dense_cache(key, value)
 
-    def _project(self, inputs):
+    def _project(self, inputs, project: SharedInputs):
         """Returns queries `(B, T, N, H)`, and keys and values `(B, S, K, H)`, before rotation or from a memory."""
-        query = self.query_dense(inputs.query)
+        query = project(self.query_dense, inputs.query)
         if inputs.reads_memory:
             key, value = read_dense_cache(inputs.cache, query.dtype)
         else:
             tokens = inputs.value if inputs.key is None else inputs.key
-            key = query if self.key_dense is None else self.key_dense(tokens)
+            key = query if self.key_dense is None else project(self.key_dense, tokens)
             key = key if self.key_norm is None else self.key_norm(key)
-            value = self._values(inputs.value, query)
+            value = self._values(inputs.value, query, project)
         return query if self.query_norm is None else self.query_norm(query), key, value
 
-    def _values(self, value, query):
+    def _values(self, value, query, project: SharedInputs):
         """Returns the projected values; the projected queries if the mechanism shares them."""
         if self.value_dense is not None:
-            return self.value_dense(value)
+            return project(self.value_dense, value)
         lengths = (query.shape[1], value.shape[1])
         check_supported(self.mechanism, {"cross": None not in lengths and lengths[0] != lengths[1]})
         return query

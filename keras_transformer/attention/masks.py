@@ -99,6 +99,7 @@ class Visibility:
         query_mask: boolean `(B, T)`, or None. A False query attends to nothing.
         key_mask: boolean `(B, S)`, or None. No query attends to a False key.
         attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`, or None.
+        segment_ids: int `(B, T)`, or None: see `segment_mask`. Only for mechanisms with `takes_segments`.
         causal: bool. Whether a query attends only to keys up to its own slot.
         window: int >= 1, or None. A query attends only to keys fewer than this many slots away.
         query_slots: int `(T,)` or `(B, T)`: the order of the queries, for causality and windows.
@@ -119,6 +120,7 @@ class Visibility:
     query_mask: Any = None
     key_mask: Any = None
     attention_mask: Any = None
+    segment_ids: Any = None
     causal: bool = False
     window: int | None = None
     query_slots: Any = None
@@ -151,11 +153,18 @@ class Visibility:
     @property
     def can_mask_all_keys(self) -> bool:
         """Whether all keys of a query may be masked; causal and window masks never mask its own."""
-        return any(mask is not None for mask in (self.query_mask, self.key_mask, self.attention_mask))
+        return any(each is not None for each in (self.query_mask, self.key_mask, self.attention_mask, self.segment_ids))
+
+    def with_segments_as_mask(self) -> Visibility:
+        """Returns the same visibility with a mask in place of segments."""
+        if self.segment_ids is None:
+            return self
+        mask = combine(_as_rank_4(self.attention_mask), _as_rank_4(segment_mask(self.segment_ids)))
+        return dataclasses.replace(self, attention_mask=mask, segment_ids=None)
 
     def dense(self) -> Tensor | None:
         """Returns the whole mask `(B | 1, N | 1, T | 1, S | 1)`, or None if every query attends to every key."""
-        masks = [_as_rank_4(self.attention_mask)]
+        masks = [_as_rank_4(self.with_segments_as_mask().attention_mask)]
         if self.query_mask is not None:
             masks.append(ops.expand_dims(ops.expand_dims(ops.cast(self.query_mask, "bool"), 1), 3))
         if self.key_mask is not None:

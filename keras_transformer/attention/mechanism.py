@@ -51,6 +51,7 @@ class Mechanism(CachedLayer):
             "window", "scores", "cache", and of what positions need: "bias", "query", "values".
         shares_key: bool. Whether queries serve as keys, without a key projection.
         shares_value: bool. Whether projected queries serve as values, before normalization and rotation.
+        takes_segments: bool. Whether it reads `Visibility.segment_ids`; otherwise they become an attention mask.
         applies_rotation: bool. Whether it calls `position.rotate` itself, because it also reads queries and keys before
             rotation. If True, it receives queries and keys as projected.
         cache_is_rewindable: bool. Whether a cache can return to an earlier index. If not, `query_mask` marks padding among
@@ -89,6 +90,7 @@ class Mechanism(CachedLayer):
     supports: frozenset[str] = frozenset()
     shares_key: bool = False
     shares_value: bool = False
+    takes_segments: bool = False
     applies_rotation: bool = False
     cache_is_rewindable: bool = True
     head_multiple: int = 1

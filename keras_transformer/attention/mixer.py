@@ -72,7 +72,7 @@ class MixerInputs:
             `value_mask`.
         positions, cache, cache_index, return_attention_scores, training: as in `TokenMixer`.
         use_causal_mask: bool, or None for the default of the mixer. In `mix` and `extend`, a bool.
-        prefix_length: as in `MultiHeadAttention`.
+        prefix_length, segment_ids: as in `MultiHeadAttention`.
         extra: dict: call arguments that only this mixer has.
     """
 
@@ -90,6 +90,7 @@ class MixerInputs:
     return_attention_scores: bool = False
     training: bool | None = None
     prefix_length: Tensor = None
+    segment_ids: Tensor = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -123,10 +124,16 @@ class MixerInputs:
         query_positions, key_positions = given
         if self.prefix_length is not None and window is not None:
             raise ValueError("A prefix whose tokens attend to one another has no sliding window.")
+        query_mask, key_mask, segment_ids = self.query_mask, combine(self.key_mask, self.value_mask), self.segment_ids
+        if segment_ids is not None:  # Padding is segment 0.
+            is_real = combine(query_mask, key_mask)
+            query_mask = key_mask = None
+            segment_ids = segment_ids if is_real is None else ops.where(is_real, segment_ids, 0)
         return Visibility(
-            query_mask=self.query_mask,
-            key_mask=combine(self.key_mask, self.value_mask),
+            query_mask=query_mask,
+            key_mask=key_mask,
             attention_mask=self.attention_mask,
+            segment_ids=segment_ids,
             causal=bool(self.use_causal_mask) or self.extends_cache,
             window=window,
             # Of a prefix, every token attends to what the last one does.

@@ -92,6 +92,9 @@ class MultiHeadAttention(CachedLayer):
         return_attention_scores: bool.
         prefix_length: int32 `()` or `(B,)`: with a causal mask or a cache, the number of slots from the first on whose
             tokens attend to one another; None for 0. For inputs of rank 3, and mechanisms that support any mask.
+        segment_ids: int32 `(B, T)`, of packed rows: a token attends to those of its segment only, and neither to padding nor
+            if it is padding, which is segment 0 and what the other masks exclude. Like `attention_mask` of `segment_mask`,
+            but fused kernels that compare segments need no mask. For self-attention of rank 3 without a cache.
 
     Returns:
         The output `(B, T, D_query)`, or `(output, scores)`, `(output, cache)`, `(output, scores, cache)` as requested.
@@ -248,9 +251,10 @@ class MultiHeadAttention(CachedLayer):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         prefix_length: Tensor | None = None,
+        segment_ids: Tensor | None = None,
         training: bool | None = None,
     ) -> Any:
-        if prefix_length is not None:
+        if prefix_length is not None or segment_ids is not None:
             check_supported(self.mechanism, {"attention_mask": True})
         is_captured = capture.is_captured(self)
         inputs = MixerInputs(
@@ -267,6 +271,7 @@ class MultiHeadAttention(CachedLayer):
             use_causal_mask=use_causal_mask,
             return_attention_scores=return_attention_scores or is_captured,
             prefix_length=prefix_length,
+            segment_ids=segment_ids,
             training=training,
         )
         attend = self._attend_over_axes if len(query.shape) > 3 else self._heads().attend

@@ -7,10 +7,18 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from keras_transformer.backend.ring_chunks import (
+    MASKED,
+    in_chunks,
+    in_order,
+    meeting_chunks,
+    passed_on,
+    scores_of,
+    summed_over_queries,
+    weighted,
+)
 from keras_transformer.backend.split_rows import SEQUENCE, axis_size, mesh_that_splits_rows
 from keras_transformer.utils.types import Tensor
-
-_MASKED = -1e30
 
 
 class Ring(NamedTuple):
@@ -74,8 +82,8 @@ def ring_attention(
         key, value: float `(B, T, K, H)`; N is a multiple of K.
         ring: `Ring`.
         key_mask: bool `(B, T)`, True = may be attended; or None.
-        causal: bool. Whether a query attends to keys up to its own position only. All devices still take as long as the
-            last one, whose queries attend to all keys.
+        causal: bool. Whether a query attends to keys up to its own position only. Devices exchange halves of their rows
+            first, so that each has early and late queries: all have the same work, about half of that without causality.
         scale: float, or None for `1 / √H`.
 
     Returns:
@@ -92,7 +100,8 @@ def ring_attention(
     >>> if keras.backend.backend() == "jax":
     ...     context = ring_attention(x, x, x, Ring(mesh, "sequence"), causal=True)
 
-    Reference: Liu et al., Ring Attention with Blockwise Transformers, arXiv 2310.01889, algorithm 1.
+    Reference: Liu et al., Ring Attention with Blockwise Transformers, arXiv 2310.01889, algorithm 1; the chunks of causal
+    rows as in Dubey et al., The Llama 3 Herd of Models, arXiv 2407.21783, section 3.3.2 (context parallelism).
     """
     if query.shape[1] % ring.size or key.shape[1] != query.shape[1]:
         raise ValueError(
@@ -105,32 +114,38 @@ def ring_attention(
     if key_mask is None:
         key_mask = jax.numpy.ones(key.shape[:2], bool)
 
+    options = {"axis": ring.sequence, "size": ring.size, "causal": causal, "scale": scale}
+
     @jax.custom_vjp
     def attend(query, key, value, key_mask):
         return forward(query, key, value, key_mask)[0]
 
-    def forward(query, key, value, key_mask):
-        function = functools.partial(_forward, axis=ring.sequence, size=ring.size, causal=causal, scale=scale)
-        context, log_sum_exp = _on_devices(function, ring, "tttm", "ts")(query, key, value, key_mask)
-        return context, (query, key, value, key_mask, context, log_sum_exp)
+    def forward(*arguments):
+        context, *saved = _on_devices(functools.partial(_forward, **options), ring, "tttm", "tccckcs")(*arguments)
+        return context, saved
 
     def backward(saved, gradient):
-        function = functools.partial(_backward, axis=ring.sequence, size=ring.size, causal=causal, scale=scale)
-        return *_on_devices(function, ring, "tttmtst", "ttt")(*saved, gradient), None
+        return *_on_devices(functools.partial(_backward, **options), ring, "ccckcst", "ttt")(*saved, gradient), None
 
     attend.defvjp(forward, backward)
     return attend(query, key, value, key_mask)
 
 
 def _on_devices(function: Callable[..., Any], ring: Ring, inputs: str, outputs: str) -> Callable[..., Any]:
-    """`function` of the parts of one device: "t" for tensors `(B, T, N, H)`, "m" for masks, "s" for sums `(B, N, T)`."""
+    """`function` of the parts of one device.
+
+    "t" stands for tensors `(B, T, N, H)`, "m" for masks `(B, T)`; "c" and "k" for them in chunks, and "s" for sums in
+    chunks, `(chunks, B, N, T / chunks)`.
+    """
     import jax
 
     spec = jax.sharding.PartitionSpec
     specs = {
         "t": spec(ring.batch, ring.sequence, ring.heads, None),
         "m": spec(ring.batch, ring.sequence),
-        "s": spec(ring.batch, ring.heads, ring.sequence),
+        "c": spec(None, ring.batch, ring.sequence, ring.heads, None),
+        "k": spec(None, ring.batch, ring.sequence),
+        "s": spec(None, ring.batch, ring.heads, ring.sequence),
     }
     return jax.shard_map(
         function,
@@ -142,98 +157,95 @@ def _on_devices(function: Callable[..., Any], ring: Ring, inputs: str, outputs: 
 
 
 def _forward(query, key, value, key_mask, *, axis, size, causal, scale):
-    """The context of this device's queries, and the log-sum-exp of their scores `(B, N, T)`."""
-    import jax
+    """The context of this device's queries; in chunks, the inputs and the context; the log-sum-exp of the scores."""
     import jax.numpy as jnp
 
-    batch, length, heads, width = query.shape
+    length = query.shape[1]
+    inputs = query, key, value, key_mask = [in_chunks(x, axis, size, causal) for x in (query, key, value, key_mask)]
+    chunks, batch, rows, heads, width = query.shape
 
-    def step(carry, index):
-        (key, value, mask), largest, total, context = carry
-        scores = _scores(query, key, mask, index, axis, size, causal, scale)
-        new = jnp.maximum(largest, scores.max(-1))
-        weights = jnp.where(scores > _MASKED / 2, jnp.exp(scores - new[..., None]), 0.0)
-        factor = jnp.exp(largest - new)
-        total = total * factor + weights.sum(-1)
-        context = context * factor[..., None] + _weighted(weights.astype(value.dtype), value)
-        return (_passed_on((key, value, mask), axis, size), new, total, context), None
+    def meet(state, keys, distance):
+        for pair in meeting_chunks(axis, size, distance, causal):
+            state = _with_keys(state, query, keys, pair, scale)
+        return state, keys
 
     start = (
-        (key, value, key_mask),
-        jnp.full((batch, heads, length), _MASKED),
-        jnp.zeros((batch, heads, length)),
-        jnp.zeros((batch, heads, length, width)),
+        jnp.full((chunks, batch, heads, rows), MASKED),
+        jnp.zeros((chunks, batch, heads, rows)),
+        jnp.zeros((chunks, batch, heads, rows, width)),
     )
-    (_, largest, total, context), _ = jax.lax.scan(step, start, jnp.arange(size))
+    (largest, total, context), _ = _around(meet, start, (key, value, key_mask), axis, size)
     seen = total > 0
     context = context * jnp.where(seen, 1 / jnp.where(seen, total, 1.0), 0.0)[..., None]
     # Without keys, no weight is above zero in the backward pass.
-    log_sum_exp = jnp.where(seen, largest + jnp.log(jnp.where(seen, total, 1.0)), -_MASKED)
-    return context.transpose(0, 2, 1, 3).astype(query.dtype), log_sum_exp
+    log_sum_exp = jnp.where(seen, largest + jnp.log(jnp.where(seen, total, 1.0)), -MASKED)
+    context = context.transpose(0, 1, 3, 2, 4).astype(query.dtype)
+    return in_order(context, axis, size, length), *inputs, context, log_sum_exp
+
+
+def _with_keys(state, query, keys, pair, scale):
+    """The running maxima, sums and contexts of all chunks, after a chunk of queries has met a chunk of keys."""
+    import jax.numpy as jnp
+
+    (key, value, mask), (queries, chunk, is_causal) = keys, pair
+    largest, total, context = (x[queries] for x in state)
+    scores = scores_of(query[queries], key[chunk], mask[chunk], is_causal, scale)
+    new = jnp.maximum(largest, scores.max(-1))
+    weights = jnp.where(scores > MASKED / 2, jnp.exp(scores - new[..., None]), 0.0)
+    factor = jnp.exp(largest - new)
+    total = total * factor + weights.sum(-1)
+    context = context * factor[..., None] + weighted(weights.astype(value.dtype), value[chunk])
+    return tuple(x.at[queries].set(y) for x, y in zip(state, (new, total, context), strict=True))
 
 
 def _backward(query, key, value, key_mask, context, log_sum_exp, gradient, *, axis, size, causal, scale):
     """The gradients of query, key and value; those of key and value come home after a whole turn of the ring."""
+    import jax.numpy as jnp
+
+    length = gradient.shape[1]
+    gradient = in_chunks(gradient, axis, size, causal)
+    # (chunks, B, N, T): what the normalization of the softmax subtracts.
+    mean = jnp.einsum("cbtnh,cbtnh->cbnt", gradient, context, preferred_element_type="float32")
+    queries = query, log_sum_exp, gradient, mean
+
+    def meet(of_query, travelling, distance):
+        for pair in meeting_chunks(axis, size, distance, causal):
+            of_query, travelling = _with_gradients(of_query, travelling, queries, pair, scale)
+        return of_query, travelling
+
+    of_query, of_key, of_value = (jnp.zeros(x.shape, "float32") for x in (query, key, value))
+    travelling = (key, value, key_mask, of_key, of_value)
+    of_query, (*_, of_key, of_value) = _around(meet, of_query, travelling, axis, size)
+    of_key, of_value = passed_on((of_key, of_value), axis, size)
+    pairs = ((of_query, query), (of_key, key), (of_value, value))
+    return tuple(in_order(found.astype(x.dtype), axis, size, length) for found, x in pairs)
+
+
+def _with_gradients(of_query, travelling, queries, pair, scale):
+    """The gradients of all chunks, after a chunk of queries has met a chunk of keys."""
+    import jax.numpy as jnp
+
+    key, value, mask, of_key, of_value = travelling
+    index, chunk, is_causal = pair
+    query, log_sum_exp, gradient, mean = (x[index] for x in queries)
+    groups = query.shape[2] // key.shape[3]
+    weights = jnp.exp(scores_of(query, key[chunk], mask[chunk], is_causal, scale) - log_sum_exp[..., None])
+    repeated = jnp.repeat(value[chunk], groups, axis=2)
+    of_weights = jnp.einsum("btnh,bsnh->bnts", gradient, repeated, preferred_element_type="float32")
+    of_scores = (weights * (of_weights - mean[..., None]) * scale).astype(query.dtype)
+    of_query = of_query.at[index].add(weighted(of_scores, key[chunk]).transpose(0, 2, 1, 3))
+    of_key = of_key.at[chunk].add(summed_over_queries(of_scores, query, groups))
+    of_value = of_value.at[chunk].add(summed_over_queries(weights.astype(query.dtype), gradient, groups))
+    return of_query, (key, value, mask, of_key, of_value)
+
+
+def _around(meet, state, travelling, axis, size):
+    """Calls `meet` with what this device has, and then with what each of the others has passed on to it."""
     import jax
     import jax.numpy as jnp
 
-    # (B, N, T): what the normalization of the softmax subtracts.
-    mean = jnp.einsum("btnh,btnh->bnt", gradient, context, preferred_element_type="float32")
+    def step(carry, distance):
+        state, travelling = carry
+        return meet(state, passed_on(travelling, axis, size), distance), None
 
-    def step(carry, index):
-        (key, value, mask, key_gradient, value_gradient), query_gradient = carry
-        groups = query.shape[2] // key.shape[2]
-        scores = _scores(query, key, mask, index, axis, size, causal, scale)
-        weights = jnp.exp(scores - log_sum_exp[..., None])
-        repeated = jnp.repeat(value, groups, axis=2)
-        of_weights = jnp.einsum("btnh,bsnh->bnts", gradient, repeated, preferred_element_type="float32")
-        of_scores = (weights * (of_weights - mean[..., None]) * scale).astype(query.dtype)
-        query_gradient += _weighted(of_scores, key).transpose(0, 2, 1, 3)
-        key_gradient += _summed_over_queries(of_scores, query, groups)
-        value_gradient += _summed_over_queries(weights.astype(query.dtype), gradient, groups)
-        return (_passed_on((key, value, mask, key_gradient, value_gradient), axis, size), query_gradient), None
-
-    zeros = [jnp.zeros(x.shape, "float32") for x in (key, value, query)]
-    start = ((key, value, key_mask, *zeros[:2]), zeros[2])
-    ((_, _, _, of_key, of_value), of_query), _ = jax.lax.scan(step, start, jnp.arange(size))
-    return of_query.astype(query.dtype), of_key.astype(key.dtype), of_value.astype(value.dtype)
-
-
-def _scores(query, key, mask, index, axis, size, causal, scale):
-    """float32 `(B, N, T, S)`: scores with the keys that have been passed on `index` times."""
-    import jax
-    import jax.numpy as jnp
-
-    here = jax.lax.axis_index(axis)
-    repeated = jnp.repeat(key, query.shape[2] // key.shape[2], axis=2)
-    scores = jnp.einsum("btnh,bsnh->bnts", query, repeated, preferred_element_type="float32") * scale
-    visible = mask[:, None, None, :]
-    if causal:
-        length = query.shape[1]
-        queries, keys = here * length + jnp.arange(length), (here - index) % size * length + jnp.arange(length)
-        visible = visible & (queries[:, None] >= keys[None, :])
-    return jnp.where(visible, scores, _MASKED)
-
-
-def _weighted(weights, value):
-    """float32 `(B, N, T, H)`: sums of values of shared heads."""
-    import jax.numpy as jnp
-
-    repeated = jnp.repeat(value, weights.shape[1] // value.shape[2], axis=2)
-    return jnp.einsum("bnts,bsnh->bnth", weights, repeated, preferred_element_type="float32")
-
-
-def _summed_over_queries(weights, x, groups):
-    """float32 `(B, S, K, H)`: sums over queries and over the heads that share a key."""
-    import jax.numpy as jnp
-
-    sums = jnp.einsum("bnts,btnh->bsnh", weights, x, preferred_element_type="float32")
-    return sums.reshape(*sums.shape[:2], -1, groups, sums.shape[-1]).sum(3)
-
-
-def _passed_on(arrays, axis, size):
-    """What the device before this one in the ring had."""
-    import jax
-
-    pairs = [(index, (index + 1) % size) for index in range(size)]
-    return jax.tree.map(lambda x: jax.lax.ppermute(x, axis, pairs), arrays)
+    return jax.lax.scan(step, meet(state, travelling, 0), jnp.arange(1, size))[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
 
-from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.attention.masks import Visibility, implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.cached_block import CachedBlock
 from keras_transformer.blocks.encoder_attention import EncoderAttention
@@ -46,6 +47,8 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         condition: float `(B, C)` or `(B, T, C)`, for a residual scheme that takes one: see `AdaLNZeroResidual`.
         prefix_length: int32 `()` or `(B,)`: the number of slots whose tokens attend to one another: see
             `MultiHeadAttention`, which alone supports it.
+        segment_ids: int32 `(B, T)`, of packed rows, 0 for padding: tokens attend to those of their segment only. Without a
+            cache.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
@@ -109,6 +112,7 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         cache_index: Tensor | None = None,
         condition: Tensor | None = None,
         prefix_length: Tensor | None = None,
+        segment_ids: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         self._check_encoder_output(encoder_output, cache)
@@ -121,6 +125,7 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         def mix(x):
             options = {"attention_mask": attention_mask, "positions": positions, "training": training}
             options |= {} if prefix_length is None else {"prefix_length": prefix_length}
+            options |= self._segment_options(segment_ids, attention_mask)
             return self._mix(x, padding_mask, cache, cache_index, next_cache, **options)
 
         def feed_forward(x):
@@ -144,6 +149,15 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         if cache is None:
             return self._run(run, inputs, *others.values(), training=training)
         return run(inputs, *others.values()), next_cache
+
+    def _segment_options(self, segment_ids, attention_mask):
+        """The segments as an argument of the mixer: as they are if it takes them, otherwise in the attention mask."""
+        if segment_ids is None:
+            return {}
+        if "segment_ids" in inspect.signature(self.mixer.call).parameters:
+            return {"segment_ids": segment_ids}
+        visibility = Visibility(attention_mask=attention_mask, segment_ids=segment_ids)
+        return {"attention_mask": visibility.with_segments_as_mask().attention_mask}
 
     def _apply_sublayers(self, x, mix, attend_encoder, feed_forward, padding_mask, training, condition=None):
         """Calls the sublayers, functions of one tensor, each inside its residual scheme."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.feedforward.activations import Gating
 from keras_transformer.feedforward.dense import DenseFeedForward
+from keras_transformer.layers.split_projections import SharedInputs
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Shape
 
@@ -65,5 +66,6 @@ class GatedFeedForward(DenseFeedForward):
         self._build_output(input_shape)
 
     def _hidden(self, inputs):
-        gate, hidden = self._gate_dense(inputs), self._hidden_dense(inputs)
+        project = SharedInputs()
+        gate, hidden = project(self._gate_dense, inputs), project(self._hidden_dense, inputs)
         return self.activation(gate, hidden) if isinstance(self.activation, Gating) else gate * hidden

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.backend.split_layers import mesh_that_splits_experts, on_devices_of_experts
 from keras_transformer.feedforward.activations import Gating, get_activation
 from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, dispatch_to_buffers, gather
 from keras_transformer.feedforward.expert_counts import ExpertCounts
@@ -121,12 +122,34 @@ class MixtureOfExperts(keras.layers.Layer):
     def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
         routing = self.router(inputs, padding_mask=padding_mask, training=training)
+        mesh = self._mesh(inputs, training)
+        if mesh is not None:
+            given = (self.router.num_experts, inputs, routing.experts, routing.weights, self._kernels())
+            if training:
+                self._count(routing, dropped=0)
+            return on_devices_of_experts(self._mixed_by_blocks, mesh, *given)
         dispatch = self._dispatch(routing, padding_mask, training)
         if training:
-            self._count(routing, dispatch)
-        x = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        y = self._experts(gather(x, dispatch), dispatch.experts, training)
-        weights = ops.cast(ops.reshape(routing.weights, (-1, self.router.top_k)), y.dtype)
+            kept = ops.sum(ops.cast(dispatch.kept, "int32"))
+            self._count(routing, dropped=ops.sum(routing.counts) - kept)
+        return self._mixed(inputs, routing.weights, dispatch, self._kernels(), training)
+
+    def _mesh(self, inputs, training):
+        """The mesh that splits experts over devices, or None; buffers and dropout are not computed device by device."""
+        if training and (self.router.capacity_factor is not None or self.dropout > 0):
+            return None
+        return mesh_that_splits_experts(self.router.num_experts, inputs.shape)
+
+    def _mixed_by_blocks(self, inputs, experts, weights, kernels, num_experts):
+        """The weighted sum of experts, without dropped tokens and dropout."""
+        return self._mixed(inputs, weights, dispatch_to_blocks(experts, num_experts), kernels, training=False)
+
+    def _mixed(self, inputs, weights, dispatch, kernels, training):
+        """The weighted sum `(B, T, D)` of the experts of each token."""
+        y = self._experts(
+            gather(ops.reshape(inputs, (-1, inputs.shape[-1])), dispatch), dispatch.experts, kernels, training
+        )
+        weights = ops.cast(ops.reshape(weights, (-1, self.router.top_k)), y.dtype)
         return ops.reshape(combine(y, weights, dispatch), (-1, *ops.shape(inputs)[1:]))
 
     def _dispatch(self, routing, padding_mask, training):
@@ -140,19 +163,26 @@ class MixtureOfExperts(keras.layers.Layer):
             lengths = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
         return dispatch_to_buffers(routing.experts, router.num_experts, lengths, router.capacity_factor)
 
-    def _experts(self, x, experts, training):
+    def _kernels(self):
+        """The kernels of all experts: name to tensor, or None."""
+        names = (f"{part}_{kind}" for part in ("gate", "hidden", "output") for kind in ("kernel", "bias"))
+        found = {name: getattr(self, name) for name in names}
+        return {name: None if each is None else ops.convert_to_tensor(each) for name, each in found.items()}
+
+    def _experts(self, x, experts, kernels, training):
         """Applies the expert of each group to its slots, `(G, S, D)`."""
-        hidden = self._product(x, self.hidden_kernel, self.hidden_bias, experts)
+        hidden = self._product(x, kernels, "hidden", experts)
         if self.gated:
-            gate = self._product(x, self.gate_kernel, self.gate_bias, experts)
+            gate = self._product(x, kernels, "gate", experts)
             joint = isinstance(self.activation, Gating)
             hidden = self.activation(gate, hidden) if joint else self.activation(gate) * hidden
         else:
             hidden = self.activation(hidden)
         hidden = self._dropout_layer(hidden, training=training)
-        return self._product(hidden, self.output_kernel, self.output_bias, experts)
+        return self._product(hidden, kernels, "output", experts)
 
-    def _product(self, x, kernel, bias, experts):
+    def _product(self, x, kernels, part, experts):
+        kernel, bias = kernels[f"{part}_kernel"], kernels[f"{part}_bias"]
         kernel = ops.cast(kernel, x.dtype)
         y = ops.matmul(x, kernel if experts is None else ops.take(kernel, experts, axis=0))
         if bias is None:
@@ -160,9 +190,8 @@ class MixtureOfExperts(keras.layers.Layer):
         bias = ops.cast(bias, x.dtype)
         return y + ops.expand_dims(bias if experts is None else ops.take(bias, experts, axis=0), 1)
 
-    def _count(self, routing, dispatch):
-        kept = ops.sum(ops.cast(dispatch.kept, "int32"))
-        self.counts.update_state(routing.counts, ops.sum(routing.counts) - kept)
+    def _count(self, routing, dropped):
+        self.counts.update_state(routing.counts, dropped)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape

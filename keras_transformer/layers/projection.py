@@ -35,6 +35,8 @@ class Projection(keras.layers.EinsumDense):
 
     Call arguments:
         inputs: float `(B, T, ...)`.
+        copies: float `(B, T, devices, D)`: a copy of the inputs on each of the devices that the columns of the kernel are
+            split over, to compute with in their place; or None. See `SharedInputs`.
 
     Returns:
         `(B, T, ...)`.
@@ -61,14 +63,16 @@ class Projection(keras.layers.EinsumDense):
         if is_ternary(self):
             prepare_kernel(self)
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        sizes = self._sizes
-        contracted = len(inputs.shape) - 2
+    def call(self, inputs: Tensor, training: bool | None = None, copies: Tensor | None = None) -> Tensor:
+        sizes, contracted = self._sizes, len(inputs.shape) - 2
         rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
         length = ops.shape(inputs)[1]
-        # A matrix of all tokens would have to be gathered from the devices that share rows.
-        is_matrix = mesh_that_splits_rows() is None or is_ternary(self)
-        x = self._product(ops.reshape(inputs, (-1, rows) if is_matrix else (-1, length, rows)), rows)
+        if copies is None:
+            # A matrix of all tokens would have to be gathered from the devices that share rows.
+            is_matrix = mesh_that_splits_rows() is None or is_ternary(self)
+            x = self._product(ops.reshape(inputs, (-1, rows) if is_matrix else (-1, length, rows)), rows)
+        else:
+            x = self._product_of_copies(copies)
         if self.bias is not None:
             x = ops.add(x, ops.reshape(self.bias, (-1,)))
         if self.activation is not None:
@@ -85,6 +89,17 @@ class Projection(keras.layers.EinsumDense):
         a, b = self._factors()
         product = kernel_product(x, self._base_kernel())
         return product + self._lora_scale * ops.matmul(ops.matmul(x, ops.cast(a, x.dtype)), ops.cast(b, x.dtype))
+
+    def takes_copies(self, devices: int) -> bool:
+        """Whether it takes a copy of the input for each device: it reads vectors, and its first axis of outputs divides."""
+        is_plain = self.quantization_mode is None and not self.lora_enabled and not is_ternary(self)
+        return is_plain and self._num_contracted == 1 and self._sizes[1] % devices == 0
+
+    def _product_of_copies(self, copies):
+        """Returns the product `(B, T, outputs)` of each copy `(B, T, devices, D)` and its columns of the kernel."""
+        _, length, devices, width = copies.shape
+        kernel = ops.reshape(self.kernel, (width, devices, -1))
+        return ops.reshape(ops.einsum("btmd,dmc->btmc", copies, kernel), (-1, length, devices * kernel.shape[2]))
 
     # Low-rank adapters.
 

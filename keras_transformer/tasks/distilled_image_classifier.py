@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens
+from keras_transformer.tasks.task_model import TaskModel
 
 
 def DistilledImageClassifier(
@@ -48,4 +49,4 @@ def DistilledImageClassifier(
         x = Dropout(dropout, name=f"{token}_dropout")(backbone.output[:, index])
         logits[f"{token}_logits"] = keras.layers.Dense(num_classes, dtype="float32", name=f"{token}_logits")(x)
     mean = keras.layers.Average(dtype="float32", name="logits")(list(logits.values()))
-    return keras.Model(backbone.input, {"logits": mean, **logits}, name=name)
+    return TaskModel(backbone.input, {"logits": mean, **logits}, name=name)

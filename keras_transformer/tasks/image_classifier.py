@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_tokens
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.types import Activation
 
 _POOLINGS = ("class_token", "mean", "class_token_and_mean")
@@ -62,7 +63,7 @@ def ImageClassifier(
         dtype="float32",
         name="probabilities" if activation == "softmax" else "logits",
     )
-    return keras.Model(backbone.input, head(x), name=name)
+    return TaskModel(backbone.input, head(x), name=name)
 
 
 def _pool(tokens, pooling, num_prefix):

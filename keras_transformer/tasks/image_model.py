@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
     from keras_transformer.vision import ImageProcessor
 
 
-class ImageModel(keras.Model):
+class ImageModel(TaskModel):
     """Base of functional models of images with an image processor, which is saved in the `.keras` file.
 
     Attributes:

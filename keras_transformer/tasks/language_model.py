@@ -23,6 +23,7 @@ from keras_transformer.models import Stepwise
 from keras_transformer.models.building.stepwise import source_names
 from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, Path, Shape, Tensor
 
@@ -34,7 +35,7 @@ _EMBEDDING_NAMES = ("target_token_embedding", "token_embedding")
 
 
 @serializable
-class LanguageModel(keras.Model):
+class LanguageModel(TaskModel):
     """Language model: a backbone with a head over the vocabulary, for training with `fit` and for generation.
 
     Args:

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Shape, Tensor
 
@@ -77,7 +78,7 @@ def MaskedLanguageModel(
         x = OutputBias(dtype="float32", name="logits")(embedding(x, reverse=True))
     else:
         x = keras.layers.Activation("linear", dtype="float32", name="logits")(embedding(x, reverse=True))
-    return keras.Model(inputs, x, name=name)
+    return TaskModel(inputs, x, name=name)
 
 
 @serializable

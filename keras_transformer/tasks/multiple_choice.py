@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
 
@@ -44,7 +45,7 @@ def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> ker
     flat = {key: FoldChoices(name=f"fold_{key}")(tensor) for key, tensor in inputs.items()}
     scores = scorer(keras.tree.map_structure(lambda tensor: flat[tensor.name], scorer.input))
     x = UnfoldChoices(dtype="float32", name="logits")([scores, inputs[tensors[0].name]])
-    return keras.Model(inputs, x, name=name)
+    return TaskModel(inputs, x, name=name)
 
 
 @serializable

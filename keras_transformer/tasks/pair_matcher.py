@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Tensor
 
@@ -64,13 +65,13 @@ def PairMatcher(
         has_mask = input_named(backbone, "padding_mask") is not None
         vectors.append(pool(backbone(structure), padding_mask=own["padding_mask"] if has_mask else None))
     if num_classes is None:
-        return keras.Model(inputs, CosineSimilarity(dtype="float32", name="similarity")(vectors), name=name)
+        return TaskModel(inputs, CosineSimilarity(dtype="float32", name="similarity")(vectors), name=name)
     vectors = [
         Dropout(dropout, dtype="float32", name=f"{side}_dropout")(vector)
         for side, vector in zip(("first", "second"), vectors, strict=True)
     ]
     features = PairFeatures(dtype="float32", name="features")(vectors)
-    return keras.Model(inputs, output_layer(num_classes, activation)(features), name=name)
+    return TaskModel(inputs, output_layer(num_classes, activation)(features), name=name)
 
 
 def _side_input(tensor, side):

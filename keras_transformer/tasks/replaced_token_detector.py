@@ -7,6 +7,7 @@ import keras
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.tasks.heads import check_tokens, input_named
 from keras_transformer.tasks.span_answerer import TokenLogits
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.types import Activation
 
 
@@ -43,4 +44,4 @@ def ReplacedTokenDetector(
     x = keras.layers.Dense(x.shape[-1], activation=get_activation(activation), name="transform")(x)
     x = keras.layers.Dense(1, dtype="float32", name="prediction")(x)
     x = TokenLogits(0, dtype="float32", name="logits")(x, padding_mask=input_named(backbone, "padding_mask"))
-    return keras.Model(backbone.input, x, name=name)
+    return TaskModel(backbone.input, x, name=name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformer.tasks.heads import check_tokens, input_named, make_pooling
+from keras_transformer.tasks.task_model import TaskModel
 
 
 def SentenceEmbedder(
@@ -57,4 +58,4 @@ def SentenceEmbedder(
     for layer in dense:
         x = layer(x)
     last = keras.layers.UnitNormalization if normalize else keras.layers.Identity
-    return keras.Model(backbone.input, last(dtype="float32", name="embedding")(x), name=name)
+    return TaskModel(backbone.input, last(dtype="float32", name="embedding")(x), name=name)

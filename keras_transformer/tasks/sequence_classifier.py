@@ -7,6 +7,7 @@ import keras
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, make_pooling, output_layer, token_mask
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.types import Activation
 
 
@@ -61,4 +62,4 @@ def SequenceClassifier(
             hidden_dim, activation=get_activation(hidden_activation), dtype="float32", name="pooler"
         )(x)
     x = Dropout(dropout, dtype="float32", name="head_dropout")(x)
-    return keras.Model(backbone.input, output_layer(num_classes, activation, use_bias)(x), name=name)
+    return TaskModel(backbone.input, output_layer(num_classes, activation, use_bias)(x), name=name)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_tokens, input_named
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
@@ -51,7 +52,7 @@ def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "sp
         f"{edge}_logits": TokenLogits(index, dtype="float32", name=f"{edge}_logits")(x, padding_mask=padding_mask)
         for index, edge in enumerate(("start", "end"))
     }
-    return keras.Model(backbone.input, outputs, name=name)
+    return TaskModel(backbone.input, outputs, name=name)
 
 
 @serializable

@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, output_layer
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.types import Activation
 
 
@@ -44,4 +45,4 @@ def Tagger(
     check_tokens(backbone)
     check_count("num_tags", num_tags)
     x = Dropout(dropout, name="head_dropout")(backbone.output)
-    return keras.Model(backbone.input, output_layer(num_tags, activation)(x), name=name)
+    return TaskModel(backbone.input, output_layer(num_tags, activation)(x), name=name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Path
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @serializable
-class TextModel(keras.Model):
+class TextModel(TaskModel):
     """Functional model that saves its tokenizer in its `.keras` file, as `LanguageModel` does.
 
     `checkpoints.from_huggingface` returns one for an encoder, with or without a head, whose folder has a tokenizer.

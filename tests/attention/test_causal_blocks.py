@@ -18,6 +18,7 @@ VISIBILITIES = {
     "padding": {"key_mask": np.arange(LENGTH) < np.array([[500], [640]])},
     "window": {"window": 200},
     "segments": {"attention_mask": np.repeat(np.arange(8), 80)[:, None] == np.repeat(np.arange(8), 80)},
+    "segment ids": {"segment_ids": np.repeat([[1, 2, 3, 4], [1, 1, 1, 0]], 160, axis=1)},
     "queries": {"query_mask": np.arange(LENGTH) > np.array([[0], [300]])},
 }
 
@@ -29,6 +30,8 @@ def expected(options):
     seen = np.broadcast_to(steps[:, None] >= steps, scores.shape).copy()
     seen &= np.abs(steps[:, None] - steps) < options.get("window", LENGTH)
     seen &= options.get("attention_mask", True)
+    segments = options.get("segment_ids", np.ones((2, LENGTH), int))
+    seen &= ((segments[:, :, None] == segments[:, None]) & (segments[:, :, None] > 0))[:, None]
     seen &= np.asarray(options.get("key_mask", np.ones((2, LENGTH), bool)))[:, None, None]
     seen &= np.asarray(options.get("query_mask", np.ones((2, LENGTH), bool)))[:, None, :, None]
     exponentials = np.where(seen, np.exp(scores - scores.max(-1, keepdims=True)), 0)

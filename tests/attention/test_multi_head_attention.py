@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.attention import MECHANISMS, MultiHeadAttention, SoftmaxAttention
+from keras_transformer.attention import MECHANISMS, MultiHeadAttention, SoftmaxAttention, segment_mask
 
 
 def tokens(batch_size=2, length=6, width=8, seed=0):
@@ -167,3 +167,25 @@ def test_dropout_acts_on_weights_in_training_only():
     quiet = layer(x, x, training=False)
     np.testing.assert_array_equal(layer(x, x), quiet)
     assert np.abs(np.asarray(layer(x, x, training=True)) - np.asarray(quiet)).max() > 1e-3
+
+
+@pytest.mark.parametrize("mechanism", ["softmax", "blockwise"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_segments_are_their_mask(mechanism, causal):
+    layer = MultiHeadAttention(4, 8, num_key_value_heads=2, mechanism=mechanism)
+    x = np.random.default_rng(0).normal(size=(2, 7, 16)).astype("float32")
+    segment_ids = np.array([[1, 1, 1, 2, 2, 3, 0], [1, 1, 1, 1, 1, 0, 0]])
+    found = layer(x, x, segment_ids=segment_ids, use_causal_mask=causal)
+    np.testing.assert_array_equal(found, layer(x, x, attention_mask=segment_mask(segment_ids), use_causal_mask=causal))
+    # Padding is segment 0, also where a mask says so.
+    longer = np.where(segment_ids == 0, 3, segment_ids)
+    masked = layer(x, x, segment_ids=longer, value_mask=segment_ids > 0, use_causal_mask=causal)
+    np.testing.assert_array_equal(masked, found)
+    without = layer(x, x, use_causal_mask=causal)
+    assert np.abs(np.asarray(found) - np.asarray(without)).max() > 0.01
+
+
+def test_segments_are_refused_by_mechanisms_without_masks():
+    x = np.ones((1, 3, 16), "float32")
+    with pytest.raises(ValueError, match="attention_mask"):
+        MultiHeadAttention(4, 8, mechanism="linear")(x, x, segment_ids=np.ones((1, 3), "int32"))

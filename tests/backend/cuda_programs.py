@@ -5,6 +5,7 @@
 The programs are those that JAX gives to XLA; a card and cuDNN's library are only claimed, and nothing runs.
 """
 
+import functools
 import json
 import re
 from unittest import mock
@@ -16,10 +17,16 @@ from jax._src.cudnn import fused_attention_stablehlo as cudnn
 from keras import ops
 
 from keras_transformer import attention, data, models, tasks
-from keras_transformer.backend import fused_attention
+from keras_transformer.attention.mechanisms import softmax
+from keras_transformer.backend import fused_attention, segment_attention
 from keras_transformer.training import MaskedCrossentropy
 
 LENGTH, WINDOW, WORDS = 96, 20, 64  # No other size of the networks is 96.
+LONG, BLOCK = (
+    160,
+    128,
+)  # Rows that are long for the width of NARROW, and the tokens of a block of the kernel with segments.
+NARROW = models.Size(2, 32, 2, 64)
 SIZE = models.Size(2, 32, 4, 64)
 PLAIN = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0}
 
@@ -31,6 +38,11 @@ def text(mask):
 
 def gpt2(**options):
     return tasks.LanguageModel(models.GPT2(SIZE, WORDS, max_sequence_length=LENGTH, **PLAIN, **options))
+
+
+def packed_and_grouped():
+    mixer = attention.MultiHeadAttention(2, 16, num_key_value_heads=1, position="rotary")
+    return tasks.LanguageModel(models.Decoder(NARROW, WORDS, position=None, attention=mixer, packed=True))
 
 
 def with_window():
@@ -46,6 +58,7 @@ CASES = {
     "local": lambda: (tasks.LanguageModel(models.Mistral(SIZE, WORDS, window=WINDOW)), text(False)),
     "alibi": lambda: (tasks.LanguageModel(models.BLOOM(SIZE, WORDS)), text(False)),
     "segments": lambda: (gpt2(packed=True), data.pack([[1] * 60, [2] * 30], LENGTH, 2)[0]),
+    "long segments": lambda: (packed_and_grouped(), data.pack([[1] * 100, [2] * 50, [3] * 90], LONG, 2)[0]),
     "images": lambda: (
         tasks.ImageClassifier(models.ViT(SIZE, 4, 16), 5, activation=None),
         (np.zeros((2, 16, 16, 3), "float32"), np.zeros(2, "int32")),
@@ -81,7 +94,8 @@ def describe(program, count):
         "masks": sorted(set(re.findall(r"mask_type\\22: \\22(\w+)", program))),
         "windows": sorted(set(re.findall(r"sliding_window_length\\22: (\d+)", program))),
         "heads": sorted(set(re.findall(rf"tensor<2x{LENGTH}x(\d)x8xbf16>", " ".join(each for _, each in calls)))),
-        "has_scores": f"{LENGTH}x{LENGTH}x" in program,
+        "segmented": sorted(re.findall(r'name = "(mha_\w+)"', program)),
+        "has_scores": any(f"{length}x{length}x" in program for length in (LENGTH, LONG, 2 * BLOCK)),
         "donated": len(re.findall(r"tf.aliasing_output|jax.buffer_donor", program)),
         "variables": count,
         "callbacks": re.findall(r"callback|infeed|outfeed|send|recv", program),
@@ -94,6 +108,7 @@ def programs(policy, names):
     with (
         mock.patch.object(cudnn, "check_cudnn_version", return_value=91100),
         mock.patch.object(fused_attention, "cuda_capability", return_value=(9, 0)),
+        mock.patch.object(segment_attention, "cuda_capability", return_value=(9, 0)),
     ):
         for name in names:
             found[name] = describe(*cuda_program(*CASES[name]()))
@@ -129,7 +144,22 @@ def differences():
         mock.patch.object(fused_attention, "_by_jax", as_xla),
     ):
         found["padded"] = {name: _difference(visible) for name, visible in visibilities(11).items()}
+    interpreted = functools.partial(segment_attention._kernel, interpret=True)
+    with (
+        mock.patch.object(softmax, "has_segment_attention", return_value=True),
+        mock.patch.object(segment_attention, "_kernel", interpreted),
+    ):
+        found["segments"] = {name: _difference(visible, width=16) for name, visible in segmented(BLOCK + 30).items()}
     return found
+
+
+def segmented(length):
+    slots, ids = np.arange(length), np.repeat([[1, 2, 3], [1, 2, 0]], [40, 60, length - 100], axis=1).astype("int32")
+    cases = {"full": False, "causal": True}
+    return {
+        name: attention.Visibility.from_slots(slots, slots, causal=causal, segment_ids=ids)
+        for name, causal in cases.items()
+    }
 
 
 def visibilities(length):
@@ -147,9 +177,9 @@ def visibilities(length):
     return {name: attention.Visibility.from_slots(slots, slots, **each) for name, each in cases.items()}
 
 
-def _difference(visible):
+def _difference(visible, width=8):
     random, length = np.random.default_rng(0), len(visible.query_slots)
-    arrays = [random.normal(size=(2, length, heads, 8)).astype("float32") for heads in (4, 2, 2)]
+    arrays = [random.normal(size=(2, length, heads, width)).astype("float32") for heads in (4, 2, 2)]
 
     def outcome(mechanism):
         def total(*arrays):

@@ -50,16 +50,26 @@ def test_a_mask_is_a_bias_of_a_causal_kernel(found, name):
     assert step(found, name)["masks"] == ["CAUSAL"]
 
 
+def test_long_packed_rows_are_a_kernel_that_compares_segments(found):
+    kernels = step(found, "long segments")["segmented"]
+    # The forward kernel is in a function, which each block calls.
+    assert set(kernels) == {"mha_forward", "mha_preprocess_backward", "mha_backward"}
+    assert kernels.count("mha_backward") == BLOCKS
+    assert step(found, "long segments")["forward"] == []  # None of cuDNN.
+    assert not step(found, "long segments")["has_scores"]
+    assert step(found, "segments")["segmented"] == []  # Short ones.
+
+
 @pytest.mark.parametrize("name", ["float32", "dropout"])
 def test_what_the_kernel_does_not_support(found, name):
     assert step(found, name)["forward"] == []
     assert step(found, name)["has_scores"]  # So that its absence above says something.
 
 
-@pytest.mark.parametrize("kind", ["xla", "padded"])
-def test_values_and_gradients_are_those_of_softmax(found, kind):
-    assert len(found["differences"][kind]) == 7
-    assert max(found["differences"][kind].values()) < 5e-6, found["differences"][kind]
+@pytest.mark.parametrize("kind, count, most", [("xla", 7, 5e-6), ("padded", 7, 5e-6), ("segments", 2, 1e-5)])
+def test_values_and_gradients_are_those_of_softmax(found, kind, count, most):
+    assert len(found["differences"][kind]) == count
+    assert max(found["differences"][kind].values()) < most, found["differences"][kind]
 
 
 def test_a_step_transfers_nothing(found):

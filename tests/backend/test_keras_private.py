@@ -1,4 +1,4 @@
-"""Private attributes of Keras: one file touches them, and its self-tests name what a version of Keras broke."""
+"""Private attributes of Keras: one package touches them, and its self-tests name what a version of Keras broke."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,10 @@ import pytest
 
 import keras_transformer
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.keras_private_checks import CHECKS, KerasPrivateError, check
+from keras_transformer.backend.keras_private.checks import CHECKS, KerasPrivateError, check
 
 LIBRARY = Path(keras_transformer.__file__).parent
+PACKAGE = LIBRARY / "backend" / "keras_private"
 EXPORT = LIBRARY / "export" if (LIBRARY / "export").is_dir() else LIBRARY.parent / "export"
 PRIVATE = re.compile(
     r"keras\.src|\b_keras_(?:mask|history)\b|AutocastScope|\bglobal_state\b|(?<!\bself)\.(?:_kernel|_embeddings|_initializer|_value)\b"
@@ -35,16 +36,18 @@ def test_check_names_the_attribute_and_the_version(monkeypatch):
 
 
 def test_every_function_has_a_self_test():
-    used = (LIBRARY / "backend" / "keras_private_checks.py").read_text()
-    functions = re.findall(r"^def (\w+)", (LIBRARY / "backend" / "keras_private.py").read_text(), re.MULTILINE)
-    assert functions
+    used = "".join(path.read_text() for path in PACKAGE.glob("checks/*.py"))
+    functions = [
+        name for path in PACKAGE.glob("*.py") for name in re.findall(r"^def (\w+)", path.read_text(), re.MULTILINE)
+    ]
+    assert len(functions) > 40
     assert [name for name in functions if f"private.{name}(" not in used] == []
 
 
-def test_no_other_file_touches_a_private_attribute():
+def test_no_other_package_touches_a_private_attribute():
     found = []
     for path in sorted({*LIBRARY.rglob("*.py"), *EXPORT.rglob("*.py")}):
-        if path.name in ("keras_private.py", "keras_private_checks.py"):
+        if path.is_relative_to(PACKAGE):
             continue
         lines = enumerate(path.read_text().splitlines(), 1)
         found += [f"{path.name}:{number}: {line.strip()}" for number, line in lines if PRIVATE.search(line)]

@@ -1,4 +1,4 @@
-"""Rules that fuse matrix products around a softmax into `Attention`, in the layout that runs fastest."""
+"""Rules that fuse matrix products around a softmax into `Attention`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,12 +6,17 @@ from typing import Any
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, attributes_of, is_float, node_of, scalar
+from keras_transformer.export.onnx.rewrites.attention_operands import (
+    RepeatedHeads,
+    ScaleIntoAttention,
+    ScaleThroughTranspose,
+    TokensFirst,
+    TokensFirstMasked,
+)
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
+from keras_transformer.export.onnx.shapes.integers import known_sizes, shapes_of, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
-
-_SWAP = [0, 2, 1, 3]
 
 
 class Attention(Rule):
@@ -168,141 +173,6 @@ class GroupedAttentionWithoutBias(GroupedAttention):
     ) -> Any:
         weights = op.Softmax(self.scores(op, query, key, folded, unfolded), _outputs=["weights"])
         return self.attend_values(op, weights, value, refolded, last)
-
-
-class ScaleIntoAttention(Rule):
-    """A query multiplied by a constant, as the scale of the operator."""
-
-    def pattern(self, op: Any, query: ir.Value, factor: ir.Value, key: ir.Value, value: ir.Value) -> Any:
-        return op.Attention(op.Mul(query, factor), key, value, _allow_other_inputs=True, _outputs=["attended"])
-
-    def check(self, context: Any, query: ir.Value, factor: ir.Value, **_: Any) -> bool:
-        return scalar(factor) is not None and sizes_of(query) is not None and scalar(factor) > 0
-
-    def rewrite(
-        self, op: Any, query: ir.Value, factor: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value
-    ) -> Any:
-        node = node_of(attended)
-        scale = node.attributes.get_float("scale") * scalar(factor)
-        return op.Attention(query, key, value, *node.inputs[3:], scale=scale)
-
-
-class ScaleThroughTranspose(Rule):
-    """`Transpose(x · c)` as `Transpose(x) · c` where an `Attention` can absorb the factor."""
-
-    def pattern(self, op: Any, x: ir.Value, factor: ir.Value) -> Any:
-        return op.Transpose(op.Mul(x, factor), _outputs=["transposed"])
-
-    def check(self, context: Any, x: ir.Value, factor: ir.Value, transposed: ir.Value) -> bool:
-        feeds = all(node.op_type == "Attention" and place == 0 for node, place in transposed.uses())
-        return feeds and bool(transposed.uses()) and scalar(factor) is not None and sizes_of(x) is not None
-
-    def rewrite(self, op: Any, x: ir.Value, factor: ir.Value, transposed: ir.Value) -> Any:
-        return op.Mul(op.Transpose(x, perm=node_of(transposed).attributes.get_ints("perm")), factor)
-
-
-class TokensFirst(Rule):
-    """`Attention` between transposes as `Attention` of rank 3, whose inputs are `(B, T, N · H)`."""
-
-    def attention(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value) -> Any:
-        return op.Attention(
-            op.Transpose(query, perm=_SWAP),
-            op.Transpose(key, perm=_SWAP),
-            op.Transpose(value, perm=_SWAP),
-            _allow_other_inputs=True,
-            _outputs=["attended"],
-        )
-
-    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value) -> Any:
-        return op.Transpose(self.attention(op, query, key, value), perm=_SWAP)
-
-    def check(self, context: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value) -> bool:
-        shapes = [sizes_of(each) for each in (query, key, value)]
-        return all(shape is not None and all(isinstance(size, int) for size in shape[2:]) for shape in shapes)
-
-    def rewrite(
-        self,
-        op: Any,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        attended: ir.Value,
-        seen: ir.Value | None = None,
-    ) -> Any:
-        node, heads = node_of(attended), known_sizes(query)[2]
-        flat = [op.Reshape(each, self.ints(op, 0, 0, -1)) for each in (query, key, value)]
-        found = op.Attention(
-            *flat,
-            *node.inputs[3:],
-            q_num_heads=heads,
-            kv_num_heads=known_sizes(key)[2],
-            scale=node.attributes.get_float("scale"),
-        )
-        if seen is not None:
-            found = op.Mul(found, op.Squeeze(seen, self.ints(op, 1)))
-        return op.Reshape(found, self.ints(op, 0, 0, heads, known_sizes(value)[3]))
-
-
-class TokensFirstMasked(TokensFirst):
-    """The same where queries without a visible key are set to zero in between, by `seen` `(B, 1, T | 1, 1)`."""
-
-    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value) -> Any:
-        return op.Transpose(op.Mul(self.attention(op, query, key, value), seen), perm=_SWAP)
-
-    def check(
-        self, context: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, seen: ir.Value
-    ) -> bool:
-        sizes = sizes_of(seen)
-        is_of_queries = sizes is not None and len(sizes) == 4 and sizes[1] == sizes[3] == 1
-        return is_of_queries and super().check(context, query, key, value, attended)
-
-
-class RepeatedHeads(Rule):
-    """Grouped queries without repeated keys and values."""
-
-    def pattern(
-        self,
-        op: Any,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        repeats: ir.Value,
-        same_repeats: ir.Value,
-        shape: ir.Value,
-        same_shape: ir.Value,
-    ) -> Any:
-        keys = op.Reshape(op.Tile(key, repeats), shape)
-        values = op.Reshape(op.Tile(value, same_repeats), same_shape)
-        return op.Attention(query, keys, values, _allow_other_inputs=True, _outputs=["attended"])
-
-    def check(
-        self,
-        context: Any,
-        key: ir.Value,
-        value: ir.Value,
-        repeats: ir.Value,
-        same_repeats: ir.Value,
-        attended: ir.Value,
-        **_: Any,
-    ) -> bool:
-        heads = node_of(attended).attributes.get_int("kv_num_heads", 0)
-        return self._is_repeated(key, repeats, heads) and self._is_repeated(value, same_repeats, heads)
-
-    @staticmethod
-    def _is_repeated(value, repeats, heads):
-        """Whether heads `(B, S, K, 1, H)` are repeated to `heads` heads."""
-        sizes, counts = sizes_of(value), constant(repeats)
-        if sizes is None or len(sizes) != 5 or sizes[3] != 1 or counts is None or not isinstance(sizes[4], int):
-            return False
-        return isinstance(sizes[2], int) and counts.tolist() == [1, 1, 1, heads / sizes[2], 1]
-
-    def rewrite(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, **_: Any) -> Any:
-        node = node_of(attended)
-        flat = [
-            op.Reshape(each, self.ints(op, 0, 0, known_sizes(each)[2] * known_sizes(each)[4])) for each in (key, value)
-        ]
-        options = attributes_of(attended) | {"kv_num_heads": known_sizes(key)[2]}
-        return op.Attention(query, *flat, *node.inputs[3:], **options)
 
 
 def attention_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:

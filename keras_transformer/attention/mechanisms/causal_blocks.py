@@ -40,7 +40,7 @@ def causal_blocks(
     >>> [(tuple(q.shape), tuple(k.shape)) for q, k, *_ in causal_blocks(2, x, x, x, visibility)]
     [((1, 2, 2, 3), (1, 2, 2, 3)), ((1, 2, 2, 3), (1, 4, 2, 3))]
     """
-    size = query.shape[1] // count
+    size, visibility = query.shape[1] // count, visibility.with_segments_as_mask()
     # Parts that are joined again: the gradient of a join is a copy of its parts, that of a slice has the size of the whole.
     queries, keys, values = (ops.split(x, count, axis=1) for x in (query, key, value))
     for index in range(count):

@@ -19,6 +19,7 @@ from keras_transformer.attention.softmax_ops import (
     zero_masked_queries,
 )
 from keras_transformer.backend.fused_attention import fused_attention, has_fused_attention
+from keras_transformer.backend.segment_attention import has_segment_attention, segment_attention
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -69,6 +70,7 @@ class SoftmaxAttention(Mechanism):
     """
 
     supports = ALL_CAPABILITIES
+    takes_segments = True
 
     def __init__(
         self,
@@ -116,6 +118,9 @@ class SoftmaxAttention(Mechanism):
             if count > 1:
                 parts = causal_blocks(count, query, key, value, visibility)
                 return ops.concatenate([self.attend(*part, training=training) for part in parts], axis=1)
+        if takes_kernel and bias is None and _are_segments(visibility) and has_segment_attention(query, key):
+            options = {"scale": self.scoring.scale, "is_causal": visibility.causal}
+            return segment_attention(query, key, value, visibility.segment_ids, **options)
         # A kernel with flags for causality needs no dense mask, unless queries may have to be set to zero.
         mask = visibility.dense() if visibility.can_mask_all_keys or not takes_kernel else None
         # (B | 1, N | 1, T | 1, 1)
@@ -196,3 +201,9 @@ class SoftmaxAttention(Mechanism):
             "seed": self.seed,
             "use_sinks": self.use_sinks,
         }
+
+
+def _are_segments(visibility: Visibility) -> bool:
+    """Whether nothing but segments and causality limits what a query attends to."""
+    others = (visibility.query_mask, visibility.key_mask, visibility.attention_mask, visibility.window)
+    return visibility.segment_ids is not None and visibility.starts_at_zero and all(each is None for each in others)

@@ -60,11 +60,14 @@ def packed(backbone: keras.Model) -> keras.Model:
     def call(node, layer, args, kwargs):
         takes = inspect.signature(layer.call).parameters if isinstance(layer, keras.layers.Layer) else {}
         if hasattr(layer, "init_cache"):
-            if "attention_mask" not in takes:
+            if "segment_ids" in takes:
+                kwargs["segment_ids"] = inputs["segment_ids"]
+            elif "attention_mask" in takes:
+                kwargs["attention_mask"] = mask
+            else:
                 raise ValueError(
                     f"{layer.name!r} of {backbone.name!r} takes no attention mask: its rows cannot be packed."
                 )
-            kwargs["attention_mask"] = mask
         if "positions" in takes:
             kwargs["positions"] = inputs["positions"]
         return layer(*args, **kwargs)

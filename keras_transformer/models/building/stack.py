@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
+from keras_transformer.attention import MECHANISMS, MultiHeadAttention
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
@@ -204,7 +204,7 @@ def token_model(
     if packed:
         inputs |= {"segment_ids": token_input("segment_ids"), "positions": token_input("positions")}
         positions = {"positions": inputs["positions"]}
-        masks |= {"attention_mask": segment_mask(inputs["segment_ids"])}
+        masks |= {"segment_ids": inputs["segment_ids"]}
     x = embedding(inputs["token_ids"])
     x = x if scale is None else keras.layers.Rescaling(scale, name="embedding_scale")(x)
     x = x if position is None else position(x, **positions)

@@ -12,6 +12,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_backbone, check_count, check_tokens
 from keras_transformer.tasks.speech.code_counts import CodeCounts
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import clone, serializable
 from keras_transformer.utils.types import Config, Tensor
 
@@ -76,7 +77,7 @@ def SpeechPretraining(
         num_distractors, temperature, diversity_weight, dtype="float32", name="contrastive_loss"
     )
     predictions = loss(predictions, targets, ids=ids, probabilities=probabilities, hidden=masking[1])
-    return keras.Model(backbone.input, {"predictions": predictions, "targets": targets}, name=name)
+    return TaskModel(backbone.input, {"predictions": predictions, "targets": targets}, name=name)
 
 
 def _only_output(backbone: keras.Model, cls: type) -> list[keras.KerasTensor] | None:

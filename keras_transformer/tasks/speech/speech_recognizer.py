@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, token_mask
 from keras_transformer.tasks.span_answerer import PADDING_LOGIT
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
@@ -63,7 +64,7 @@ def SpeechRecognizer(
     mask = token_mask(backbone)
     x = keras.layers.Dense(vocabulary_size, dtype="float32", name="logits" if mask is None else "frame_logits")(x)
     x = x if mask is None else BlankPadding(blank_id, dtype="float32", name="logits")(x, padding_mask=mask)
-    return keras.Model(backbone.input, x, name=name)
+    return TaskModel(backbone.input, x, name=name)
 
 
 @serializable

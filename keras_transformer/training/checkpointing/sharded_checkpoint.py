@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_transformer.training.checkpointing.snapshot import VariableGroups, check_variables, describe_variables
 from keras_transformer.training.checkpointing.training_checkpoint import TrainingCheckpoint, checked_metadata
-from keras_transformer.training.errors import (
-    CorruptCheckpointError,
-    DistributionError,
-    TrainingCheckpointError,
-)
+from keras_transformer.training.errors import CorruptCheckpointError, DistributionError
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -30,7 +27,8 @@ class ShardedCheckpoint(TrainingCheckpoint):
     `TrainingCheckpoint` collects all variables in the memory of each process, for one file. Here each process writes and
     reads its own parts only. A training resumes on any number of devices and processes, however they split the weights. All
     else is as for `TrainingCheckpoint`: what is saved, when, and that a training which is killed at any moment resumes
-    exactly from the last complete checkpoint.
+    exactly from the last complete checkpoint. If the newest one is damaged for one of the processes, all resume from the
+    newest one that is intact, with a warning; the next save removes the damaged ones.
 
     Args:
         directory: str or path, which all processes share. Created if missing.
@@ -42,8 +40,7 @@ class ShardedCheckpoint(TrainingCheckpoint):
         DistributionError: another backend than JAX.
         TrainingCheckpointError: when `fit` begins, if another training saves to the directory, or the newest checkpoint is
             from another model, other data, or another number of steps per epoch.
-        CorruptCheckpointError: when `fit` begins, if the newest checkpoint is damaged. If its folder is removed, `fit`
-            resumes from the one before it.
+        CorruptCheckpointError: when `fit` begins, if all checkpoints are damaged.
         ValueError: an invalid `save_freq` or `max_to_keep`.
 
     Needs `orbax-checkpoint`, which the extra "jax" installs.
@@ -77,12 +74,27 @@ class ShardedCheckpoint(TrainingCheckpoint):
         self._manager = ocp.CheckpointManager(self.path, options=options)
         self._args = ocp.args
         self._described: dict[str, Any] = {}
+        self._damaged: list[int] = []
+
+    def _begin(self):
+        self._damaged, errors = [], []
+        for number in sorted(self._manager.all_steps(), reverse=True):
+            self._source = self.path / str(number)
+            try:
+                super()._begin()
+            except CorruptCheckpointError as error:
+                self._damaged.append(number)
+                errors.append(error)
+                continue
+            if errors:
+                warnings.warn(f"{errors[0]} Resuming from the one before it, '{self._source}'.", stacklevel=2)
+            return
+        if errors:
+            raise errors[0]
 
     def _newest(self):
-        number = self._manager.latest_step()
-        if number is None:
-            return None
-        self._source = self.path / str(number)
+        """The metadata of the source."""
+        number = int(self._source.name)
         metadata = self._restored(number, {_METADATA: self._args.JsonRestore()})[_METADATA]
         described = metadata.pop("variables", None) if isinstance(metadata, dict) else None
         if not isinstance(described, dict):
@@ -113,17 +125,32 @@ class ShardedCheckpoint(TrainingCheckpoint):
             for group, variables in groups.items()
         }
         parts[_METADATA] = self._args.JsonSave({**metadata, "variables": self._described})
+        while self._damaged:  # They do not count among those that are kept.
+            self._manager.delete(self._damaged.pop())
         number = (self._manager.latest_step() or 0) + 1
         self._manager.save(number, args=self._args.Composite(**parts))
         self._source = self.path / str(number)
 
-    def _restored(self, number: int, wanted: dict[str, Any]):
+    def _restored(self, number: int, wanted: dict[str, Any]) -> Any:
+        """Items of a checkpoint; raises `CorruptCheckpointError` in all processes if one of them cannot read its parts."""
+        found, error = None, None
         try:
-            return self._manager.restore(number, args=self._args.Composite(**wanted))
-        except TrainingCheckpointError:
-            raise
-        except Exception as error:  # Of Orbax and TensorStore: a damaged file raises many types.
-            lines = str(error).splitlines() or [type(error).__name__]
+            found = self._manager.restore(number, args=self._args.Composite(**wanted))
+        except Exception as raised:  # Of Orbax and TensorStore: a damaged file raises many types.
+            error = raised
+        if _in_any_process(error is not None):
+            lines = str(error or "").splitlines() or ["Another process cannot read its parts."]
             raise CorruptCheckpointError(
-                f"'{self.path / str(number)}' is damaged: remove it to resume from the one before it. {lines[0][:200]}"
+                f"'{self.path / str(number)}' is damaged: {lines[0][:200].rstrip('. ')}."
             ) from error
+        return found
+
+
+def _in_any_process(flag: bool) -> bool:
+    import jax
+
+    if jax.process_count() == 1:
+        return flag
+    from jax.experimental import multihost_utils
+
+    return bool(multihost_utils.process_allgather(flag).any())

@@ -54,7 +54,7 @@ def distributed(
 
     Raises:
         DistributionError: a number of devices that does not divide by the groups; weights to be split on another backend
-            than JAX; on TensorFlow, gradient accumulation together with `use_ema`, `steps_per_execution`, or scaled losses.
+            than JAX; on TensorFlow, gradient accumulation together with `steps_per_execution`; `ema_overwrite_frequency`.
 
     Example:
 

@@ -16,39 +16,34 @@ def update_as_one_device(model: keras.Model) -> None:
 
     Keras clips the gradients of each replica before it sums them, and accumulates gradients in a branch, in which replicas
     cannot exchange them. Here sums are clipped. Each replica accumulates its own gradients, and they are exchanged in the
-    steps that update weights only. An optimizer that wraps another one, such as `LossScaleOptimizer`, is left as it is.
+    steps that update weights only. Of a `LossScaleOptimizer`, this changes the optimizer inside.
 
     Args:
         model: a compiled `keras.Model` whose optimizer is not built.
 
     Raises:
-        DistributionError: gradients are accumulated together with `use_ema`, `steps_per_execution` above 1, or an optimizer
-            that wraps another one.
+        DistributionError: gradients are accumulated with `steps_per_execution` above 1; `ema_overwrite_frequency`.
     """
     optimizer: Any = model.optimizer
-    inner = getattr(optimizer, "inner_optimizer", None)
-    if inner is not None:
-        if inner.gradient_accumulation_steps:
-            raise DistributionError(
-                f"Gradients are not accumulated inside of {type(optimizer).__name__} under tf.distribute. Omit "
-                "gradient_accumulation_steps, or train in bfloat16, which needs no scaling of the loss."
-            )
-        return
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if optimizer.use_ema and optimizer.ema_overwrite_frequency:
+        raise DistributionError(
+            "Under tf.distribute, Keras does not replace weights by their averages during training: omit "
+            "ema_overwrite_frequency. At the end of fit they are replaced."
+        )
+    keras_private.exchange_before_clipping(optimizer)
     if not optimizer.gradient_accumulation_steps:
-        keras_private.exchange_before_clipping(optimizer)
         return
-    for option, conflicts in (("use_ema", optimizer.use_ema), ("steps_per_execution", model.steps_per_execution > 1)):
-        if conflicts:
-            raise DistributionError(
-                f"gradient_accumulation_steps and {option} are not supported together under tf.distribute: omit one."
-            )
+    if model.steps_per_execution > 1:
+        raise DistributionError(
+            "gradient_accumulation_steps and steps_per_execution are not supported together under tf.distribute: omit one."
+        )
     _accumulate(model, optimizer)
 
 
 def _accumulate(model: Any, optimizer: Any) -> None:
     """Traces two train functions, one that accumulates gradients and one that updates weights, and calls the one due."""
     updates, make = False, model.make_train_function
-    keras_private.exchange_before_clipping(optimizer)
     keras_private.create_accumulators_of_replicas(optimizer)
 
     def apply(gradients: list[Tensor], variables: list[keras.Variable]) -> None:
@@ -60,6 +55,8 @@ def _accumulate(model: Any, optimizer: Any) -> None:
             totals = [keras.ops.zeros_like(total) for total in totals]
         for variable, total in zip(sums, totals, strict=True):
             variable.assign(total)
+        if optimizer.use_ema:
+            keras_private.update_averages(optimizer)
 
     def make_train_function(force: bool = False) -> None:
         if model.train_function is not None and not force:
@@ -71,7 +68,7 @@ def _accumulate(model: Any, optimizer: Any) -> None:
 
         def train_function(iterator: Any) -> Any:
             nonlocal updates
-            step = int(keras.ops.convert_to_numpy(optimizer.variables[0]))
+            step = int(keras.ops.convert_to_numpy(optimizer.variables[0]))  # `iterations` counts updates only.
             updates = (step + 1) % optimizer.gradient_accumulation_steps == 0
             return functions[updates](iterator)  # It is traced in its first call.
 

@@ -9,7 +9,7 @@ import keras
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.training.monitoring.batch_rules import BatchRules
-from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing
+from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing, whole_batch
 from keras_transformer.utils.types import Tensor
 
 
@@ -27,14 +27,14 @@ class CheckData(keras.callbacks.Callback):
     - the model's output is a probability where the loss expects one (`from_logits=False`);
     - images are not integers up to 255 in a model without a layer that rescales them, which is only a warning.
 
-    The model is called once, on the first batch, without compilation; later batches are only looked at with numpy.
+    The model is called once, on the first batch, without compilation; later batches are only looked at with numpy. Under
+    `tf.distribute` a batch has the rows of all replicas, or of those in this process.
 
     Args:
         batches: int >= 1, or None for every batch. Number of batches that are checked in each `fit`. Default 10.
 
     Raises:
         DataError: in `fit`, before the step of the batch that it names.
-        DistributionError: when `fit` begins, with several replicas of `tf.distribute`.
         ValueError: `batches` below 1.
 
     Example:
@@ -62,14 +62,14 @@ class CheckData(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # In place of self.model, which on JAX moves the state of the training into the model.
         self._trained, self._rules, self._seen = self.model, None, 0
-        observe_steps(self._trained, self._before_step)
+        observe_steps(self._trained, self._before_step, takes_replicas=True)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         stop_observing(self._trained, self._before_step)
 
     def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
         for batch in batches:
-            batch = keras.utils.unpack_x_y_sample_weight(batch)
+            batch = keras.utils.unpack_x_y_sample_weight(whole_batch(self._trained, batch))
             if self._rules is None:
                 is_stateless = keras.backend.backend() == "jax"
                 self._rules = BatchRules(self._trained, batch, value if is_stateless else None)

@@ -68,7 +68,7 @@ def _values_of_state(model, state):
     return value
 
 
-def observe_steps(model: keras.Model, observer: Observer) -> None:
+def observe_steps(model: keras.Model, observer: Observer, takes_replicas: bool = False) -> None:
     """Calls a method before each call of the train function, from `on_train_begin` of a callback on.
 
     Its arguments are the list of batches, `steps_per_execution` of them or fewer at the end of an epoch, and a function
@@ -77,12 +77,13 @@ def observe_steps(model: keras.Model, observer: Observer) -> None:
     Args:
         model: the model in training, whose `fit` is running.
         observer: a method of a callback.
+        takes_replicas: bool. Whether it takes batches in parts, one for each replica of `tf.distribute`: see `whole_batch`.
 
     Raises:
-        DistributionError: `tf.distribute` trains on several replicas, whose batches are in parts.
+        DistributionError: `tf.distribute` trains on several replicas, and the observer takes whole batches only.
     """
     replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
-    if replicas > 1:
+    if replicas > 1 and not takes_replicas:
         name = type(getattr(observer, "__self__", observer)).__name__
         raise DistributionError(f"{name} reads the batches of a single device; tf.distribute trains on {replicas}.")
     stop_observing(model, observer)
@@ -92,6 +93,17 @@ def observe_steps(model: keras.Model, observer: Observer) -> None:
     if not isinstance(function, _ObservedTrainFunction):
         function = model.train_function = _ObservedTrainFunction(model, function)
     function.observers.append(observer)
+
+
+def whole_batch(model: keras.Model, batch: Any) -> Any:
+    """Returns an observed batch with the rows of all replicas of `tf.distribute` in this process, in their order."""
+    if keras.backend.backend() != "tensorflow" or model.distribute_strategy.num_replicas_in_sync == 1:
+        return batch
+
+    def joined(x: Any) -> Tensor:
+        return keras.ops.concatenate(model.distribute_strategy.experimental_local_results(x), axis=0)
+
+    return keras.tree.map_structure(joined, batch)
 
 
 def stop_observing(model: keras.Model, observer: Observer) -> None:

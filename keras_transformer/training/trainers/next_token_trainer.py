@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend.first_step import build_optimizer
 from keras_transformer.backend.optional_inputs import with_optional_inputs
 from keras_transformer.backend.variable_values import value_of
 from keras_transformer.models import packed as packed_backbone
@@ -92,11 +93,8 @@ class NextTokenTrainer(keras.Model):
         """Does nothing: the parts are built."""
 
     def make_train_function(self, force: bool = False) -> Any:
-        """Builds the optimizer first: TensorFlow traces a step that creates variables twice, and keeps both graphs."""
-        optimizer = self.optimizer
-        if keras.backend.backend() == "tensorflow" and optimizer is not None and not optimizer.built:
-            with self.distribute_strategy.scope():
-                optimizer.build(self.trainable_variables)
+        """Builds the optimizer first: see `backend.first_step`."""
+        build_optimizer(self)
         return super().make_train_function(force)
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -86,30 +87,39 @@ def from_part_to_part(folder):
     return losses
 
 
-def refusal(folder, **size):
-    """The error of a training of another size, or of the same one from a checkpoint that is damaged."""
+def resumed(folder, epochs=9, **size):
+    """The losses of a training that resumes, or its error; and the warnings."""
     batches = stream()
     model = tasks.LanguageModel(models.Decoder(models.Size(**{**SIZE, **size}), WORDS))
     compile_model(model)
-    try:
-        fit(model, batches, 9, [training.ShardedCheckpoint(folder, batches)])
-    except training.TrainingCheckpointError as error:
-        return [type(error).__name__, str(error)]
-    return None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = fit(model, batches, epochs, [training.ShardedCheckpoint(folder, batches)])
+        except training.TrainingCheckpointError as error:
+            result = [type(error).__name__, str(error)]
+    return result, [str(each.message) for each in caught if "Resuming" in str(each.message)]
 
 
-def damage(folder):
-    """Truncates the data of the newest checkpoint."""
-    newest = max((path for path in folder.iterdir() if path.is_dir()), key=lambda path: int(path.name))
-    for path in newest.glob("**/d/*"):
+def damage(checkpoint):
+    """Truncates the data of a checkpoint."""
+    for path in checkpoint.glob("**/d/*"):
         path.write_bytes(path.read_bytes()[:50])
+
+
+def numbers(folder):
+    return sorted(int(path.name) for path in folder.iterdir() if path.is_dir())
 
 
 if __name__ == "__main__":
     run = Path(sys.argv[1])
     result = {"alone": alone(), "many": from_part_to_part(run)}
-    result["kept"] = sorted(path.name for path in run.iterdir() if path.is_dir())
-    result["other model"] = refusal(run, hidden_dim=32)
-    damage(run)
-    result["damaged"] = refusal(run)
+    result["kept"] = numbers(run)
+    result["other model"] = resumed(run, hidden_dim=32)
+    damage(run / str(result["kept"][-1]))
+    result["damaged"] = resumed(run, epochs=PARTS[-1][2])
+    result["kept after damage"] = numbers(run)
+    for number in numbers(run):
+        damage(run / str(number))
+    result["all damaged"] = resumed(run)
     print(json.dumps(result))

@@ -31,18 +31,36 @@ def test_a_training_goes_on_on_other_devices(found):
 @pytest.mark.slow
 def test_two_checkpoints_are_kept(found):
     # One after each batch and each epoch; the second epoch was interrupted after its first batch.
-    assert found["kept"] == ["11", "12"]
+    assert found["kept"] == [11, 12]
 
 
 @pytest.mark.slow
-def test_checkpoints_of_other_models_and_damaged_ones_are_refused(found):
-    name, message = found["other model"]
+def test_checkpoints_of_other_models_are_refused(found):
+    (name, message), warned = found["other model"]
     assert name == "TrainingCheckpointError"
     assert "12' holds token_embedding/embeddings as float32 (24, 16); token_embedding/embeddings of this" in message
-    name, message = found["damaged"]
+    assert warned == []
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_replaced_by_what_follows_the_one_before_it(found):
+    losses, warned = found["damaged"]
+    # The one before it is from the last batch of the same epoch.
+    assert max(abs(a - b) for a, b in zip(losses, found["alone"], strict=True)) <= 1e-5
+    assert len(warned) == 1
+    assert "12' is damaged: " in warned[0]
+    assert warned[0].endswith("/11'.")
+    assert "\n" not in warned[0]
+    assert found["kept after damage"] == [11, 12]
+
+
+@pytest.mark.slow
+def test_only_damaged_checkpoints_are_refused(found):
+    (name, message), warned = found["all damaged"]
     assert name == "CorruptCheckpointError"
-    assert "12' is damaged: remove it to resume from the one before it." in message
+    assert "12' is damaged: " in message
     assert "\n" not in message
+    assert warned == []
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of other backends")

@@ -34,10 +34,11 @@ def build():
     return tasks.LanguageModel(models.Decoder(models.Size(1, 16, 2, 32), vocabulary_size=20))
 
 
-def compiled_with(**options):
+def compiled_with(loss_scaling=False, **options):
     def compile_model(model):
         # The norm of the gradients is about 0.3: they are clipped.
         optimizer = keras.optimizers.SGD(0.5, momentum=0.9, weight_decay=0.01, global_clipnorm=0.1, **options)
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer) if loss_scaling else optimizer
         model.compile(optimizer, training.MaskedCrossentropy())
 
     return compile_model
@@ -61,15 +62,18 @@ def whole():
     return model
 
 
-def clipped():
-    model = on_two_devices()
+def clipped(**options):
+    model = on_two_devices(**options)
     stream = batches(2 * ROWS, STEPS // 2)
     model.fit(stream.repeat(), steps_per_epoch=STEPS // 2, verbose=0)
     return model
 
 
-def accumulated():
-    model = on_two_devices(gradient_accumulation_steps=2)
+def accumulated(distribute=True, **options):
+    options["gradient_accumulation_steps"] = 2
+    model = on_two_devices(**options) if distribute else build()
+    if not distribute:
+        compiled_with(**options)(model)
     model.fit(batches(ROWS, STEPS).repeat(), steps_per_epoch=STEPS, verbose=0)
     return model
 
@@ -97,11 +101,11 @@ def on_two_devices(**options):
     return training.distributed(build, compiled_with(**options))
 
 
-def in_a_fork(name, train, *arguments):
+def in_a_fork(name, train, *arguments, **options):
     pid = os.fork()
     if not pid:
         try:
-            weights = np.concatenate([np.ravel(weight) for weight in train(*arguments).get_weights()])
+            weights = np.concatenate([np.ravel(weight) for weight in train(*arguments, **options).get_weights()])
             print(json.dumps({"name": name, "weights": weights.astype(float).tolist()}), flush=True)
             os._exit(0)
         except BaseException as error:
@@ -114,4 +118,9 @@ if __name__ == "__main__":
     in_a_fork("whole", whole)
     in_a_fork("clipped", clipped)
     in_a_fork("accumulated", accumulated)
+    averages = {"use_ema": True, "ema_momentum": 0.5}
+    in_a_fork("averages of one device", accumulated, distribute=False, **averages)
+    in_a_fork("averages", accumulated, **averages)
+    in_a_fork("clipped, scaled", clipped, loss_scaling=True)
+    in_a_fork("accumulated, scaled", accumulated, loss_scaling=True)
     in_a_fork("resumed", resumed, Path(sys.argv[1]))

@@ -1,7 +1,7 @@
 """Trains a model on one device and on eight virtual ones, with its weights split in several ways; prints what each gave.
 
 python tests/training/distribution/fully_sharded_worker.py                              # all of SPLITS
-python tests/training/distribution/fully_sharded_worker.py "fully sharded"              # what the suite has time for
+python tests/training/distribution/fully_sharded_worker.py "fully sharded" model        # what the suite has time for
 """
 
 import json
@@ -29,7 +29,7 @@ SPLITS = {
 
 
 def build():
-    return tasks.LanguageModel(models.Decoder(SIZE, WORDS, max_sequence_length=LENGTH + 2))
+    return tasks.LanguageModel(models.Decoder(SIZE, WORDS, max_sequence_length=LENGTH + 2, feedforward="gated"))
 
 
 def compile_model(model):

@@ -20,9 +20,15 @@ def weights(tmp_path_factory, results_of_worker):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["clipped", "accumulated", "resumed"])
+@pytest.mark.parametrize("name", ["clipped", "accumulated", "resumed", "clipped, scaled", "accumulated, scaled"])
 def test_two_devices_update_as_one_with_the_whole_batch(weights, name):
     np.testing.assert_allclose(weights[name], weights["whole"], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_averages_of_two_devices_are_those_of_one(weights):
+    np.testing.assert_allclose(weights["averages"], weights["averages of one device"], atol=1e-5)
+    assert np.abs(weights["averages"] - weights["whole"]).max() > 1e-3
 
 
 def distribute(optimizer, **options):
@@ -32,14 +38,12 @@ def distribute(optimizer, **options):
     return training.distributed(build, lambda model: model.compile(optimizer, "mse", **options))
 
 
-def test_averages_and_several_steps_are_refused_with_accumulation():
-    with pytest.raises(training.DistributionError, match="use_ema"):
-        distribute(keras.optimizers.SGD(gradient_accumulation_steps=2, use_ema=True))
+def test_several_steps_are_refused_with_accumulation():
     with pytest.raises(training.DistributionError, match="steps_per_execution"):
         distribute(keras.optimizers.SGD(gradient_accumulation_steps=2), steps_per_execution=2)
 
 
-def test_accumulation_inside_of_another_optimizer_is_refused():
-    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(gradient_accumulation_steps=2))
-    with pytest.raises(training.DistributionError, match="LossScaleOptimizer"):
-        distribute(optimizer)
+@pytest.mark.parametrize("wrap", [lambda optimizer: optimizer, keras.optimizers.LossScaleOptimizer])
+def test_weights_are_not_replaced_by_averages_during_training(wrap):
+    with pytest.raises(training.DistributionError, match="ema_overwrite_frequency"):
+        distribute(wrap(keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2)))

@@ -31,10 +31,12 @@ def test_keys_and_values_pass_from_device_to_device(found):
     by_name = {}
     for name, size, devices in found["sequence"]["exchanged"]:
         by_name.setdefault(name, []).append((size, devices))
-    # No device gathers rows. The part of a row: key and value forward, and backward with their gradients.
+    # No device gathers rows. The part of a row: key and value forward, and backward with their gradients, which come home.
     assert set(by_name) == {"all-reduce", "collective-permute"}
-    parts = [size for size, _ in by_name["collective-permute"] if size == ROWS * LENGTH * TOKEN // 8]
-    assert len(parts) == 2 + 4
+    part, sizes = ROWS * LENGTH * TOKEN // 8, [size for size, _ in by_name["collective-permute"]]
+    assert sizes.count(part) == 2 + 4 + 2
+    # Two halves of query, key, value and context forward, and of their gradients backward.
+    assert sizes.count(part // 2) == 2 * 4 + 2 * 4
     # Gradients of the weights.
     assert {devices for _, devices in by_name["all-reduce"]} == {8}
 

@@ -1,5 +1,10 @@
 """Wrong data is refused before the first step, with the place and the valid range."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -173,3 +178,16 @@ def test_only_the_first_batches_are_checked():
         model.fit(x, y, batch_size=1, shuffle=False, verbose=0, callbacks=[training.CheckData(batches=None)])
     with pytest.raises(ValueError, match="batches"):
         training.CheckData(batches=0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of tf.distribute")
+def test_the_batches_of_several_devices_are_checked_as_wholes():
+    worker = Path(__file__).with_name("replicas_worker.py")
+    done = subprocess.run([sys.executable, worker], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    fitted, refused = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert fitted["plain"] == fitted["checked"]
+    assert refused["refused"] == (
+        "Batch 1: 'token_ids' is 20 at row 3, column 2; the ids of 'token_embedding' are 0 to 19."
+    )

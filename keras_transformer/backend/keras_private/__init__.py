@@ -1,0 +1,113 @@
+"""The private attributes of Keras that this project uses: no other package touches one.
+
+Keras has no public way to any of these. Each function here has a self-test in `checks`, whose `check` names those that the
+installed version of Keras broke. Tried with Keras 3.14 and 3.15.
+"""
+
+from keras_transformer.backend.keras_private.graphs import (
+    consumers,
+    fill_in,
+    first_argument,
+    functional,
+    input_names,
+    is_graph,
+    nodes_in_order,
+    pack_inputs,
+    producer,
+)
+from keras_transformer.backend.keras_private.layers import (
+    InputConversion,
+    converts_inputs,
+    direct_layers,
+    embeddings,
+    flatten_layers,
+    kernel,
+    own_weights,
+    remove_variables,
+    seed_generators,
+    unconverted_inputs,
+    unlocked,
+    wrapped_calls,
+)
+from keras_transformer.backend.keras_private.masks import (
+    get_mask,
+    set_mask,
+)
+from keras_transformer.backend.keras_private.optimizers import (
+    create_accumulators_of_replicas,
+    exchange_before_clipping,
+    gradient_accumulators,
+    replace_update,
+    stateless_optimizer,
+    update_averages,
+    update_weights,
+    variable_index,
+)
+from keras_transformer.backend.keras_private.training import (
+    put_state_back,
+    run_train_function,
+    set_initial_epoch,
+    symbolic_build,
+    takes_training,
+    wrap_symbolic_build,
+)
+from keras_transformer.backend.keras_private.variables import (
+    autocast_scope,
+    deferred_initialization,
+    disable_autocast,
+    has_value,
+    initialize,
+    initialize_with,
+    initializer,
+    set_initializer,
+    stateless_scope,
+)
+
+__all__ = [
+    "InputConversion",
+    "autocast_scope",
+    "consumers",
+    "converts_inputs",
+    "create_accumulators_of_replicas",
+    "deferred_initialization",
+    "direct_layers",
+    "disable_autocast",
+    "embeddings",
+    "exchange_before_clipping",
+    "fill_in",
+    "first_argument",
+    "flatten_layers",
+    "functional",
+    "get_mask",
+    "gradient_accumulators",
+    "has_value",
+    "initialize",
+    "initialize_with",
+    "initializer",
+    "input_names",
+    "is_graph",
+    "kernel",
+    "nodes_in_order",
+    "own_weights",
+    "pack_inputs",
+    "producer",
+    "put_state_back",
+    "remove_variables",
+    "replace_update",
+    "run_train_function",
+    "seed_generators",
+    "set_initial_epoch",
+    "set_initializer",
+    "set_mask",
+    "stateless_optimizer",
+    "stateless_scope",
+    "symbolic_build",
+    "takes_training",
+    "unconverted_inputs",
+    "unlocked",
+    "update_averages",
+    "update_weights",
+    "variable_index",
+    "wrap_symbolic_build",
+    "wrapped_calls",
+]

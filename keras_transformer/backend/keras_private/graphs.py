@@ -1,0 +1,68 @@
+"""Functional models: the nodes of their graphs, and their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_transformer.utils.types import Tensor
+
+
+def functional(model: keras.layers.Layer) -> Any:
+    """Returns the Functional model in a built `Sequential`; anything else unchanged."""
+    return getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
+
+
+def nodes_in_order(model: keras.Model) -> list[Any]:
+    """Returns the nodes of a Functional model in the order of computation, without its inputs."""
+    depths = sorted(model._nodes_by_depth, reverse=True)
+    return [node for depth in depths for node in model._nodes_by_depth[depth] if not node.is_input]
+
+
+def is_graph(layer: keras.Operation) -> bool:
+    """Returns whether calls of `layer` run the nodes of a Functional graph, and nothing else.
+
+    A subclass whose `call` only prepares inputs says so with the class attribute `runs_graph`.
+    """
+    from keras.src.models.functional import Functional
+
+    runs_graph = type(layer).call is Functional.call or getattr(type(layer), "runs_graph", False)
+    return isinstance(layer, Functional) and runs_graph
+
+
+def input_names(model: keras.Model) -> list[str]:
+    """Returns the keys by which a Functional model takes a dict of inputs, in the order of `model.inputs`."""
+    structure = model._inputs_struct
+    keys = {id(each): key for key, each in structure.items()} if isinstance(structure, dict) else {}
+    return [keys.get(id(each)) or producer(each).name for each in model.inputs]
+
+
+def pack_inputs(model: keras.Model, tensors: Sequence[Tensor]) -> Any:
+    """Returns tensors in the order of `model.inputs` as the structure with which a Functional model is called."""
+    return keras.tree.pack_sequence_as(model._inputs_struct, list(tensors))
+
+
+def fill_in(node: Any, values: Mapping[int, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments of a node, with values by the ids of symbolic tensors in their place."""
+    return node.arguments.fill_in(values)
+
+
+def first_argument(node: Any) -> Any:
+    """Returns the symbolic tensors that a node's operation takes as its first argument."""
+    return node.arguments.args[0] if node.arguments.args else next(iter(node.arguments.kwargs.values()))
+
+
+def producer(tensor: keras.KerasTensor) -> keras.Operation:
+    """Returns the operation that computes a symbolic tensor."""
+    return tensor._keras_history.operation
+
+
+def consumers(tensor: keras.KerasTensor) -> list[Any]:
+    """Returns the nodes that take a symbolic tensor as input, in every model that was made of it."""
+    return [
+        node
+        for node in producer(tensor)._outbound_nodes
+        if any(tensor is each for each in keras.tree.flatten(node.input_tensors))
+    ]
