@@ -131,20 +131,3 @@ PEERS = {
     "linear": linear,
     "linformer": linformer,
 }
-
-
-def step(module, length, width, train):
-    """Returns a function that runs the module once on random tokens, optionally with gradients of weights and input."""
-    x = torch.randn(1, length, width, requires_grad=train)
-    module.train(train)
-
-    def forward():
-        with torch.inference_mode():
-            return module(x)
-
-    def forward_and_backward():
-        module.zero_grad(set_to_none=True)
-        x.grad = None
-        module(x).square().sum().backward()
-
-    return forward_and_backward if train else forward

@@ -67,13 +67,16 @@ def our_step(job):
 
 def peer_step(job):
     import torch
-    from long_peers import PEERS, step
+    from long_peers import PEERS
+    from torch_step import torch_step
 
     torch.set_num_threads(job["threads"])
     torch.manual_seed(0)
     width = job["num_heads"] * job["key_dim"]
-    module = PEERS[job["name"]](job["length"], job["num_heads"], job["key_dim"], job["window"], job["causal"])
-    return step(module, job["length"], width, job["train"])
+    module = PEERS[job["name"]](job["length"], job["num_heads"], job["key_dim"], job["window"], job["causal"]).train(
+        job["train"]
+    )
+    return torch_step(module, torch.randn(1, job["length"], width), job["train"])
 
 
 def forget_peak():

@@ -18,7 +18,12 @@ TOLERANCE = 1e-4
 
 def measure(table, options):
     """Adds the rows of the encoder and of the ViT."""
-    for network, rows in (("encoder", encoder_rows), ("vit_s", vit_rows)):
+    measure_networks(table, options, {"encoder": encoder_rows, "vit_s": vit_rows})
+
+
+def measure_networks(table, options, rows_of):
+    """Adds the rows of those networks that the options name; `rows_of` is a dict of name to function."""
+    for network, rows in rows_of.items():
         if network in options.networks:
             with tempfile.TemporaryDirectory() as directory:
                 rows(table, options, pathlib.Path(directory))

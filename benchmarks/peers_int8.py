@@ -1,11 +1,8 @@
 """int8 in ONNX Runtime: the encoder by batch and length, and ViT-S/16, against PyTorch's files and our own in float32."""
 
-import pathlib
-import tempfile
-
 import numpy as np
 from networks import TINY, our_encoder, our_vit, trained_looking
-from peers_fp32 import VIT_S, add_rows, attempt, encoder_measures, our_file, session, token_inputs
+from peers_fp32 import VIT_S, add_rows, attempt, encoder_measures, measure_networks, our_file, session, token_inputs
 from peers_torch import dynamo_onnx, optimized_onnx, torch_encoder, torch_vit
 
 from keras_transformer.export import export
@@ -16,10 +13,7 @@ TOLERANCE = 0.1
 
 def measure(table, options):
     """Adds the rows of the encoder and of the ViT."""
-    for network, rows in (("encoder", encoder_rows), ("vit_s", vit_rows)):
-        if network in options.networks:
-            with tempfile.TemporaryDirectory() as directory:
-                rows(table, options, pathlib.Path(directory))
+    measure_networks(table, options, {"encoder": encoder_rows, "vit_s": vit_rows})
 
 
 def encoder_rows(table, options, directory):

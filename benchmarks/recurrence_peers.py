@@ -336,22 +336,6 @@ PEERS = {
 LONGEST = {"parallel": 4096}
 
 
-def step(module, x, train):
-    """Returns a function that runs the module once, optionally with gradients of weights and input."""
-    x = torch.tensor(x, requires_grad=train)
-
-    def forward():
-        with torch.inference_mode():
-            return module(x)
-
-    def forward_and_backward():
-        module.zero_grad(set_to_none=True)
-        x.grad = None
-        module(x).square().sum().backward()
-
-    return forward_and_backward if train else forward
-
-
 def largest_difference(module, x, expected):
     """Returns the largest difference relative to the largest value of `expected`."""
     with torch.inference_mode():

@@ -58,7 +58,8 @@ def our_step(layer, x, train, jit_compile):
 
 def measure(table, name, length, options):
     import torch
-    from recurrence_peers import LONGEST, PEERS, largest_difference, step
+    from recurrence_peers import LONGEST, PEERS, largest_difference
+    from torch_step import torch_step
 
     layer = LAYERS[name](options.width)
     x = np.random.default_rng(0).normal(size=(1, length, options.width)).astype("float32")
@@ -73,7 +74,7 @@ def measure(table, name, length, options):
             train = MODES[mode]
             rivals = {
                 "ours": timed(our_step(layer, x, train, options.xla), warm_up=1),
-                "peer": timed(step(module, x, train), warm_up=0),
+                "peer": timed(torch_step(module, torch.tensor(x), train), warm_up=0),
             }
             turns = take_turns(rivals, 1)  # Slow rivals have one turn only.
             rounds = int(options.seconds / sum(each[0].wall for each in turns.values()))

@@ -134,9 +134,8 @@ def trace(
     try:
         try:
             function = _traced(name, signature, variables, repeated)
-        except (
-            Exception
-        ):  # Somebody keeps what the layers compute within, such as attention scores: it is of each call.
+        except Exception:
+            # Somebody keeps what the layers compute within, such as attention scores: it is of each call.
             if not repeated.has_any:
                 raise
             function = _traced(name, signature, variables, RepeatedLayers(()))

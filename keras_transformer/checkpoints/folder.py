@@ -181,9 +181,11 @@ def _opened(file: pathlib.Path) -> Any:
 
 
 def _header(file: pathlib.Path) -> dict[str, TensorInfo]:
+    import safetensors
+
     with _opened(file) as opened:
         try:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
             return {name: TensorInfo(file, tuple(s.get_shape()), s.get_dtype(), name) for name, s in slices.items()}
-        except Exception as error:
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}") from error
