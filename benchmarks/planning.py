@@ -17,29 +17,77 @@ import sys
 from measure import Table, arguments, versions
 from training_worker import DEFAULTS, Worker
 
-# Much memory and few operations, to compare the counted bytes.
-NETWORKS = {
-    "decoder": {"network": "decoder", "size": [4, 192, 12, 768], "vocabulary_size": 4096, "length": 384},
-    "encoder": {"network": "encoder", "size": [4, 192, 12, 512], "vocabulary_size": 2048, "length": 384},
-    "vit": {"network": "vit", "size": [6, 192, 12, 768], "vocabulary_size": 1000, "length": 224, "batch_size": 24},
-    "decoder, recomputed": {"size": [8, 256, 8, 1024], "vocabulary_size": 4096, "length": 384, "recompute": 1},
-    "transformer": {"network": "transformer", "size": [3, 192, 12, 768], "vocabulary_size": 4096, "length": 256},
-    "bahdanau": {"network": "bahdanau", "size": [1, 192, 1, 192], "vocabulary_size": 4096, "length": 96},
+# Models that differ in kind, each of 1 to 10 seconds a step.
+CASES = {
+    "encoder": {
+        "network": "encoder",
+        "size": [4, 256, 8, 1024],
+        "vocabulary_size": 8192,
+        "batch_size": 10,
+        "length": 384,
+    },
+    "wide decoder": {"size": [3, 768, 12, 3072], "vocabulary_size": 8192, "batch_size": 5, "length": 256},
+    "images": {
+        "network": "vit",
+        "size": [6, 256, 8, 1024],
+        "vocabulary_size": 1000,
+        "batch_size": 24,
+        "length": 224,
+        "optimizer": "adam",
+    },
+    "large vocabulary": {
+        "size": [2, 256, 8, 1024],
+        "vocabulary_size": 50257,
+        "length": 256,
+        "loss_chunk": 256,
+        "optimizer": "fused_adamw",
+    },
+    "recomputed": {"size": [8, 256, 8, 1024], "vocabulary_size": 4096, "length": 384, "recompute": 1},
+    "adapters": {
+        "network": "adapted",
+        "size": [6, 512, 8, 1376],
+        "vocabulary_size": 8192,
+        "batch_size": 6,
+        "length": 256,
+    },
+    "encoder and decoder": {
+        "network": "t5",
+        "size": [3, 256, 4, 1024],
+        "vocabulary_size": 8192,
+        "batch_size": 16,
+        "length": 192,
+    },
+    "experts": {
+        "network": "experts",
+        "size": [3, 256, 8, 512],
+        "vocabulary_size": 4096,
+        "batch_size": 20,
+        "length": 256,
+    },
+    "retention": {"network": "retention", "size": [3, 256, 4, 512], "vocabulary_size": 4096, "batch_size": 12},
+    "long rows": {
+        "size": [3, 256, 4, 1024],
+        "vocabulary_size": 4096,
+        "batch_size": 6,
+        "length": 1024,
+        "optimizer": "momentum",
+    },
 }
+HELD_OUT = ("encoder and decoder", "experts", "retention", "long rows")
 TINY = {"size": [1, 16, 2, 32], "vocabulary_size": 32, "length": 16, "batch_size": 2}
 
 
 def predicted(job):
     """Prints the prediction for a job as JSON; runs in a separate process, because it imports TensorFlow."""
     import keras
-    from training_worker import build
+    from training_networks import NETWORKS
 
     from keras_transformer.backend.unallocated import unallocated
     from keras_transformer.planning import get_device, plan
 
     keras.config.set_dtype_policy(job["policy"])
     with unallocated():
-        model = build(job)
+        model = NETWORKS[job["network"]](job)
     found = plan(
         model,
         get_device("here"),
@@ -47,13 +95,13 @@ def predicted(job):
         length=job["length"],
         optimizer=job["optimizer"],
         recompute=job["recompute"],
-        efficiency=1.0,
+        loss_chunk=job["loss_chunk"],
     )
     print(json.dumps(found._asdict()))
 
 
 def measure(table, worker, name, options):
-    job = {**DEFAULTS, **NETWORKS[name], **(TINY if options.tiny else {}), "steps": options.rounds}
+    job = {**DEFAULTS, **CASES[name], **(TINY if options.tiny else {}), "steps": options.rounds}
     plan = subprocess.run(
         [sys.executable, __file__, "--predict", json.dumps(job)],
         capture_output=True,
@@ -83,7 +131,7 @@ def measure(table, worker, name, options):
 def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.set_defaults(rounds=4)
-    parser.add_argument("--only", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="MODEL")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="MODEL")
     parser.add_argument("--predict", metavar="JOB", help="internal")
     return parser.parse_args()
 

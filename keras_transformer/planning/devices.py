@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from keras_transformer.planning.access import Access
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.utils.choice import choice
 
@@ -21,6 +19,7 @@ class Reached(NamedTuple):
         link: fraction of `link` and `network`.
         overhead: seconds per kernel, besides computing and moving.
         functions: 10⁹ exponentials, tanh and the like per second.
+        access: `Access`: fractions of that bandwidth by kinds of operations.
 
     Example:
 
@@ -33,6 +32,7 @@ class Reached(NamedTuple):
     link: float = 0.7
     overhead: float = 5e-6
     functions: float = math.inf
+    access: Access = Access()
 
 
 class Device(NamedTuple):
@@ -121,37 +121,10 @@ def get_device(name: str) -> Device:
     80
     """
     if name == "here":
+        from keras_transformer.planning.this_processor import this_processor  # Imports TensorFlow.
+
         return this_processor()
     try:
         return choice(name.lower(), DEVICES, argument="device")
     except ValueError as error:
         raise PlanningError(str(error)) from None
-
-
-def this_processor(size: int = 1536, repeats: int = 4) -> Device:
-    """Measures this processor with TensorFlow: the fastest of some matrix products, and of some copies.
-
-    Args:
-        size: int. Rows and columns of the matrices.
-        repeats: int.
-    """
-    import tensorflow as tf
-
-    x = tf.random.normal((size, size))
-    large = tf.zeros((2**26,), "uint8")
-    product, copy = _fastest(lambda: tf.matmul(x, x), repeats), _fastest(lambda: large + 1, repeats)
-    return Device(2 * size**3 / product / 1e12, _memory() / 1e9, 2 * 2**26 / copy / 1e9, 0.0, 1.0, False).at(1.0)
-
-
-def _fastest(run: Callable[[], Any], repeats: int) -> float:
-    run()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run().numpy()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -26,6 +26,8 @@ _ELEMENTWISE = (
     "Sub Tanh TanhGrad Softmax LogSoftmax ZerosLike OnesLike"
 )
 ELEMENTWISE = frozenset(_ELEMENTWISE.split())
+# Others that may: a cross-entropy writes its gradient over the logits.
+_IN_PLACE = ELEMENTWISE | frozenset(["SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits"])
 # Operations that compute functions by series.
 FUNCTIONS = frozenset(
     "Erf Erfc Exp Expm1 Log Log1p Pow Sigmoid Sin Cos Softmax LogSoftmax Softplus Tanh Elu".split()  # noqa: SIM905
@@ -150,22 +152,23 @@ class Liveness:
 
     def _allocate(self, node: Any, index: int, live: dict[Any, float]) -> float:
         """Adds the outputs of a node to `live`; returns their bytes, without those of an input that it overwrites."""
-        taken = self._overwritten(node, index, live)
         allocated = 0.0
+        free = self._overwritten(node, index, live)
         for output in node.outputs:
             if output.ref() not in self._last:
                 continue
             bytes_of = self._size(output)
-            if taken is not None and live[taken] == bytes_of:
+            taken = next((buffer for buffer in free if live[buffer] == bytes_of), None)
+            if taken is not None:
                 allocated -= live.pop(taken)
-                taken = None
+                free.clear()
             live[output.ref()] = bytes_of
             allocated += bytes_of
         return allocated
 
-    def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> Any:
-        """Returns the buffer of an input that a node may overwrite, or None."""
-        if node.type not in ELEMENTWISE:
-            return None
+    def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> list[Any]:
+        """Returns the buffers of inputs of which a node may overwrite one."""
+        if node.type not in _IN_PLACE:
+            return []
         found = (buffer_of(tensor).ref() for tensor in node.inputs)
-        return next((buffer for buffer in found if buffer in live and self._last[buffer] == index), None)
+        return [buffer for buffer in found if buffer in live and self._last[buffer] == index]

@@ -13,7 +13,7 @@ from keras_transformer.planning.communication import Fabric, reduce_bytes, repli
 from keras_transformer.planning.counting import Kernels
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
-from keras_transformer.planning.options import OPTIMIZER_SLOTS
+from keras_transformer.planning.options import DECAYING, OPTIMIZER_SLOTS, UNFUSED_PASSES
 from keras_transformer.planning.pieces import Pieces
 from keras_transformer.planning.repeated_blocks import find_groups
 from keras_transformer.planning.sharding import Sharding
@@ -85,6 +85,7 @@ class Planner:
         optimizer: a name in `OPTIMIZER_SLOTS`.
         accumulate: bool. Whether gradients are accumulated, as they are anyway if there are several micro batches.
         fused_attention: bool. Whether attention scores stay inside a kernel, as in FlashAttention.
+        loss_chunk: int, or None. Tokens whose logits are computed at a time: see `training_graph`.
         reuse: bool. Whether the costs of all batch sizes come from two small batches, which saves time if there are many.
 
     Example:
@@ -106,6 +107,7 @@ class Planner:
         optimizer: str = "adamw",
         accumulate: bool = False,
         fused_attention: bool = False,
+        loss_chunk: int | None = None,
         reuse: bool = False,
     ) -> None:
         self.model = model
@@ -113,9 +115,12 @@ class Planner:
         self.length = length
         self.dtype = keras.backend.standardize_dtype(model.compute_dtype)
         self._slots, self._accumulate = OPTIMIZER_SLOTS[optimizer], bool(accumulate)
+        self._passes = 3 + 2 * self._slots if device.fuses else UNFUSED_PASSES[optimizer]
+        self._copies = not device.fuses and optimizer in DECAYING
         self._reuse = reuse
-        self.kernels = Kernels(device.fuses, _lengths(model, length) if fused_attention else frozenset())
-        self.traces = Traces(model, length, self.kernels, find_groups(model))
+        scores = _lengths(model, length) if fused_attention else frozenset()
+        self.kernels = Kernels(device.fuses, scores, device.reached.access)
+        self.traces = Traces(model, length, self.kernels, find_groups(model), loss_chunk)
         self._sharding = functools.cache(functools.partial(Sharding, model))
         self._stage = functools.cache(self._make_stage)
         self._flops = functools.cache(self._count_flops)
@@ -225,7 +230,8 @@ class Planner:
         if shares["weights"] > 1:
             blocks = max(stage.blocks, self._blocks // split.pipeline, 1)
             gathered = _GATHERED_BLOCKS * self._computed(split, stage) / blocks
-        training = weights + optimizer + (held - 1) * stage.kept + stage.peak + gathered
+        copied = stage.gradients / shares["weights"] if self._copies else 0.0
+        training = weights + optimizer + (held - 1) * stage.kept + stage.peak + gathered + copied
         return Memory(weights, stage.gradients / shares["gradients"], optimizer, held * stage.kept, training)
 
     def _computed(self, split: Split, stage: Stage) -> float:
@@ -297,9 +303,9 @@ class Planner:
 
     def _update(self, split: Split, stages: dict[int, Stage]) -> float:
         """Returns the seconds of the optimizer: gradient and weight are read, the state and the weight rewritten."""
-        slots = self._slots + self._accumulate
+        passes = self._passes + 2 * self._accumulate
         gradients = max(stage.gradients for stage in stages.values()) / split.shares()["optimizer"]
-        return (3 + 2 * slots) * gradients / (self.device.bandwidth * 1e9 * self.device.reached.bandwidth)
+        return passes * gradients / (self.device.bandwidth * 1e9 * self.device.reached.bandwidth)
 
 
 def _lengths(model: keras.Model, length: int) -> frozenset[int]:

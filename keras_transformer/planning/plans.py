@@ -78,6 +78,7 @@ def plan(
     optimizer: str = "adamw",
     accumulate: bool = False,
     fused_attention: bool = False,
+    loss_chunk: int | None = None,
     efficiency: float | None = None,
 ) -> Plan:
     """Estimates the memory and time of training and decoding, counted in the traced graphs of one device's share.
@@ -101,6 +102,8 @@ def plan(
         optimizer: a name in `OPTIMIZER_SLOTS`.
         accumulate: bool. Whether gradients are accumulated, which stores one more value per weight.
         fused_attention: bool. Whether attention scores stay inside a kernel, as in FlashAttention.
+        loss_chunk: int >= 1, or None. The number of tokens whose logits are computed at a time, as by
+            `training.NextTokenTrainer`; None for all of a micro batch.
         efficiency: float in (0, 1]. One fraction of all peaks that a device reaches. Default: those of `Device.reached`.
 
     Returns:
@@ -130,6 +133,7 @@ def plan(
         optimizer=optimizer,
         accumulate=accumulate,
         fused_attention=fused_attention,
+        loss_chunk=loss_chunk,
     )
     decoded = _decoding(planner, split, batch_size)
     return make_plan(model, split, planner.training(split, batch_size), *decoded)
