@@ -71,6 +71,5 @@ def bahdanau(job):
 
 
 NETWORKS = {
-    each.__name__: each
-    for each in (decoder, encoder, vit, transformer, t5, experts, adapted, retention, bahdanau)
+    each.__name__: each for each in (decoder, encoder, vit, transformer, t5, experts, adapted, retention, bahdanau)
 }

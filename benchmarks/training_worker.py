@@ -223,7 +223,7 @@ def _warm():
 
 def _set_devices(job):
     if job["threads"]:
-        _set_threads(job["threads"])
+        set_threads(job["threads"])
     if os.environ.get("KERAS_BACKEND") == "jax":
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={job['devices']}"
@@ -236,7 +236,7 @@ def _set_devices(job):
         os.environ["TF_CONFIG"] = json.dumps(job["tf_config"])
 
 
-def _set_threads(threads):
+def set_threads(threads):
     """Sets the threads of an operation; at least two operations run at once.
 
     With one, TensorFlow runs the operations that are ready breadth-first: those of blocks that are recomputed long before

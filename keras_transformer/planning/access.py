@@ -52,4 +52,9 @@ def _sums_columns(node: Any) -> bool:
     import tensorflow as tf  # Devices are described without it.
 
     axes, rank = tf.get_static_value(node.inputs[1]), node.inputs[0].shape.rank
-    return axes is not None and rank is not None and rank > 1 and (rank - 1) not in {int(axis) % rank for axis in axes.flat}
+    return (
+        axes is not None
+        and rank is not None
+        and rank > 1
+        and (rank - 1) not in {int(axis) % rank for axis in axes.flat}
+    )

@@ -14,7 +14,7 @@ from keras_transformer.planning.devices import Device, Reached
 
 # As large as what a training moves, and done within some milliseconds, so that other processes interrupt few of them.
 _SIDE = 768
-_ROWS, _COLUMNS = 768, 4096
+_ROWS, _COLUMNS = 1536, 4096
 _BYTES = 4 * _ROWS * _COLUMNS
 
 
@@ -22,7 +22,7 @@ def this_processor() -> Device:
     """Returns this processor as a device, each rate that of the fastest of some operations of TensorFlow."""
     side = tf.random.normal((_SIDE, _SIDE))
     x = tf.random.normal((_ROWS, _COLUMNS))
-    product = _fastest(lambda: tf.matmul(side, side))
+    product = _fastest(lambda: tf.matmul(side, side), repeats=30)
     scaling = _fastest(lambda: x * 2.0)
     exponential = _fastest(lambda: tf.exp(x))
     bandwidth = 2 * _BYTES / scaling
