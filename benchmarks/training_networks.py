@@ -26,14 +26,6 @@ def vit(job):
     return tasks.ImageClassifier(models.ViT(_size(job), 16, job["length"]), job["vocabulary_size"], activation=None)
 
 
-def transformer(job):
-    from keras_transformer import models, tasks
-
-    return tasks.LanguageModel(
-        models.Transformer(_size(job), job["vocabulary_size"], max_sequence_length=job["length"])
-    )
-
-
 def t5(job):
     from keras_transformer import models, tasks
 
@@ -62,14 +54,4 @@ def retention(job):
     return tasks.LanguageModel(models.RetNet(_size(job), job["vocabulary_size"]))
 
 
-def bahdanau(job):
-    from keras_transformer import models, tasks
-
-    width = _size(job).hidden_dim
-    size = models.BahdanauSize(width, width, alignment_dim=width, readout_dim=width)
-    return tasks.LanguageModel(models.Bahdanau(size, job["vocabulary_size"]))
-
-
-NETWORKS = {
-    each.__name__: each for each in (decoder, encoder, vit, transformer, t5, experts, adapted, retention, bahdanau)
-}
+NETWORKS = {each.__name__: each for each in (decoder, encoder, vit, t5, experts, adapted, retention)}

@@ -43,12 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--micro-batch", type=int, metavar="N", help=help)
     parser.add_argument("--length", type=int, default=1024, help="tokens of an example (default: 1024)")
     parser.add_argument("--dtype", help="dtype policy, such as mixed_bfloat16 (default: float32)")
-    parser.add_argument("--optimizer", default="adamw", help="sgd, momentum, lion, adam, adamw (default: adamw)")
+    parser.add_argument("--optimizer", default="adamw", help="such as sgd, lion, fused_adamw (default: adamw)")
     parser.add_argument("--accumulate", action="store_true", help="gradients are accumulated over several steps")
     help = "every N-th block recomputes its activations: 1 for all, 0 for none (default: 0)"
     parser.add_argument("--recompute", type=int, default=0, metavar="N", help=help)
     help = "attention scores stay inside a kernel, as in FlashAttention"
     parser.add_argument("--fused-attention", action="store_true", help=help)
+    help = "tokens whose logits are computed at a time, as by training.NextTokenTrainer (default: all)"
+    parser.add_argument("--loss-chunk", type=int, metavar="N", help=help)
     help = "share of all its peaks that a device reaches (default: measured shares, which the plan prints)"
     parser.add_argument("--efficiency", type=float, help=help)
     parser.add_argument("--json", action="store_true", help="print JSON: bytes and seconds")
@@ -116,7 +118,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.dtype is not None:
         check_name("dtype", arguments.dtype, DTYPES)
     sizes = (_batch(arguments), arguments.length, arguments.devices, arguments.model_parallel * arguments.pipeline)
-    check_sizes(*sizes, arguments.efficiency)
+    check_sizes(*sizes, arguments.efficiency, arguments.loss_chunk)
     check_split(_split(arguments))
     changed = [name for name, default in _CHOSEN.items() if getattr(arguments, name) != default]
     if arguments.search and changed:
@@ -143,7 +145,7 @@ def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> li
     place = "of all devices" if arguments.search else "in each replica"
     attention = "fused attention" if arguments.fused_attention else "attention scores in memory"
     lines = [
-        f"model     {arguments.config}, {dtype}, {attention}",
+        f"model     {arguments.config}, {dtype}, {attention}{_loss(arguments)}",
         f"batch     {_batch(arguments):,} x {arguments.length:,} tokens {place}{_chosen(arguments)}",
         f"optimizer {arguments.optimizer}{', accumulated gradients' if arguments.accumulate else ''}",
         f"device    {arguments.devices:,} x {arguments.device}: {device.memory:g} GB, {device.tflops:g} TFLOP/s in 16 bits, "
@@ -154,6 +156,11 @@ def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> li
         joined = f"{device.link / 2:,g} GB/s each way among {device.node:,}, {device.network / 2:,g} to others"
         lines.append(f"links     {joined}; {reached.link:.0%} reached")
     return lines
+
+
+def _loss(arguments: argparse.Namespace) -> str:
+    """The option of the loss, as text."""
+    return f", logits of {arguments.loss_chunk:,} tokens at a time" if arguments.loss_chunk else ""
 
 
 def _chosen(arguments: argparse.Namespace) -> str:
@@ -172,6 +179,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "length": arguments.length,
         "optimizer": arguments.optimizer,
         "fused_attention": arguments.fused_attention,
+        "loss_chunk": arguments.loss_chunk,
         "efficiency": arguments.efficiency,
     }
 

@@ -9,7 +9,16 @@ from keras_transformer.planning.access import Access
 from keras_transformer.planning.events import Events
 from keras_transformer.planning.fusion import FusedKernels
 from keras_transformer.planning.loops_ahead import waiting_bytes
-from keras_transformer.planning.memory import FUNCTIONS, LIST_OPS, PREALLOCATED, SHAPE_OPS, Liveness, is_view, size_of
+from keras_transformer.planning.memory import (
+    FUNCTIONS,
+    LIST_OPS,
+    PREALLOCATED,
+    SHAPE_OPS,
+    Liveness,
+    buffer_of,
+    is_view,
+    size_of,
+)
 from keras_transformer.planning.multiply_adds import elements, multiply_adds
 from keras_transformer.planning.nodes import ancestors
 from keras_transformer.planning.operations import Operation
@@ -97,7 +106,8 @@ class _Counter:
 
     def liveness(self, graph: Any) -> Liveness:
         """Returns the `Liveness` of the tensors of a graph."""
-        return Liveness(_nodes(graph), graph.outputs, self._allocated, self._workspace)
+        stored = self._fused_in(graph).stored if self._kernels.fuses else buffer_of
+        return Liveness(_nodes(graph), graph.outputs, self._allocated, self._workspace, stored)
 
     def _allocated(self, tensor: Any) -> float:
         return self._subgraphs.list_bytes(tensor, self._bytes) if is_list(tensor) else self._bytes(tensor)
@@ -120,7 +130,7 @@ class _Counter:
         return max(0.0, ahead) * waiting_bytes(body, self._bytes)
 
     def _bytes(self, tensor: Any) -> float:
-        """Returns the bytes of a tensor in memory; tensors inside fused elementwise kernels are counted, to be careful."""
+        """Returns the bytes of a tensor in memory; also of one that only one kernel reads, to be careful."""
         return 0.0 if self._kernels.holds(tensor) else size_of(tensor) * self._part(tensor)
 
     def _written(self, tensor: Any) -> float:

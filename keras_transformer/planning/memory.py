@@ -110,6 +110,7 @@ class Liveness:
         outputs: symbolic tensors that stay allocated to the end.
         size_of: function of a symbolic tensor to its bytes.
         workspace: function of a node to the bytes that it allocates while it runs, beyond its inputs and outputs.
+        stored: function of a symbolic tensor to the one in memory that is read in its place.
     """
 
     def __init__(
@@ -118,14 +119,16 @@ class Liveness:
         outputs: Iterable[Any] = (),
         size_of: Callable[[Any], float] = size_of,
         workspace: Callable[[Any], float] = lambda node: 0,
+        stored: Callable[[Any], Any] = buffer_of,
     ) -> None:
         self.nodes = nodes
+        self._stored = stored
         self._size = size_of
         self._workspace = workspace
         self._last: dict[Any, int] = {}
         for index, node in enumerate(nodes):
             for tensor in node.inputs:
-                self._last[buffer_of(tensor).ref()] = index
+                self._last[stored(tensor).ref()] = index
         self._last.update((buffer_of(tensor).ref(), len(nodes)) for tensor in outputs)
 
     def run(self) -> tuple[float, float]:
@@ -170,5 +173,5 @@ class Liveness:
         """Returns the buffers of inputs of which a node may overwrite one."""
         if node.type not in _IN_PLACE:
             return []
-        found = (buffer_of(tensor).ref() for tensor in node.inputs)
+        found = (self._stored(tensor).ref() for tensor in node.inputs)
         return [buffer for buffer in found if buffer in live and self._last[buffer] == index]

@@ -22,16 +22,24 @@ def check_name(kind: str, name: str, valid: tuple[str, ...]) -> None:
 
     >>> check_name("optimizer", "adamm", tuple(OPTIMIZER_SLOTS))
     Traceback (most recent call last):
-    keras_transformer.planning.errors.PlanningError: unknown optimizer 'adamm'; valid: sgd, momentum, lion, adam, adamw; \
-did you mean 'adam'?
+    keras_transformer.planning.errors.PlanningError: unknown optimizer 'adamm'; valid: sgd, momentum, lion, adam, adamw, \
+fused_adamw; did you mean 'adam'?
     """
     if name not in valid:
         raise PlanningError(f"unknown {kind} {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
 
 
-def check_sizes(batch_size: int, length: int, devices: int, model_parallel: int, efficiency: float | None) -> None:
+def check_sizes(
+    batch_size: int,
+    length: int,
+    devices: int,
+    model_parallel: int,
+    efficiency: float | None,
+    loss_chunk: int | None = None,
+) -> None:
     """Raises `PlanningError` for sizes below 1, groups that do not divide the devices, or an efficiency outside (0, 1]."""
     sizes = {"batch_size": batch_size, "length": length, "devices": devices, "model_parallel": model_parallel}
+    sizes |= {} if loss_chunk is None else {"loss_chunk": loss_chunk}
     for name, size in sizes.items():
         if size < 1:
             raise PlanningError(f"{name} must be at least 1: {size}")

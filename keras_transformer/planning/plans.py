@@ -124,7 +124,7 @@ def plan(
     (True, True)
     """
     check_name("optimizer", optimizer, tuple(OPTIMIZER_SLOTS))
-    check_sizes(batch_size, length, devices, model_parallel * pipeline, efficiency)
+    check_sizes(batch_size, length, devices, model_parallel * pipeline, efficiency, loss_chunk)
     split = Split(devices // (model_parallel * pipeline), model_parallel, pipeline, zero, micro_batch, recompute)
     planner = Planner(
         model,
