@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import keras
 
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
-from keras_transformer.planning.communication import Fabric, reduce_bytes, replica_bytes
+from keras_transformer.planning.communication import Fabric, model_sums, reduce_bytes, replica_bytes
+from keras_transformer.planning.costs import Memory, Times, Training
 from keras_transformer.planning.counting import Kernels
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
@@ -22,57 +21,6 @@ from keras_transformer.planning.stages import Stage, Weights, blocks_of_stages, 
 from keras_transformer.planning.traces import Traces
 
 _GATHERED_BLOCKS = 2  # Of fully sharded weights: the block that computes and the one that comes next.
-
-
-class Times(NamedTuple):
-    """Seconds of a step by what takes them; they add up to the step.
-
-    Attributes:
-        products: matrix products.
-        bandwidth: operations that move more than they compute, and the update of the weights.
-        exchange: communication that does not hide behind the computation.
-        bubble: waiting for the other stages of a pipeline.
-    """
-
-    products: float
-    bandwidth: float
-    exchange: float
-    bubble: float
-
-    @property
-    def bound(self) -> str:
-        """str: the name of the largest."""
-        return max(zip(self, self._fields, strict=True))[1]
-
-
-class Memory(NamedTuple):
-    """Bytes of a training on one device: see `Plan`."""
-
-    weights: float
-    gradients: float
-    optimizer: float
-    activations: float
-    training: float
-
-
-class Training(NamedTuple):
-    """The costs of a training for one split.
-
-    Attributes:
-        memory: `Memory` of the device that needs the most.
-        times: `Times`.
-        exchange: seconds of communication, hidden or not.
-        flops: FLOPs of the matrix products of a step, of all devices together.
-        utilization: fraction of the peak of all devices that the products of a step without recomputation reach.
-        tokens: tokens (or inputs, if they have no length) per second, of all devices together.
-    """
-
-    memory: Memory
-    times: Times
-    exchange: float
-    flops: float
-    utilization: float
-    tokens: float
 
 
 class Planner:
@@ -275,14 +223,9 @@ class Planner:
         """Returns the seconds in which the devices of `tensor` sum the outputs of all blocks."""
         if split.tensor == 1:
             return 0.0
-        passes = 2 + (1 / split.recompute if split.recompute else 0)
-        return reduce_bytes(passes * self._sums * self._hidden_bytes(split, micro_batch), split.tensor) / fabric.tensor
-
-    @functools.cached_property
-    def _sums(self) -> int:
-        """The number of sums over the devices of `tensor` in a forward pass."""
-        blocks = (layer for layer in self.model.layers if isinstance(layer, Block))
-        return sum(1 if isinstance(block, ParallelDecoderBlock) else 2 for block in blocks)
+        forward, backward = model_sums(self.model)
+        sums = forward * (1 + (1 / split.recompute if split.recompute else 0)) + backward
+        return reduce_bytes(sums * self._hidden_bytes(split, micro_batch), split.tensor) / fabric.tensor
 
     def _stage_transfer(self, split: Split, fabric: Fabric, micro_batch: int) -> float:
         """Returns the seconds in which hidden states and their gradients go from stage to stage."""

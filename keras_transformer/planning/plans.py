@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.planning.costs import Times, Training
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.options import OPTIMIZER_SLOTS, check_name, check_sizes
-from keras_transformer.planning.planner import Planner, Times, Training
+from keras_transformer.planning.planner import Planner
 from keras_transformer.planning.split import Split
 from keras_transformer.planning.step_cost import decoding_step
 from keras_transformer.tasks import LanguageModel
