@@ -6,8 +6,6 @@ import math
 from typing import NamedTuple
 
 from keras_transformer.planning.access import Access
-from keras_transformer.planning.errors import PlanningError
-from keras_transformer.utils.choice import choice
 
 
 class Reached(NamedTuple):
@@ -104,27 +102,3 @@ DEVICES: dict[str, Device] = {
     "tpu v5p": Device(459, 95, 2765, 1200, node=8960, reached=_TPU),
     "tpu v6 lite": Device(918, 32, 1640, 800, node=256, reached=_TPU),
 }
-
-
-def get_device(name: str) -> Device:
-    """Returns a device by its name.
-
-    Args:
-        name: str, in upper or lower case: a key of `DEVICES`, or "here" for this processor, measured.
-
-    Raises:
-        PlanningError: an unknown name; the message suggests the nearest and lists the known ones.
-
-    Example:
-
-    >>> get_device("H100").memory
-    80
-    """
-    if name == "here":
-        from keras_transformer.planning.this_processor import this_processor  # Imports TensorFlow.
-
-        return this_processor()
-    try:
-        return choice(name.lower(), DEVICES, argument="device")
-    except ValueError as error:
-        raise PlanningError(str(error)) from None
