@@ -3,9 +3,9 @@
     python benchmarks/published_trainings.py                   # all, some minutes on one core
     python benchmarks/published_trainings.py --only "PaLM 540B"
 
-`published_trainings.json` has the models, their splits over devices and the reported speeds, each with its source. The
-fractions of the peaks that devices reach (`Device.reached`) were chosen on the cases marked as fitted; all others are held
-out. Nothing is computed but costs: no accelerator is needed.
+`published_trainings.json` has the models, their splits over devices and the reported speeds, each with its source, and with
+what is assumed where the source does not state it. The fractions of the peaks that devices reach (`Device.reached`) were
+chosen on the cases marked as fitted; all others are held out. Nothing is computed but costs: no accelerator is needed.
 """
 
 import json
@@ -103,6 +103,7 @@ def add_row(table, case):
         of_reported=round(seconds / reported, 3),
         utilization=round(found.utilization, 3),
         fitted="fitted" if case["fitted"] else "held out",
+        assumed=case.get("assumed", ""),
         **{name: round(part / seconds, 3) for name, part in found.times._asdict().items()},
     )
 

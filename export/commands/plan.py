@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_transformer.export.reporting.tables import Verdict
     from keras_transformer.planning import Device, Plan, Split
 
 EXAMPLES = [
@@ -43,12 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--micro-batch", type=int, metavar="N", help=help)
     parser.add_argument("--length", type=int, default=1024, help="tokens of an example (default: 1024)")
     parser.add_argument("--dtype", help="dtype policy, such as mixed_bfloat16 (default: float32)")
-    parser.add_argument("--optimizer", default="adamw", help="sgd, momentum, lion, adam, adamw (default: adamw)")
+    parser.add_argument("--optimizer", default="adamw", help="such as sgd, lion, fused_adamw (default: adamw)")
     parser.add_argument("--accumulate", action="store_true", help="gradients are accumulated over several steps")
     help = "every N-th block recomputes its activations: 1 for all, 0 for none (default: 0)"
     parser.add_argument("--recompute", type=int, default=0, metavar="N", help=help)
     help = "attention scores stay inside a kernel, as in FlashAttention"
     parser.add_argument("--fused-attention", action="store_true", help=help)
+    help = "tokens whose logits are computed at a time, as by training.NextTokenTrainer (default: all)"
+    parser.add_argument("--loss-chunk", type=int, metavar="N", help=help)
     help = "share of all its peaks that a device reaches (default: measured shares, which the plan prints)"
     parser.add_argument("--efficiency", type=float, help=help)
     parser.add_argument("--json", action="store_true", help="print JSON: bytes and seconds")
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the assumptions and a table, or JSON; returns the exit status."""
+    from keras_transformer.export.reporting.plan_text import table, text, verdict
     from keras_transformer.export.reporting.tables import show
 
     _check(arguments)
@@ -116,7 +118,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.dtype is not None:
         check_name("dtype", arguments.dtype, DTYPES)
     sizes = (_batch(arguments), arguments.length, arguments.devices, arguments.model_parallel * arguments.pipeline)
-    check_sizes(*sizes, arguments.efficiency)
+    check_sizes(*sizes, arguments.efficiency, arguments.loss_chunk)
     check_split(_split(arguments))
     changed = [name for name, default in _CHOSEN.items() if getattr(arguments, name) != default]
     if arguments.search and changed:
@@ -143,7 +145,7 @@ def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> li
     place = "of all devices" if arguments.search else "in each replica"
     attention = "fused attention" if arguments.fused_attention else "attention scores in memory"
     lines = [
-        f"model     {arguments.config}, {dtype}, {attention}",
+        f"model     {arguments.config}, {dtype}, {attention}{_loss(arguments)}",
         f"batch     {_batch(arguments):,} x {arguments.length:,} tokens {place}{_chosen(arguments)}",
         f"optimizer {arguments.optimizer}{', accumulated gradients' if arguments.accumulate else ''}",
         f"device    {arguments.devices:,} x {arguments.device}: {device.memory:g} GB, {device.tflops:g} TFLOP/s in 16 bits, "
@@ -154,6 +156,11 @@ def assumptions(arguments: argparse.Namespace, dtype: str, device: Device) -> li
         joined = f"{device.link / 2:,g} GB/s each way among {device.node:,}, {device.network / 2:,g} to others"
         lines.append(f"links     {joined}; {reached.link:.0%} reached")
     return lines
+
+
+def _loss(arguments: argparse.Namespace) -> str:
+    """The option of the loss, as text."""
+    return f", logits of {arguments.loss_chunk:,} tokens at a time" if arguments.loss_chunk else ""
 
 
 def _chosen(arguments: argparse.Namespace) -> str:
@@ -172,78 +179,6 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "length": arguments.length,
         "optimizer": arguments.optimizer,
         "fused_attention": arguments.fused_attention,
+        "loss_chunk": arguments.loss_chunk,
         "efficiency": arguments.efficiency,
     }
-
-
-def table(plans: list[Plan]) -> list[str]:
-    """Returns the lines of a table of plans, the fastest first."""
-    from keras_transformer.planning.split import describe
-
-    rows = [("split", "GB", "s a step", "tokens/s", "utilization", "bound by")]
-    rows += [
-        (
-            describe(plan.split),
-            f"{plan.training / 1e9:,.1f}",
-            f"{plan.step:,.2f}",
-            f"{plan.tokens:,.0f}",
-            f"{plan.utilization:.1%}",
-            plan.times.bound,
-        )
-        for plan in plans
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def text(plan: Plan, device: Device, devices: int = 1) -> str:
-    """Returns a `Plan` as text."""
-    lines = [
-        f"{plan.parameters:,} parameters",
-        "",
-        "training, on each device",
-        *(
-            f"  {name:<12}{gigabytes(getattr(plan, name))}"
-            for name in ("weights", "gradients", "optimizer", "activations")
-        ),
-        f"  {'at most':<12}{gigabytes(plan.training)}  {_fits(plan.training, device)}",
-        f"  {'step':<12}{seconds(plan.step)}  {plan.tokens:,.0f} tokens/s on {devices}"
-        + (f", {seconds(plan.exchange).strip()} of exchange" if plan.exchange else ""),
-        f"  {'bound by':<12}{plan.times.bound:>13}  utilization {plan.utilization:.1%}",
-    ]
-    if plan.token is not None and plan.cache is not None and plan.decoding is not None:
-        lines += [
-            "",
-            "decoding, on each device",
-            f"  {'cache':<12}{gigabytes(plan.cache)}",
-            f"  {'at most':<12}{gigabytes(plan.decoding)}  {_fits(plan.decoding, device)}",
-            f"  {'token':<12}{seconds(plan.token)}",
-        ]
-    return "\n".join(lines)
-
-
-def verdict(plan: Plan, device: Device) -> Verdict:
-    """Returns the last line: whether training and decoding fit into the memory of a device."""
-    from keras_transformer.export.reporting.tables import Verdict
-
-    needed = {"training": plan.training, "decoding": plan.decoding}
-    large = [name for name, count in needed.items() if count is not None and count > device.memory * 1e9]
-    if large:
-        needs = " and ".join(f"{name} needs {(needed[name] or 0) / 1e9:,.1f} GB" for name in large)
-        return Verdict(f"does not fit: {needs}, and the device has {device.memory:g} GB", is_good=False)
-    what = "training fits" if plan.decoding is None else "training and decoding fit"
-    return Verdict(f"{what} into {device.memory:g} GB")
-
-
-def gigabytes(count: float) -> str:
-    """Returns a number of bytes in GB of 10⁹."""
-    return f"{count / 1e9:>10,.3f} GB"
-
-
-def seconds(time: float) -> str:
-    """Returns a time in s or ms."""
-    return f"{time:>10,.2f} s " if time >= 1 else f"{time * 1e3:>10,.2f} ms"
-
-
-def _fits(count: float, device: Device) -> str:
-    return "fits" if count <= device.memory * 1e9 else f"does NOT fit into {device.memory:.0f} GB"

@@ -10,14 +10,14 @@ from .devices import (
 from .devices import (
     Reached as Reached,
 )
-from .devices import (
-    get_device as get_device,
-)
 from .errors import (
     PlanningError as PlanningError,
 )
 from .errors import (
     UnknownCostError as UnknownCostError,
+)
+from .get_device import (
+    get_device as get_device,
 )
 from .options import (
     DTYPES as DTYPES,

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import keras
+
+from keras_transformer.blocks.block import Block
+from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
+from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.planning.split import Split
@@ -31,6 +38,47 @@ def reduce_bytes(size: float, devices: int) -> float:
     150.0
     """
     return 2 * gather_bytes(size, devices)
+
+
+def block_sums(block: Block, merged: bool = True) -> tuple[int, int]:
+    """Returns how often devices that share the weights of a block sum its hidden states, forward and backward.
+
+    Forward, each sublayer ends in a sum: attention, cross-attention and feed-forward; parallel sublayers share one.
+    Backward, each projection that reads the input of a sublayer gives a part of its gradient: three for queries, keys and
+    values, two for a gated feed-forward. XLA on GPUs adds these parts before it sums them over the devices, once for each
+    norm; without that (`merged=False`), as on CPUs, each is summed alone.
+
+    Args:
+        block: `Block`.
+        merged: bool.
+
+    Example:
+
+    >>> from keras_transformer.models import Decoder, Size
+    >>> block = Decoder(Size(1, 8, 2, 16), vocabulary_size=10).get_layer("decoder_block_0")
+    >>> block_sums(block), block_sums(block, merged=False)
+    ((2, 2), (2, 4))
+    """
+    cross, feedforward = (getattr(block, name, None) for name in ("cross_attention", "feedforward"))
+    sublayers = 1 + (cross is not None) + (feedforward is not None)
+    is_parallel = isinstance(block, ParallelDecoderBlock)
+    forward = 1 if is_parallel else sublayers
+    if merged:
+        return forward, 1 if is_parallel and block.shared_norm else sublayers
+    return forward, 3 * (sublayers - (feedforward is not None)) + _projections(feedforward)
+
+
+def model_sums(model: keras.Model) -> tuple[int, int]:
+    """Returns the sums of all blocks of a model, forward and backward: see `block_sums`."""
+    sums = [block_sums(layer) for layer in model.layers if isinstance(layer, Block)]
+    return sum(forward for forward, _ in sums), sum(backward for _, backward in sums)
+
+
+def _projections(feedforward: Any) -> int:
+    """Returns the number of projections that read the input of a feed-forward."""
+    if feedforward is None:
+        return 0
+    return 2 if isinstance(feedforward, GatedFeedForward) or getattr(feedforward, "gated", False) else 1
 
 
 def replica_bytes(split: Split, weights: float, gradients: float, micro_batches: int) -> float:

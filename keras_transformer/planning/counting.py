@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from keras_transformer.planning.access import Access
 from keras_transformer.planning.events import Events
 from keras_transformer.planning.fusion import FusedKernels
-from keras_transformer.planning.memory import FUNCTIONS, LIST_OPS, PREALLOCATED, SHAPE_OPS, Liveness, is_view, size_of
+from keras_transformer.planning.loops_ahead import waiting_bytes
+from keras_transformer.planning.memory import (
+    FUNCTIONS,
+    LIST_OPS,
+    PREALLOCATED,
+    SHAPE_OPS,
+    Liveness,
+    buffer_of,
+    is_view,
+    size_of,
+)
 from keras_transformer.planning.multiply_adds import elements, multiply_adds
 from keras_transformer.planning.nodes import ancestors
 from keras_transformer.planning.operations import Operation
 from keras_transformer.planning.subgraphs import Subgraphs, is_list
+from keras_transformer.planning.trip_counts import LOOPS
 
 _FREE = PREALLOCATED | SHAPE_OPS | LIST_OPS
 _LOOKUPS = frozenset(["GatherV2", "ResourceGather"])
@@ -25,10 +37,12 @@ class Kernels(NamedTuple):
     Attributes:
         fuses: whether elementwise operations and reductions are fused, as by XLA: see `FusedKernels`.
         scores: lengths of sequences whose attention scores `(..., T, S)` stay inside a kernel, as in FlashAttention.
+        access: `Access`.
     """
 
     fuses: bool = True
     scores: frozenset[int] = frozenset()
+    access: Access = Access()
 
     def holds(self, tensor: Any) -> bool:
         """Returns whether a tensor is attention scores that stay inside a kernel."""
@@ -92,7 +106,8 @@ class _Counter:
 
     def liveness(self, graph: Any) -> Liveness:
         """Returns the `Liveness` of the tensors of a graph."""
-        return Liveness(_nodes(graph), graph.outputs, self._allocated, self._workspace)
+        stored = self._fused_in(graph).stored if self._kernels.fuses else buffer_of
+        return Liveness(_nodes(graph), graph.outputs, self._allocated, self._workspace, stored)
 
     def _allocated(self, tensor: Any) -> float:
         return self._subgraphs.list_bytes(tensor, self._bytes) if is_list(tensor) else self._bytes(tensor)
@@ -105,10 +120,17 @@ class _Counter:
         lists = [pair for pair in zip(node.inputs, node.outputs, strict=False) if is_list(pair[1])]
         longer = sum(self._allocated(after) - self._allocated(before) for before, after in lists)
         shorter = sum(map(self._allocated, self._subgraphs.popped_lists(node)))
-        return self.liveness(body).run()[0] - min(longer, shorter)
+        return self.liveness(body).run()[0] - min(longer, shorter) + self._ahead(node, body)
+
+    def _ahead(self, node: Any, body: Any) -> float:
+        """Returns the bytes of the iterations of a loop that run ahead; those of a compiled loop do not."""
+        if self._kernels.fuses or node.type not in LOOPS:
+            return 0.0
+        ahead = min(self._subgraphs.trip_count(node), node.get_attr("parallel_iterations")) - 1
+        return max(0.0, ahead) * waiting_bytes(body, self._bytes)
 
     def _bytes(self, tensor: Any) -> float:
-        """Returns the bytes of a tensor in memory; tensors inside fused elementwise kernels are counted, to be careful."""
+        """Returns the bytes of a tensor in memory; also of one that only one kernel reads, to be careful."""
         return 0.0 if self._kernels.holds(tensor) else size_of(tensor) * self._part(tensor)
 
     def _written(self, tensor: Any) -> float:
@@ -129,12 +151,18 @@ class _Counter:
                 trips = self._subgraphs.trip_count(node)
                 inside = (each for done in self.operations(body) for each in done)
                 yield tuple(operation.times(trips) for operation in inside)
-            elif node.type in _FREE or is_view(node):
+            elif self._is_free(node):
                 yield ()
             else:
                 done = Operation(self._flops(node), self._moved(node, read), self._functions(node))
                 # Inside a kernel, another operation of it moves.
                 yield (done,) if done.flops or done.moved else ()
+
+    def _is_free(self, node: Any) -> bool:
+        """Returns whether a node takes no time; one that slices or stacks shapes may also do so with data."""
+        if not self._kernels.fuses and node.type in ("StridedSlice", "Pack") and not node.outputs[0].dtype.is_integer:
+            return False
+        return node.type in _FREE or is_view(node)
 
     def _flops(self, node: Any) -> float:
         """Returns the FLOPs on one device."""
@@ -156,7 +184,8 @@ class _Counter:
         read_tensors = node.outputs if node.type in _LOOKUPS else node.inputs  # Not the whole table.
         if not self._kernels.fuses:
             inputs = {tensor.ref(): tensor for tensor in read_tensors}
-            return sum(map(self._written, (*inputs.values(), *node.outputs)))
+            moved = sum(map(self._written, (*inputs.values(), *node.outputs)))
+            return moved / self._kernels.access.fraction(node)
         fused = self._fused_in(node.graph)
         kernel = fused.kernel(node)
         before = set() if kernel is None else read.setdefault(kernel, set())

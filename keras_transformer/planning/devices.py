@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from keras_transformer.planning.errors import PlanningError
-from keras_transformer.utils.choice import choice
+from keras_transformer.planning.access import Access
 
 
 class Reached(NamedTuple):
@@ -21,6 +17,7 @@ class Reached(NamedTuple):
         link: fraction of `link` and `network`.
         overhead: seconds per kernel, besides computing and moving.
         functions: 10⁹ exponentials, tanh and the like per second.
+        access: `Access`: fractions of that bandwidth by kinds of operations.
 
     Example:
 
@@ -33,6 +30,7 @@ class Reached(NamedTuple):
     link: float = 0.7
     overhead: float = 5e-6
     functions: float = math.inf
+    access: Access = Access()
 
 
 class Device(NamedTuple):
@@ -104,54 +102,3 @@ DEVICES: dict[str, Device] = {
     "tpu v5p": Device(459, 95, 2765, 1200, node=8960, reached=_TPU),
     "tpu v6 lite": Device(918, 32, 1640, 800, node=256, reached=_TPU),
 }
-
-
-def get_device(name: str) -> Device:
-    """Returns a device by its name.
-
-    Args:
-        name: str, in upper or lower case: a key of `DEVICES`, or "here" for this processor, measured.
-
-    Raises:
-        PlanningError: an unknown name; the message suggests the nearest and lists the known ones.
-
-    Example:
-
-    >>> get_device("H100").memory
-    80
-    """
-    if name == "here":
-        return this_processor()
-    try:
-        return choice(name.lower(), DEVICES, argument="device")
-    except ValueError as error:
-        raise PlanningError(str(error)) from None
-
-
-def this_processor(size: int = 1536, repeats: int = 4) -> Device:
-    """Measures this processor with TensorFlow: the fastest of some matrix products, and of some copies.
-
-    Args:
-        size: int. Rows and columns of the matrices.
-        repeats: int.
-    """
-    import tensorflow as tf
-
-    x = tf.random.normal((size, size))
-    large = tf.zeros((2**26,), "uint8")
-    product, copy = _fastest(lambda: tf.matmul(x, x), repeats), _fastest(lambda: large + 1, repeats)
-    return Device(2 * size**3 / product / 1e12, _memory() / 1e9, 2 * 2**26 / copy / 1e9, 0.0, 1.0, False).at(1.0)
-
-
-def _fastest(run: Callable[[], Any], repeats: int) -> float:
-    run()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run().numpy()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

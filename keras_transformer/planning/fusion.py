@@ -44,12 +44,15 @@ class FusedKernels:
         for node in nodes:
             self._place(node)
         self._read_outside = set(self._kept)
+        self._read_unfused: set[Any] = set()
         for node in nodes:
             kernel = self.kernel(node)
-            buffers = map(buffer_of, node.inputs)
+            buffers = [buffer_of(tensor) for tensor in node.inputs]
             self._read_outside.update(
                 each.ref() for each in buffers if kernel is None or self.kernel(each.op) is not kernel
             )
+            if kernel is None:
+                self._read_unfused.update(each.ref() for each in buffers)
 
     def kernel(self, node: Any) -> Any:
         """Returns what identifies the kernel of a node; None if it is not fused."""
@@ -68,6 +71,14 @@ class FusedKernels:
         """Returns the tensor that is read in place of a tensor: itself, or the one that it is computed from again."""
         tensor = buffer_of(tensor)
         return tensor if tensor.ref() in self._kept else self._sources.get(tensor.ref(), tensor)
+
+    def stored(self, tensor: Any) -> Any:
+        """Returns the tensor in memory from which kernels compute a tensor again; itself if others, as products, read it.
+
+        A norm that computes in float32 therefore stores its input in 16 bits, and no copy in float32.
+        """
+        tensor = buffer_of(tensor)
+        return tensor if tensor.ref() in self._read_unfused else self.source(tensor)
 
     def _place(self, node: Any) -> None:
         """Puts a node into the kernel of the operations before it, if that is not behind other operations."""

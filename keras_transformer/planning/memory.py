@@ -26,6 +26,8 @@ _ELEMENTWISE = (
     "Sub Tanh TanhGrad Softmax LogSoftmax ZerosLike OnesLike"
 )
 ELEMENTWISE = frozenset(_ELEMENTWISE.split())
+# Others that may: a cross-entropy writes its gradient over the logits.
+_IN_PLACE = ELEMENTWISE | frozenset(["SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits"])
 # Operations that compute functions by series.
 FUNCTIONS = frozenset(
     "Erf Erfc Exp Expm1 Log Log1p Pow Sigmoid Sin Cos Softmax LogSoftmax Softplus Tanh Elu".split()  # noqa: SIM905
@@ -108,6 +110,7 @@ class Liveness:
         outputs: symbolic tensors that stay allocated to the end.
         size_of: function of a symbolic tensor to its bytes.
         workspace: function of a node to the bytes that it allocates while it runs, beyond its inputs and outputs.
+        stored: function of a symbolic tensor to the one in memory that is read in its place.
     """
 
     def __init__(
@@ -116,14 +119,16 @@ class Liveness:
         outputs: Iterable[Any] = (),
         size_of: Callable[[Any], float] = size_of,
         workspace: Callable[[Any], float] = lambda node: 0,
+        stored: Callable[[Any], Any] = buffer_of,
     ) -> None:
         self.nodes = nodes
+        self._stored = stored
         self._size = size_of
         self._workspace = workspace
         self._last: dict[Any, int] = {}
         for index, node in enumerate(nodes):
             for tensor in node.inputs:
-                self._last[buffer_of(tensor).ref()] = index
+                self._last[stored(tensor).ref()] = index
         self._last.update((buffer_of(tensor).ref(), len(nodes)) for tensor in outputs)
 
     def run(self) -> tuple[float, float]:
@@ -150,22 +155,23 @@ class Liveness:
 
     def _allocate(self, node: Any, index: int, live: dict[Any, float]) -> float:
         """Adds the outputs of a node to `live`; returns their bytes, without those of an input that it overwrites."""
-        taken = self._overwritten(node, index, live)
         allocated = 0.0
+        free = self._overwritten(node, index, live)
         for output in node.outputs:
             if output.ref() not in self._last:
                 continue
             bytes_of = self._size(output)
-            if taken is not None and live[taken] == bytes_of:
+            taken = next((buffer for buffer in free if live[buffer] == bytes_of), None)
+            if taken is not None:
                 allocated -= live.pop(taken)
-                taken = None
+                free.clear()
             live[output.ref()] = bytes_of
             allocated += bytes_of
         return allocated
 
-    def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> Any:
-        """Returns the buffer of an input that a node may overwrite, or None."""
-        if node.type not in ELEMENTWISE:
-            return None
-        found = (buffer_of(tensor).ref() for tensor in node.inputs)
-        return next((buffer for buffer in found if buffer in live and self._last[buffer] == index), None)
+    def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> list[Any]:
+        """Returns the buffers of inputs of which a node may overwrite one."""
+        if node.type not in _IN_PLACE:
+            return []
+        found = (self._stored(tensor).ref() for tensor in node.inputs)
+        return [buffer for buffer in found if buffer in live and self._last[buffer] == index]

@@ -6,7 +6,11 @@ from keras_transformer.planning.errors import PlanningError
 from keras_transformer.utils.choice import suggestion
 
 # Values that an optimizer stores per weight.
-OPTIMIZER_SLOTS = {"sgd": 0, "momentum": 1, "lion": 1, "adam": 2, "adamw": 2}
+OPTIMIZER_SLOTS = {"sgd": 0, "momentum": 1, "lion": 1, "adam": 2, "adamw": 2, "fused_adamw": 2}
+# How often an update reads or writes a number for each weight where its operations are not fused, as TensorFlow runs them.
+UNFUSED_PASSES = {"sgd": 5, "momentum": 11, "lion": 22, "adam": 30, "adamw": 37, "fused_adamw": 14}
+# Optimizers that decay the weights before the gradients are known: TensorFlow copies them, as the step still reads them.
+DECAYING = frozenset(["adamw", "fused_adamw"])
 # Dtype policies of Keras that a plan can be made for.
 DTYPES = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16")
 
@@ -18,16 +22,24 @@ def check_name(kind: str, name: str, valid: tuple[str, ...]) -> None:
 
     >>> check_name("optimizer", "adamm", tuple(OPTIMIZER_SLOTS))
     Traceback (most recent call last):
-    keras_transformer.planning.errors.PlanningError: unknown optimizer 'adamm'; valid: sgd, momentum, lion, adam, adamw; \
-did you mean 'adam'?
+    keras_transformer.planning.errors.PlanningError: unknown optimizer 'adamm'; valid: sgd, momentum, lion, adam, adamw, \
+fused_adamw; did you mean 'adam'?
     """
     if name not in valid:
         raise PlanningError(f"unknown {kind} {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
 
 
-def check_sizes(batch_size: int, length: int, devices: int, model_parallel: int, efficiency: float | None) -> None:
+def check_sizes(
+    batch_size: int,
+    length: int,
+    devices: int,
+    model_parallel: int,
+    efficiency: float | None,
+    loss_chunk: int | None = None,
+) -> None:
     """Raises `PlanningError` for sizes below 1, groups that do not divide the devices, or an efficiency outside (0, 1]."""
     sizes = {"batch_size": batch_size, "length": length, "devices": devices, "model_parallel": model_parallel}
+    sizes |= {} if loss_chunk is None else {"loss_chunk": loss_chunk}
     for name, size in sizes.items():
         if size < 1:
             raise PlanningError(f"{name} must be at least 1: {size}")

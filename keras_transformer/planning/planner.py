@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import keras
 
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
-from keras_transformer.planning.communication import Fabric, reduce_bytes, replica_bytes
+from keras_transformer.planning.communication import Fabric, model_sums, reduce_bytes, replica_bytes
+from keras_transformer.planning.costs import Memory, Times, Training
 from keras_transformer.planning.counting import Kernels
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
-from keras_transformer.planning.options import OPTIMIZER_SLOTS
+from keras_transformer.planning.options import DECAYING, OPTIMIZER_SLOTS, UNFUSED_PASSES
 from keras_transformer.planning.pieces import Pieces
 from keras_transformer.planning.repeated_blocks import find_groups
 from keras_transformer.planning.sharding import Sharding
@@ -22,57 +21,6 @@ from keras_transformer.planning.stages import Stage, Weights, blocks_of_stages, 
 from keras_transformer.planning.traces import Traces
 
 _GATHERED_BLOCKS = 2  # Of fully sharded weights: the block that computes and the one that comes next.
-
-
-class Times(NamedTuple):
-    """Seconds of a step by what takes them; they add up to the step.
-
-    Attributes:
-        products: matrix products.
-        bandwidth: operations that move more than they compute, and the update of the weights.
-        exchange: communication that does not hide behind the computation.
-        bubble: waiting for the other stages of a pipeline.
-    """
-
-    products: float
-    bandwidth: float
-    exchange: float
-    bubble: float
-
-    @property
-    def bound(self) -> str:
-        """str: the name of the largest."""
-        return max(zip(self, self._fields, strict=True))[1]
-
-
-class Memory(NamedTuple):
-    """Bytes of a training on one device: see `Plan`."""
-
-    weights: float
-    gradients: float
-    optimizer: float
-    activations: float
-    training: float
-
-
-class Training(NamedTuple):
-    """The costs of a training for one split.
-
-    Attributes:
-        memory: `Memory` of the device that needs the most.
-        times: `Times`.
-        exchange: seconds of communication, hidden or not.
-        flops: FLOPs of the matrix products of a step, of all devices together.
-        utilization: fraction of the peak of all devices that the products of a step without recomputation reach.
-        tokens: tokens (or inputs, if they have no length) per second, of all devices together.
-    """
-
-    memory: Memory
-    times: Times
-    exchange: float
-    flops: float
-    utilization: float
-    tokens: float
 
 
 class Planner:
@@ -85,6 +33,7 @@ class Planner:
         optimizer: a name in `OPTIMIZER_SLOTS`.
         accumulate: bool. Whether gradients are accumulated, as they are anyway if there are several micro batches.
         fused_attention: bool. Whether attention scores stay inside a kernel, as in FlashAttention.
+        loss_chunk: int, or None. Tokens whose logits are computed at a time: see `training_graph`.
         reuse: bool. Whether the costs of all batch sizes come from two small batches, which saves time if there are many.
 
     Example:
@@ -106,6 +55,7 @@ class Planner:
         optimizer: str = "adamw",
         accumulate: bool = False,
         fused_attention: bool = False,
+        loss_chunk: int | None = None,
         reuse: bool = False,
     ) -> None:
         self.model = model
@@ -113,9 +63,12 @@ class Planner:
         self.length = length
         self.dtype = keras.backend.standardize_dtype(model.compute_dtype)
         self._slots, self._accumulate = OPTIMIZER_SLOTS[optimizer], bool(accumulate)
+        self._passes = 3 + 2 * self._slots if device.fuses else UNFUSED_PASSES[optimizer]
+        self._copies = not device.fuses and optimizer in DECAYING
         self._reuse = reuse
-        self.kernels = Kernels(device.fuses, _lengths(model, length) if fused_attention else frozenset())
-        self.traces = Traces(model, length, self.kernels, find_groups(model))
+        scores = _lengths(model, length) if fused_attention else frozenset()
+        self.kernels = Kernels(device.fuses, scores, device.reached.access)
+        self.traces = Traces(model, length, self.kernels, find_groups(model), loss_chunk)
         self._sharding = functools.cache(functools.partial(Sharding, model))
         self._stage = functools.cache(self._make_stage)
         self._flops = functools.cache(self._count_flops)
@@ -225,7 +178,8 @@ class Planner:
         if shares["weights"] > 1:
             blocks = max(stage.blocks, self._blocks // split.pipeline, 1)
             gathered = _GATHERED_BLOCKS * self._computed(split, stage) / blocks
-        training = weights + optimizer + (held - 1) * stage.kept + stage.peak + gathered
+        copied = stage.gradients / shares["weights"] if self._copies else 0.0
+        training = weights + optimizer + (held - 1) * stage.kept + stage.peak + gathered + copied
         return Memory(weights, stage.gradients / shares["gradients"], optimizer, held * stage.kept, training)
 
     def _computed(self, split: Split, stage: Stage) -> float:
@@ -269,14 +223,9 @@ class Planner:
         """Returns the seconds in which the devices of `tensor` sum the outputs of all blocks."""
         if split.tensor == 1:
             return 0.0
-        passes = 2 + (1 / split.recompute if split.recompute else 0)
-        return reduce_bytes(passes * self._sums * self._hidden_bytes(split, micro_batch), split.tensor) / fabric.tensor
-
-    @functools.cached_property
-    def _sums(self) -> int:
-        """The number of sums over the devices of `tensor` in a forward pass."""
-        blocks = (layer for layer in self.model.layers if isinstance(layer, Block))
-        return sum(1 if isinstance(block, ParallelDecoderBlock) else 2 for block in blocks)
+        forward, backward = model_sums(self.model)
+        sums = forward * (1 + (1 / split.recompute if split.recompute else 0)) + backward
+        return reduce_bytes(sums * self._hidden_bytes(split, micro_batch), split.tensor) / fabric.tensor
 
     def _stage_transfer(self, split: Split, fabric: Fabric, micro_batch: int) -> float:
         """Returns the seconds in which hidden states and their gradients go from stage to stage."""
@@ -297,9 +246,9 @@ class Planner:
 
     def _update(self, split: Split, stages: dict[int, Stage]) -> float:
         """Returns the seconds of the optimizer: gradient and weight are read, the state and the weight rewritten."""
-        slots = self._slots + self._accumulate
+        passes = self._passes + 2 * self._accumulate
         gradients = max(stage.gradients for stage in stages.values()) / split.shares()["optimizer"]
-        return (3 + 2 * slots) * gradients / (self.device.bandwidth * 1e9 * self.device.reached.bandwidth)
+        return passes * gradients / (self.device.bandwidth * 1e9 * self.device.reached.bandwidth)
 
 
 def _lengths(model: keras.Model, length: int) -> frozenset[int]:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.planning.costs import Times, Training
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.options import OPTIMIZER_SLOTS, check_name, check_sizes
-from keras_transformer.planning.planner import Planner, Times, Training
+from keras_transformer.planning.planner import Planner
 from keras_transformer.planning.split import Split
 from keras_transformer.planning.step_cost import decoding_step
 from keras_transformer.tasks import LanguageModel
@@ -78,6 +79,7 @@ def plan(
     optimizer: str = "adamw",
     accumulate: bool = False,
     fused_attention: bool = False,
+    loss_chunk: int | None = None,
     efficiency: float | None = None,
 ) -> Plan:
     """Estimates the memory and time of training and decoding, counted in the traced graphs of one device's share.
@@ -101,6 +103,8 @@ def plan(
         optimizer: a name in `OPTIMIZER_SLOTS`.
         accumulate: bool. Whether gradients are accumulated, which stores one more value per weight.
         fused_attention: bool. Whether attention scores stay inside a kernel, as in FlashAttention.
+        loss_chunk: int >= 1, or None. The number of tokens whose logits are computed at a time, as by
+            `training.NextTokenTrainer`; None for all of a micro batch.
         efficiency: float in (0, 1]. One fraction of all peaks that a device reaches. Default: those of `Device.reached`.
 
     Returns:
@@ -121,7 +125,7 @@ def plan(
     (True, True)
     """
     check_name("optimizer", optimizer, tuple(OPTIMIZER_SLOTS))
-    check_sizes(batch_size, length, devices, model_parallel * pipeline, efficiency)
+    check_sizes(batch_size, length, devices, model_parallel * pipeline, efficiency, loss_chunk)
     split = Split(devices // (model_parallel * pipeline), model_parallel, pipeline, zero, micro_batch, recompute)
     planner = Planner(
         model,
@@ -130,6 +134,7 @@ def plan(
         optimizer=optimizer,
         accumulate=accumulate,
         fused_attention=fused_attention,
+        loss_chunk=loss_chunk,
     )
     decoded = _decoding(planner, split, batch_size)
     return make_plan(model, split, planner.training(split, batch_size), *decoded)

@@ -25,6 +25,7 @@ def search(
     length: int = 1024,
     optimizer: str = "adamw",
     fused_attention: bool = False,
+    loss_chunk: int | None = None,
     efficiency: float | None = None,
     count: int = 5,
 ) -> list[Plan]:
@@ -41,6 +42,7 @@ def search(
         length: int >= 1. Tokens per sequence.
         optimizer: a name in `OPTIMIZER_SLOTS`.
         fused_attention: see `plan`.
+        loss_chunk: see `plan`.
         efficiency: see `plan`.
         count: int. The largest number of plans returned: the best one of each split into replicas, layers and stages.
 
@@ -59,7 +61,13 @@ def search(
     (4, True)
     """
     planner = Planner(
-        model, device.at(efficiency), length=length, optimizer=optimizer, fused_attention=fused_attention, reuse=True
+        model,
+        device.at(efficiency),
+        length=length,
+        optimizer=optimizer,
+        fused_attention=fused_attention,
+        loss_chunk=loss_chunk,
+        reuse=True,
     )
     plans = list(_plans(planner, devices, batch_size))
     fitting = sorted((plan for plan in plans if _fits(plan, device)), key=lambda plan: (plan.step, plan.training))

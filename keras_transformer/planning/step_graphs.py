@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from keras_transformer.planning.errors import PlanningError
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.losses.cross_entropy import cross_entropy
+from keras_transformer.training.losses.labeled_loss import labeled_loss
 
 
 class StepGraph(NamedTuple):
@@ -23,24 +25,32 @@ class StepGraph(NamedTuple):
     boundary: int | None = None
 
 
-def training_graph(model: keras.Model, batch_size: int, length: int) -> StepGraph:
+def training_graph(model: keras.Model, batch_size: int, length: int, loss_chunk: int | None = None) -> StepGraph:
     """Traces the forward and backward pass of a batch.
 
     Args:
         model: `keras.Model`, whose weights need no values.
         batch_size: int.
         length: int. The size of every unknown axis of the inputs.
+        loss_chunk: int, or None. The number of tokens whose logits are computed at a time, as by
+            `training.NextTokenTrainer`; None for those of the whole batch.
+
+    Raises:
+        PlanningError: `loss_chunk` for a model that has no decoder and head.
     """
+    if loss_chunk and (not isinstance(model, LanguageModel) or model.is_encoder_decoder):
+        raise PlanningError(f"loss_chunk is for language models with a decoder only; {model.name!r} is none")
     weights, others, inputs = _specs(model, batch_size, length)
     boundaries = []
 
     def step(weights, others, inputs):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(weights)
-            outputs, _, losses = model.stateless_call(weights, others, inputs, training=True, return_losses=True)
-            loss = tf.add_n(
-                [_loss(output) for output in keras.tree.flatten(outputs)] + [tf.reduce_sum(x) for x in losses]
-            )
+            if loss_chunk:
+                loss = _chunked_loss(model, weights, others, inputs, loss_chunk)
+            else:
+                outputs, _, losses = model.stateless_call(weights, others, inputs, training=True, return_losses=True)
+                loss = tf.add_n([*map(_loss, keras.tree.flatten(outputs)), *map(tf.reduce_sum, losses)])
         boundaries.append(len(loss.graph.get_operations()))
         gradients = tape.gradient(loss, weights)
         return loss, [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
@@ -110,6 +120,17 @@ def _specs(model: keras.Model, batch_size: int, length: int) -> tuple[list[Any],
         [tf.TensorSpec(variable.shape, variable.dtype) for variable in model.non_trainable_variables],
         inputs,
     )
+
+
+def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], inputs: Any, chunk: int) -> Any:
+    """Returns the loss of `training.NextTokenTrainer` on rows of which every token has a label."""
+    variables = [*model.trainable_variables, *model.non_trainable_variables]
+    with keras.StatelessScope(list(zip(variables, [*weights, *others], strict=True)), collect_losses=True) as scope:
+        hidden = model.backbone(inputs, training=True)
+        hidden = tf.reshape(hidden, (-1, hidden.shape[-1]))
+        labels, counted = tf.zeros(hidden.shape[:1], "int32"), tf.ones(hidden.shape[:1])
+        total = labeled_loss(model, hidden, labels, counted, chunk)
+    return tf.add_n([total / hidden.shape[0], *map(tf.reduce_sum, scope.losses)])
 
 
 def _loss(output: Any) -> Any:

@@ -26,13 +26,22 @@ class Traces:
         length: int. The size of every unknown axis of the inputs.
         kernels: `Kernels`.
         groups: `Groups` of equal blocks, of which few are traced; None for all.
+        loss_chunk: see `training_graph`.
     """
 
-    def __init__(self, model: keras.Model, length: int, kernels: Kernels, groups: Groups | None) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        length: int,
+        kernels: Kernels,
+        groups: Groups | None,
+        loss_chunk: int | None = None,
+    ) -> None:
         self._model = model
         self._length = length
         self._kernels = kernels
         self.groups = groups
+        self._loss_chunk = loss_chunk
         self._graphs: dict[tuple[int, int], list[StepGraph]] = {}
         self._counted: dict[Any, Pieces] = {}
 
@@ -74,8 +83,11 @@ class Traces:
         key = (batch_size, recompute)
         if key not in self._graphs:
             set_recompute(self._model, recompute)
-            self._graphs[key] = few_blocks(self.groups, lambda: training_graph(self._model, batch_size, self._length))
+            self._graphs[key] = few_blocks(self.groups, lambda: self._trace(batch_size))
         return self._graphs[key]
+
+    def _trace(self, batch_size: int) -> StepGraph:
+        return training_graph(self._model, batch_size, self._length, self._loss_chunk)
 
 
 def few_blocks(groups: Groups | None, trace: Callable[[], StepGraph]) -> list[StepGraph]:

@@ -27,7 +27,11 @@ COMMANDS = {
     "sharded_loading": ([], {"part_mb", "peak_mb", "peak_of_part"}, 2),
     "monitoring_cost": ([], {"callback", "percent", "first_step_s"}, 4),
     "width_transfer": (["--data-dir", "{folder}"], {"parametrization", "width", "rate", "loss"}, 12),
-    "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
+    "planning": (
+        ["--only", "large vocabulary", "encoder and decoder"],
+        {"predicted_mb", "measured_mb", "predicted_s", "measured_s", "memory_of_measured", "time_of_measured"},
+        2,
+    ),
 }
 
 

@@ -384,6 +384,8 @@ def test_command_prints_a_table_and_json(config, capsys):
         (["gpt2:small", "--optimizer", "luck"], "adamw"),
         (["CONFIG", "--devices", "3", "--model-parallel", "2"], "groups of 2"),
         (["CONFIG", "--efficiency", "2"], "(0, 1]"),
+        (["CONFIG", "--loss-chunk", "0"], "loss_chunk must be at least 1: 0"),
+        (["bert:base", "--loss-chunk", "8"], "loss_chunk is for language models with a decoder"),
         (["CONFIG", "--zero", "4"], "zero must be 0, 1, 2 or 3: 4"),
         (["CONFIG", "--search", "--zero", "3"], "--search chooses --zero"),
         (["bert:base", "--length", "600"], "ValueError: A sequence has 600 tokens; the position table has 512 rows."),
@@ -424,7 +426,9 @@ def test_no_device_changes_unnoticed():
     assert all(device.fuses for device in DEVICES.values())
 
 
-@pytest.mark.parametrize("optimizer, slots", [("sgd", 0), ("momentum", 1), ("lion", 1), ("adam", 2), ("adamw", 2)])
+@pytest.mark.parametrize(
+    "optimizer, slots", [("sgd", 0), ("momentum", 1), ("lion", 1), ("adam", 2), ("adamw", 2), ("fused_adamw", 2)]
+)
 def test_state_of_the_optimizers(optimizer, slots):
     assert OPTIMIZER_SLOTS[optimizer] == slots
     found = planned(optimizer=optimizer)

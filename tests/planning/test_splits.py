@@ -9,7 +9,14 @@ from keras_transformer import models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.export.commands import main as cli
 from keras_transformer.planning import Device, PlanningError, Reached, Split, search
-from keras_transformer.planning.communication import Fabric, gather_bytes, reduce_bytes, replica_bytes
+from keras_transformer.planning.communication import (
+    Fabric,
+    block_sums,
+    gather_bytes,
+    model_sums,
+    reduce_bytes,
+    replica_bytes,
+)
 from keras_transformer.planning.planner import Planner
 from keras_transformer.planning.stages import blocks_of_stages
 
@@ -39,6 +46,33 @@ def test_rings_by_hand():
     assert replica_bytes(split._replace(zero=1), 200.0, 400.0, 3) == 300.0 + 150.0
     # In each of 3 micro batches the weights are gathered twice and the gradients summed.
     assert replica_bytes(split._replace(zero=3), 200.0, 400.0, 3) == 3 * (150.0 + 150.0 + 300.0)
+
+
+# Sums forward; backward, and backward where the gradients of an input are not added first.
+SUMS = {
+    "dense": ({}, (2, 2, 4)),
+    "gated": ({"feedforward": "gated"}, (2, 2, 5)),
+    "experts": ({"feedforward": "mixture_of_experts"}, (2, 2, 5)),
+    "attention only": ({"feedforward": None}, (1, 1, 3)),
+    "parallel, one norm": ({"parallel": "one_norm"}, (1, 1, 4)),
+    "parallel, two norms": ({"parallel": "two_norms"}, (1, 2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_over_the_devices_that_share_a_block(name):
+    options, expected = SUMS[name]
+    with unallocated():
+        model = models.Decoder(models.Size(1, 16, 2, 32), 48, **options)
+    block = model.get_layer("decoder_block_0")
+    assert (*block_sums(block), block_sums(block, merged=False)[1]) == expected
+
+
+def test_sums_of_a_model_with_cross_attention():
+    with unallocated():
+        model = models.Transformer(models.Size(3, 16, 2, 32), 48)
+    # Two in each block of the encoder, three in each of the decoder.
+    assert model_sums(model) == (3 * (2 + 3), 3 * (2 + 3))
 
 
 def test_published_trainings_name_their_sources_and_devices():

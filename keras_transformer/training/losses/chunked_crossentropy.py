@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend.sequential_loop import sequential_loop
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import vjp
 from keras_transformer.training.losses.cross_entropy import cross_entropy
@@ -74,7 +75,7 @@ def chunked_crossentropy(
             return index + 1, total + loss(ops.take(states, chosen, axis=0), *trained)
 
         start = (ops.zeros((), "int32"), ops.zeros((), "float32"))
-        return ops.while_loop(lambda index, total: index < chunks.count, add, start)[1]
+        return sequential_loop(lambda index, total: index < chunks.count, add, start)[1]
 
     @ops.custom_gradient
     def trained_on(states: Tensor, *trained: Tensor) -> Any:
@@ -89,7 +90,7 @@ def chunked_crossentropy(
 
         zeros = tuple(ops.zeros_like(each) for each in (states, *trained))
         start = (ops.zeros((), "int32"), ops.zeros((), "float32"), zeros)
-        _, total, gradients = ops.while_loop(lambda index, *others: index < chunks.count, add, start)
+        _, total, gradients = sequential_loop(lambda index, *others: index < chunks.count, add, start)
 
         def backward(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             factor = arguments[0] if upstream is None else upstream

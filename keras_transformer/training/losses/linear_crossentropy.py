@@ -7,6 +7,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_transformer.backend.sequential_loop import sequential_loop
 from keras_transformer.training.losses.labeled_chunks import LabeledChunks
 from keras_transformer.training.losses.softmax_likelihood import softmax_and_losses
 from keras_transformer.utils.types import Tensor
@@ -70,7 +71,7 @@ def linear_crossentropy(
             return index + 1, total, of_hidden, *([summed] if of_table else [])
 
         state = (ops.zeros((), "int32"), *zeros)
-        _, loss, of_hidden, *of_table = ops.while_loop(lambda index, *others: index < chunks.count, step, state)
+        _, loss, of_hidden, *of_table = sequential_loop(lambda index, *others: index < chunks.count, step, state)
 
         def backward(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             factor = arguments[0] if upstream is None else upstream

@@ -9,13 +9,11 @@ from keras import ops
 
 from keras_transformer.backend.first_step import build_optimizer
 from keras_transformer.backend.optional_inputs import with_optional_inputs
-from keras_transformer.backend.variable_values import value_of
 from keras_transformer.models import packed as packed_backbone
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.distribution.replicas import mean_of_replicas
-from keras_transformer.training.losses.chunked_crossentropy import chunked_crossentropy
 from keras_transformer.training.losses.cross_entropy import split_ignored, token_weights
-from keras_transformer.training.losses.linear_crossentropy import linear_crossentropy
+from keras_transformer.training.losses.labeled_loss import labeled_loss
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 
@@ -61,7 +59,7 @@ class NextTokenTrainer(keras.Model):
     >>> sorted(trainer.evaluate(batches, verbose=0, return_dict=True))
     ['loss', 'token_loss']
 
-    Reference: see `chunked_crossentropy.chunked_crossentropy` and `models.packed`.
+    Reference: see `chunked_crossentropy`, `linear_crossentropy` and `models.packed`.
     """
 
     def __init__(
@@ -85,8 +83,6 @@ class NextTokenTrainer(keras.Model):
         self.chunk_size = chunk_size
         self.ignore_id = ignore_id
         self._packed = packed_backbone(language_model.backbone) if packed else language_model.backbone
-        table = language_model._head if language_model._embedding is None else language_model._embedding
-        self._head_layers = [table, language_model._logits]
         self._token_loss = keras.metrics.Mean(name="token_loss")
 
     def build(self, input_shape: Any) -> None:
@@ -113,31 +109,9 @@ class NextTokenTrainer(keras.Model):
         labels, counted = split_ignored(y, self.ignore_id)
         weights = token_weights(counted, sample_weight)
         hidden, labels, weights = (ops.reshape(x, (-1, *x.shape[2:])) for x in (y_pred, labels, weights))
-        total = self._total(hidden, labels, weights, training)
+        total = labeled_loss(self.language_model, hidden, labels, weights, self.chunk_size, training)
         tokens = ops.sum(weights)
         mean = total / ops.maximum(tokens, keras.config.epsilon())
         self._token_loss.update_state(ops.stop_gradient(mean), sample_weight=tokens)
         mean = mean_of_replicas(mean, weights)
         return mean + sum(self.losses) if self.losses else mean
-
-    def _total(self, hidden, labels, weights, training):
-        """Returns the sum of the weighted cross-entropies of tokens `(n, D)`."""
-        model = self.language_model
-        table = _plain_table(model) if training else None
-        if table is None:
-            head, layers = model._to_logits, self._head_layers
-            return chunked_crossentropy(hidden, labels, weights, head, layers, self.chunk_size, training)
-        hidden = hidden if model._head_scale is None else model._head_scale(hidden)
-        return linear_crossentropy(hidden, labels, weights, value_of(table), self.chunk_size, table.trainable)
-
-
-def _plain_table(model):
-    """Returns the float32 table of a tied head that is nothing but its product with the hidden states, or None."""
-    embedding, logits = model._embedding, model._logits
-    is_plain = type(embedding) is keras.layers.ReversibleEmbedding and embedding.tie_weights
-    is_plain = is_plain and not (
-        logits.use_bias or logits.soft_cap or embedding.logit_soft_cap or embedding.reverse_dtype
-    )
-    is_plain = is_plain and not (embedding.lora_enabled or embedding.quantization_mode)
-    is_float32 = is_plain and embedding.compute_dtype == embedding.variable_dtype == logits.compute_dtype == "float32"
-    return embedding.embeddings if is_float32 else None

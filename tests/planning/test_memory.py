@@ -1,0 +1,97 @@
+"""Memory of steps, by hand: what kernels compute again, what TensorFlow copies, and loops that run ahead."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_transformer import models, tasks
+from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.planning import Device, PlanningError, plan
+from keras_transformer.planning.counting import Kernels
+from keras_transformer.planning.memory import Liveness
+from keras_transformer.planning.repeated_blocks import find_groups
+from keras_transformer.planning.step_graphs import training_graph
+from keras_transformer.planning.traces import Traces
+
+SIZE = models.Size(8, 128, 4, 320)
+GPU = Device(100.0, 16.0, 300.0, 32.0)
+CPU = GPU._replace(fuses=False)
+ROWS, LENGTH, WORDS = 2, 64, 4096
+
+
+def language_model(policy="float32"):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        with unallocated():
+            return tasks.LanguageModel(models.Llama(SIZE, WORDS, num_key_value_heads=2))
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def planned(device, model=None, **options):
+    return plan(model or language_model(), device, **{"batch_size": ROWS, "length": LENGTH, **options})
+
+
+def test_a_block_in_16_bits_keeps_no_copies_in_32_bits():
+    model = language_model("bfloat16")
+    traces = Traces(model, LENGTH, Kernels(scores=frozenset([LENGTH])), find_groups(model))
+    _, kept = traces.pieces(ROWS).block.forward.peak()
+    width, inner, keys = SIZE.hidden_dim, SIZE.intermediate_dim, SIZE.hidden_dim // 2
+    # Both norms: input and output. Queries, keys, values, and what attention gives. The gate before and after its
+    # activation, the hidden layer, and their product.
+    numbers = 2 * 2 * width + 2 * width + 2 * keys + 4 * inner
+    # Rotations and masks take 6 % of so small a block; copies of the norms would take 47 %.
+    assert kept == pytest.approx(2 * ROWS * LENGTH * numbers, rel=0.07)
+
+
+def test_one_of_two_inputs_of_the_right_size_is_written_over():
+    @tf.function(autograph=False)
+    def step(x):
+        rows = tf.reduce_sum(x, axis=1, keepdims=True)  # 40 bytes, read by the product only, as is
+        return rows * tf.matmul(x, x)  # this: 400, written over.
+
+    graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
+    peak, _ = Liveness(graph.get_operations(), graph.outputs).run()
+    assert peak == 40 + 400
+
+
+def test_cross_entropies_write_over_the_logits():
+    @tf.function(autograph=False)
+    def step(x, labels):
+        logits = tf.matmul(x, x)  # 400 bytes
+        loss, gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=labels)
+        return loss, gradient
+
+    graph = step.get_concrete_function(tf.TensorSpec((10, 10)), tf.TensorSpec((10,), "int32")).graph
+    peak, _ = Liveness(graph.get_operations(), graph.outputs).run()
+    assert peak == 400 + 40
+
+
+def test_weights_that_decay_first_are_copied_where_nothing_is_compiled():
+    with_decay, without = (planned(CPU, optimizer=name) for name in ("adamw", "adam"))
+    assert with_decay.training - without.training == with_decay.gradients
+    with_decay, without = (planned(GPU, optimizer=name) for name in ("adamw", "adam"))
+    assert with_decay.training == without.training
+
+
+def test_a_loss_in_chunks_keeps_the_logits_of_a_chunk():
+    whole, chunked = (planned(GPU, batch_size=32, loss_chunk=chunk) for chunk in (None, 16))
+    logits = 4 * 32 * LENGTH * WORDS
+    assert whole.activations - chunked.activations > 0.9 * logits
+    # The gradient of the head is computed in the loop: no product is repeated.
+    assert chunked.flops == pytest.approx(whole.flops, rel=0.01)
+
+
+def test_chunks_that_run_ahead_keep_their_gradients_of_the_head():
+    compiled, ahead = planned(CPU._replace(fuses=True), loss_chunk=16), planned(CPU, loss_chunk=16)
+    gradient = 4 * WORDS * SIZE.hidden_dim
+    # Eight chunks: seven wait with a gradient each.
+    assert ahead.training - compiled.training > 7 * gradient
+
+
+def test_a_loss_in_chunks_is_for_decoders_with_a_head():
+    with unallocated():
+        encoder = models.Encoder(SIZE, WORDS)
+    with pytest.raises(PlanningError, match="'encoder' is none"):
+        training_graph(encoder, ROWS, LENGTH, 16)
