@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 from long_worker import forget_peak, memory
-from measure import Table, limit_tensorflow_threads, versions
+from measure import Table, limit_training_threads, versions
 
 MODULES = {
     "attention": (["q_proj", "k_proj", "v_proj", "o_proj"], r"/(query|key|value|attention_output)$"),
@@ -51,7 +51,7 @@ def ours(options):
     from keras_transformer import training
     from keras_transformer.checkpoints import from_huggingface
 
-    limit_tensorflow_threads(options.threads)
+    limit_training_threads(options.threads)
     first = memory("VmRSS")
     model = from_huggingface(options.checkpoint, verbose=0)
     training.add_lora(model, options.rank, 2 * options.rank, layers=MODULES[options.modules][1])

@@ -23,7 +23,7 @@ import time
 
 import numpy as np
 from long_worker import forget_peak, memory
-from measure import Table, arguments, limit_threads, versions
+from measure import Table, arguments, limit_threads, limit_training_threads, versions
 from networks import Measures
 from training_worker import ALLOCATOR
 
@@ -82,6 +82,7 @@ def work(options):
         from keras_transformer import models, tasks, training  # noqa: F401 They are no memory of the model.
     if options.threads:
         limit_threads(options.threads)
+        limit_training_threads(options.threads)
     first = memory("VmRSS")
     if options.worker.startswith("torch"):
         step = torch_step(options, measures, options.worker == "torch_compiled")
@@ -116,7 +117,7 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--chunk-size", type=int, help="of NextTokenTrainer; default: its own")
+    parser.add_argument("--chunk-size", type=int, default=512, help="tokens whose logits ours computes at a time")
     parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
     parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
     parser.add_argument("--mode", help=argparse.SUPPRESS)

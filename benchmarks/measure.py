@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import os
 import pathlib
 import platform
 import statistics
@@ -149,12 +150,28 @@ def limit_threads(threads):
     limit_tensorflow_threads(threads)
 
 
-def limit_tensorflow_threads(threads):
-    """Limits the threads of TensorFlow, without loading PyTorch: for a process that has no peer in it."""
+def limit_tensorflow_threads(threads, operations=None):
+    """Limits the threads of TensorFlow, without loading PyTorch: for a process that has no peer in it.
+
+    Args:
+        threads: int >= 1. Threads of an operation.
+        operations: int >= 1. Operations that may run at once. Default: `threads`.
+    """
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(operations or threads)
+
+
+def limit_training_threads(threads):
+    """Binds the process to as many processors, and lets TensorFlow run at least two operations at once.
+
+    With one thread for operations, TensorFlow runs those that are ready breadth-first, and a training step needs up to twice
+    the memory.
+    """
+    if hasattr(os, "sched_setaffinity"):  # Linux.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    limit_tensorflow_threads(threads, max(2, threads))
 
 
 class Table:

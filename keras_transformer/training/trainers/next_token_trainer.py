@@ -17,8 +17,6 @@ from keras_transformer.training.losses.labeled_loss import labeled_loss
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 
-_MOST_LOGITS = 2**25  # 128 MiB in float32.
-
 
 class NextTokenTrainer(keras.Model):
     """Trains a language model without the logits of a whole batch: only labeled tokens pass the head, in chunks.
@@ -31,8 +29,8 @@ class NextTokenTrainer(keras.Model):
         language_model: `tasks.LanguageModel` of a decoder, with or without adapters.
         packed: bool. Whether rows hold several documents, none of which sees another: the batches of `data.pack`. Default
             True; False for inputs "token_ids" and "padding_mask".
-        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default None: the largest power of 2
-            from 128 to 1,024 whose logits have at most 128 MiB, such as 512 for 50,257 words.
+        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default 256; where all tokens have
+            labels, 512 is a little faster and needs more memory.
         ignore_id: int. Label of tokens that are not counted. Default -100.
         name: str.
 
@@ -67,16 +65,13 @@ class NextTokenTrainer(keras.Model):
         language_model: LanguageModel,
         *,
         packed: bool = True,
-        chunk_size: int | None = None,
+        chunk_size: int = 256,
         ignore_id: int = IGNORE_ID,
         name: str = "next_token_trainer",
     ) -> None:
         super().__init__(name=name)
         if language_model.is_encoder_decoder:
             raise ValueError(f"{language_model.name!r} has an encoder: train it with fit and MaskedCrossentropy.")
-        if chunk_size is None:
-            fitting = [size for size in (256, 512, 1024) if size * language_model.vocabulary_size <= _MOST_LOGITS]
-            chunk_size = max(fitting, default=128)
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1. Received: {chunk_size}")
         self.language_model = language_model
