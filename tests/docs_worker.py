@@ -1,7 +1,7 @@
 """Runs the code blocks of pages one after another: `docs_worker.py DIRECTORY PAGE ...`; writes DIRECTORY/results.json.
 
-A page runs in a folder of its own, in which "bert-folder" is a small checkpoint. A block of text behind one of Python says
-what this prints; "..." stands for anything. Lines of the shell that begin with `keras-transformer` run too.
+A page runs in a folder of its own, in which "bert-folder" is a small checkpoint. A block of text behind one of Python or of
+commands says what this prints; "..." stands for anything. Lines of the shell that begin with `keras-transformer` run too.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ def run_page(page, names):
         if language == "python":
             printed = run_python(code, page, names)
         elif language == "bash":
-            run_shell(code)
-        elif language == "text":
+            printed = run_shell(code)
+        elif language == "text" and printed is not None:
             right = doctest.OutputChecker().check_output(code, printed, _FLAGS)
             assert right, f"the page says:\n{code}\nit prints:\n{printed}"
         count += language in ("python", "bash")
@@ -46,13 +46,18 @@ def run_python(code, page, names):
 
 
 def run_shell(code):
+    """Runs the commands of this package; returns what they print, or None if there are others, which do not run."""
     from keras_transformer.export.commands import main as cli
 
+    printed, runs_all = io.StringIO(), True
     for line in code.replace("\\\n", " ").splitlines():
         arguments = shlex.split(line, comments=True)
         if arguments[:1] == ["keras-transformer"]:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(printed):
                 assert cli.main(arguments[1:]) == 0, line
+        else:
+            runs_all = runs_all and not arguments
+    return printed.getvalue() if runs_all else None
 
 
 def prepare(folder):

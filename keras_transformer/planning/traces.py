@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
+from keras_transformer.attention.mechanisms.causal_blocks import whole_rows
 from keras_transformer.backend import keras_private
 from keras_transformer.planning.counting import Kernels, Share, graph_events
 from keras_transformer.planning.pieces import Part, Pieces, divide
@@ -87,7 +89,9 @@ class Traces:
         return self._graphs[key]
 
     def _trace(self, batch_size: int) -> StepGraph:
-        return training_graph(self._model, batch_size, self._length, self._loss_chunk)
+        # Devices that fuse have kernels for whole rows, whose scores `Kernels` knows by their shape.
+        with whole_rows() if self._kernels.fuses else contextlib.nullcontext():
+            return training_graph(self._model, batch_size, self._length, self._loss_chunk)
 
 
 def few_blocks(groups: Groups | None, trace: Callable[[], StepGraph]) -> list[StepGraph]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -16,11 +18,33 @@ from keras_transformer.utils.types import Tensor
 _SMALLEST = 128
 # Eight compute 9/16 of the scores; more make the graph larger for little.
 _MOST = 8
+_is_whole: contextvars.ContextVar[bool] = contextvars.ContextVar("is_whole", default=False)
+
+
+@contextlib.contextmanager
+def whole_rows() -> Iterator[None]:
+    """Within it, rows are not computed in blocks: for the graph of a device whose kernels compute whole rows.
+
+    Example:
+
+    >>> x, steps = ops.ones((1, 256, 1, 2)), ops.arange(256)
+    >>> visibility = Visibility.from_slots(steps, steps, causal=True)
+    >>> with whole_rows():
+    ...     number_of_blocks(x, x, visibility)
+    1
+    """
+    token = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
 
 
 def number_of_blocks(query: Tensor, key: Tensor, visibility: Visibility) -> int:
     """Returns the number of equal blocks for causal queries of a static length from the first token on; 1 for others."""
     length = query.shape[1]
+    if _is_whole.get():
+        return 1
     if not (visibility.causal and visibility.starts_at_zero) or length is None or length != key.shape[1]:
         return 1
     if mesh_that_splits_rows() is not None:  # The parts of a row are on different devices.
