@@ -78,7 +78,7 @@ def rms_normalization(x: Tensor, scale: Tensor, epsilon: float) -> Tensor:
     >>> import numpy as np
     >>> x = np.array([[3.0, 4.0]], "float32")
     >>> np.array(rms_normalization(x, np.array([1.0, 2.0], "float32"), 1e-6)).round(3).tolist()
-    [[0.8489999771118164, 2.2629999 ]]
+    [[0.8489999771118164, 2.263000011444092]]
 
     Reference: Zhang and Sennrich, arXiv 1910.07467, equation 4. With h, g and s as in `layer_normalization`:
     `dx = (s - h mean(s h)) / √(mean(x²) + ε)`.
