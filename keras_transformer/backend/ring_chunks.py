@@ -30,10 +30,10 @@ def in_chunks(x: Tensor, axis: str, size: int, causal: bool) -> Tensor:
     padding[1] = (0, x.shape[1] % 2)
     first, second = jnp.split(jnp.pad(x, padding), 2, axis=1)
     # In order, device i has chunks 2i and 2i + 1.
-    moved = [_moved(chunk, axis, _zigzag(size, parity)) for parity, chunk in enumerate((first, second))]
+    one, other = (_moved(chunk, axis, _zigzag(size, parity)) for parity, chunk in enumerate((first, second)))
     # Chunk i is one of the first or of the second halves, by its parity; the other has the opposite one.
     is_even = _here(axis) % 2 == 0
-    return jnp.stack([jnp.where(is_even, *moved), jnp.where(is_even, *moved[::-1])])
+    return jnp.stack([jnp.where(is_even, one, other), jnp.where(is_even, other, one)])
 
 
 def in_order(chunks: Tensor, axis: str, size: int, length: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,17 +27,17 @@ def waiting_bytes(body: Any, size_of: Callable[[Any], float]) -> float:
     >>> graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
     >>> loop = next(node for node in graph.get_operations() if "While" in node.type)
     >>> waiting_bytes(graph._get_function(loop.get_attr("body").name).graph, lambda tensor: 400)
-    400
+    400.0
     """
     ordered = {tensor.op for tensor, output in zip(body.inputs, body.outputs, strict=True) if _changes(tensor, output)}
-    waiting = {}
+    waiting: dict[Any, Any] = {}
     for node in ancestors([tensor.op for tensor in body.outputs]):
         inputs = [buffer_of(tensor) for tensor in node.inputs]
         if node in ordered or not any(tensor.op in ordered for tensor in inputs):
             continue
         ordered.add(node)
         waiting.update((each.ref(), each) for each in inputs if each.op not in ordered)
-    return sum(size_of(tensor) for tensor in waiting.values() if tensor.op.type not in PREALLOCATED)
+    return math.fsum(size_of(tensor) for tensor in waiting.values() if tensor.op.type not in PREALLOCATED)
 
 
 def _changes(tensor: Any, output: Any) -> bool:
