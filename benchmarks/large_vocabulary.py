@@ -22,7 +22,7 @@ import sys
 import time
 
 import numpy as np
-from long_worker import forget_peak, memory
+from long_worker import forget_peak, memory, release_free_memory
 from measure import Table, arguments, limit_threads, limit_training_threads, versions
 from networks import Measures
 from training_worker import ALLOCATOR
@@ -92,6 +92,7 @@ def work(options):
         step = our_step(options, measures, whole=options.worker != "ours")
     for _ in range(2):
         step()
+    release_free_memory()
     forget_peak()
     times = []
     for _ in range(options.rounds):
@@ -117,7 +118,7 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
     parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
     parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--chunk-size", type=int, default=512, help="tokens whose logits ours computes at a time")
+    parser.add_argument("--chunk-size", type=int, help="of NextTokenTrainer; None: its own choice, 512")
     parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
     parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
     parser.add_argument("--mode", help=argparse.SUPPRESS)

@@ -6,6 +6,8 @@ Each input line is a job, each output line its result. Slow imports are done onc
 """
 
 import contextlib
+import ctypes
+import gc
 import importlib
 import json
 import os
@@ -77,6 +79,14 @@ def peer_step(job):
         job["train"]
     )
     return torch_step(module, torch.randn(1, job["length"], width), job["train"])
+
+
+def release_free_memory():
+    """Has the C library return what it holds and nobody uses, such as what tracing a graph needed: glibc keeps it."""
+    gc.collect()
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def forget_peak():

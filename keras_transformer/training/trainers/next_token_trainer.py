@@ -17,6 +17,8 @@ from keras_transformer.training.losses.labeled_loss import labeled_loss
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 
+_MOST_LOGITS = 2**25  # 128 MiB in float32.
+
 
 class NextTokenTrainer(keras.Model):
     """Trains a language model without the logits of a whole batch: only labeled tokens pass the head, in chunks.
@@ -29,8 +31,9 @@ class NextTokenTrainer(keras.Model):
         language_model: `tasks.LanguageModel` of a decoder, with or without adapters.
         packed: bool. Whether rows hold several documents, none of which sees another: the batches of `data.pack`. Default
             True; False for inputs "token_ids" and "padding_mask".
-        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default 256; where all tokens have
-            labels, 512 is a little faster and needs more memory.
+        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default None: 128 if the head is
+            frozen, as with adapters. If it is trained, each chunk also adds a gradient of its size: then up to 512 tokens,
+            whose logits have at most 128 MiB.
         ignore_id: int. Label of tokens that are not counted. Default -100.
         name: str.
 
@@ -65,14 +68,14 @@ class NextTokenTrainer(keras.Model):
         language_model: LanguageModel,
         *,
         packed: bool = True,
-        chunk_size: int = 256,
+        chunk_size: int | None = None,
         ignore_id: int = IGNORE_ID,
         name: str = "next_token_trainer",
     ) -> None:
         super().__init__(name=name)
         if language_model.is_encoder_decoder:
             raise ValueError(f"{language_model.name!r} has an encoder: train it with fit and MaskedCrossentropy.")
-        if chunk_size < 1:
+        if chunk_size is not None and chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1. Received: {chunk_size}")
         self.language_model = language_model
         self.chunk_size = chunk_size
@@ -104,9 +107,16 @@ class NextTokenTrainer(keras.Model):
         labels, counted = split_ignored(y, self.ignore_id)
         weights = token_weights(counted, sample_weight)
         hidden, labels, weights = (ops.reshape(x, (-1, *x.shape[2:])) for x in (y_pred, labels, weights))
-        total = labeled_loss(self.language_model, hidden, labels, weights, self.chunk_size, training)
+        total = labeled_loss(self.language_model, hidden, labels, weights, self._tokens_at_a_time(), training)
         tokens = ops.sum(weights)
         mean = total / ops.maximum(tokens, keras.config.epsilon())
         self._token_loss.update_state(ops.stop_gradient(mean), sample_weight=tokens)
         mean = mean_of_replicas(mean, weights)
         return mean + sum(self.losses) if self.losses else mean
+
+    def _tokens_at_a_time(self):
+        model = self.language_model
+        head = model._head if model._embedding is None else model._embedding
+        if self.chunk_size is not None or not head.trainable_variables:
+            return self.chunk_size or 128
+        return next((size for size in (512, 256) if size * model.vocabulary_size <= _MOST_LOGITS), 128)
