@@ -45,7 +45,7 @@ def value_of(variable: keras.Variable) -> Tensor:
 
     Example:
 
-    >>> value_of(keras.Variable(2.0)).numpy()
+    >>> float(value_of(keras.Variable(2.0)))
     2.0
     """
     return ops.copy(variable.value) if keras.backend.backend() == "tensorflow" else variable.value

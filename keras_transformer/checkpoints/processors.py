@@ -10,6 +10,7 @@ from keras_transformer import tasks, text
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.checkpoints.folder import Folder
+from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.processor_config import has_processor
 
 
@@ -54,8 +55,9 @@ def with_processor(model: keras.Model, folder: Folder) -> keras.Model:
 
 
 def _is_plain(model: keras.Model) -> bool:
-    """Returns whether a model is Functional, of no class of its own, and not compiled: one that can be built again."""
-    return hasattr(model, "operations") and type(model).__module__.startswith("keras.") and not model.compiled
+    """Returns whether a model is Functional, of no class with more to it, and not compiled: one that can be built again."""
+    has_nothing_else = type(model).__module__.startswith("keras.") or type(model) is TaskModel
+    return hasattr(model, "operations") and has_nothing_else and not model.compiled
 
 
 def _of_patches(model: keras.Model, folder: Folder) -> Any:

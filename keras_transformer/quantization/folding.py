@@ -18,6 +18,7 @@ from keras_transformer.quantization.kernels import Kernel, kernels_of
 from keras_transformer.quantization.outputs import outputs_of
 from keras_transformer.quantization.recording import recorded
 
+_NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization, *NORMS.values())
 # How many layers that were called before a weight are tried, beginning with the last.
 _CANDIDATES = 3
 # Of the largest output: what reductions in another order may change.
@@ -52,7 +53,7 @@ class Fold(NamedTuple):
     def apply(self, factors: np.ndarray) -> None:
         """Divides the channels of the producer by factors `(channels,)`, and multiplies the inputs of the readers."""
         factors = np.asarray(factors, "float32")
-        if isinstance(self.producer, tuple(NORMS.values())):
+        if isinstance(self.producer, _NORMS):
             _divide_norm(self.producer, factors)
         else:
             kernel = Kernel.of(self.producer)
@@ -132,7 +133,7 @@ class _Test:
 def _candidates(model, run) -> list[list[Fold]]:
     """For each tensor that weights read, the folds to try."""
     kernels = {id(kernel.layer): kernel for kernel in kernels_of(model) if not kernel.is_table}
-    norms = [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, tuple(NORMS.values()))]
+    norms = [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _NORMS)]
     calls: list[tuple[Any, Any, Any]] = []
     with recorded([*norms, *(kernel.layer for kernel in kernels.values())], lambda *call: calls.append(call)):
         run.outputs()

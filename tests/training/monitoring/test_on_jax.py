@@ -24,7 +24,7 @@ TESTS = {
         "test_a_scaled_loss_does_not_scale_the_norms",
     ],
     FOLDER / "test_find_learning_rate.py": ["test_training_afterwards_is_as_if_there_had_been_none"],
-    FOLDER.parent / "test_averaged_weights.py": ["test_accumulated_gradients"],
+    FOLDER.parent / "optimizers" / "test_averaged_weights.py": ["test_accumulated_gradients"],
 }
 
 
