@@ -29,10 +29,15 @@ def labeled_loss(
     """
     table = _plain_table(model) if training else None
     if table is None:
-        layers = [model._head if model._embedding is None else model._embedding, model._logits]
+        layers = [head_layer(model), model._logits]
         return chunked_crossentropy(hidden, labels, weights, model._to_logits, layers, chunk_size, training)
     hidden = hidden if model._head_scale is None else model._head_scale(hidden)
     return linear_crossentropy(hidden, labels, weights, value_of(table), chunk_size, table.trainable)
+
+
+def head_layer(model: LanguageModel) -> keras.layers.Layer:
+    """Returns the layer with the weights of the product of the head: the tied embedding, or a dense layer."""
+    return model._head if model._embedding is None else model._embedding
 
 
 def _plain_table(model):

@@ -13,7 +13,7 @@ from keras_transformer.models import packed as packed_backbone
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.distribution.replicas import mean_of_replicas
 from keras_transformer.training.losses.cross_entropy import split_ignored, token_weights
-from keras_transformer.training.losses.labeled_loss import labeled_loss
+from keras_transformer.training.losses.labeled_loss import head_layer, labeled_loss
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 
@@ -116,7 +116,6 @@ class NextTokenTrainer(keras.Model):
 
     def _tokens_at_a_time(self):
         model = self.language_model
-        head = model._head if model._embedding is None else model._embedding
-        if self.chunk_size is not None or not head.trainable_variables:
+        if self.chunk_size is not None or not head_layer(model).trainable_variables:
             return self.chunk_size or 128
         return next((size for size in (512, 256) if size * model.vocabulary_size <= _MOST_LOGITS), 128)
