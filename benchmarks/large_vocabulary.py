@@ -29,7 +29,7 @@ from training_worker import ALLOCATOR
 
 MEASURES = Measures(length=512, vocabulary_size=50257)
 TINY = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32, "length": 8, "vocabulary_size": 50}
-RIVALS = ("ours", "ours, whole", "keras_layers", "torch", "torch_compiled")
+RIVALS = ("ours", "ours, whole", "keras_layers", "keras_hub", "torch", "torch_compiled")
 
 
 def batch(options, measures):
@@ -67,6 +67,20 @@ def keras_step(options, measures):
     return lambda: float(np.ravel(model.train_on_batch(*data))[0])
 
 
+def keras_hub_step(options, measures):
+    import keras
+    from keras_hub.models import GPT2Backbone, GPT2CausalLM
+
+    sizes = measures.size._asdict()
+    backbone = GPT2Backbone(measures.vocabulary_size, dropout=0.0, max_sequence_length=measures.length, **sizes)
+    model = GPT2CausalLM(backbone, preprocessor=None)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.AdamW(1e-4), loss, jit_compile=options.mode == "xla", sampler="greedy")
+    token_ids, labels = batch(options, measures)
+    inputs = {"token_ids": token_ids, "padding_mask": np.ones_like(token_ids)}  # It requires a mask.
+    return lambda: float(np.ravel(model.train_on_batch(inputs, labels))[0])
+
+
 def torch_step(options, measures, compiled):
     import torch_networks
 
@@ -80,6 +94,8 @@ def work(options):
     measures = MEASURES._replace(**TINY) if options.tiny else MEASURES
     if not options.worker.startswith("torch"):
         from keras_transformer import models, tasks, training  # noqa: F401 They are no memory of the model.
+    if options.worker == "keras_hub":
+        import keras_hub.models  # noqa: F401
     if options.threads:
         limit_threads(options.threads)
         limit_training_threads(options.threads)
@@ -88,6 +104,8 @@ def work(options):
         step = torch_step(options, measures, options.worker == "torch_compiled")
     elif options.worker == "keras_layers":
         step = keras_step(options, measures)
+    elif options.worker == "keras_hub":
+        step = keras_hub_step(options, measures)
     else:
         step = our_step(options, measures, whole=options.worker != "ours")
     for _ in range(2):

@@ -36,6 +36,11 @@ def is_captured(layer: keras.layers.Layer) -> bool:
     return id(layer) in (_captured.get() or ())
 
 
+def is_capturing() -> bool:
+    """Whether any layer is captured."""
+    return _captured.get() is not None
+
+
 def record(layer: keras.layers.Layer, tensor: Tensor) -> None:
     """Records a tensor of a captured layer."""
     captured = _captured.get()

@@ -20,6 +20,7 @@ class VariableValues:
     Attributes:
         weights: list of tensors: values of the trainable variables, in their own dtypes. They get gradients.
         others: list of the other variables, such as seeds. They get no gradients.
+        states: list of tensors: the values of `others`.
     """
 
     def __init__(self, layers: Iterable[keras.layers.Layer]) -> None:
@@ -29,12 +30,15 @@ class VariableValues:
         self.others = [variable for layer in layers for variable in layer.variables if id(variable) not in chosen]
         with keras_private.autocast_scope(None):  # In their own dtypes: each part of a layer casts them itself.
             self.weights = [value_of(variable) for variable in self._trainable]
-            self._states = [value_of(variable) for variable in self.others]
+            self.states = [value_of(variable) for variable in self.others]
 
-    def scope(self, weights: Iterable[Tensor], collect_losses: bool = False) -> keras.StatelessScope:
-        """Returns a `keras.StatelessScope` in which the trainable variables have the values `weights`."""
+    def scope(
+        self, weights: Iterable[Tensor], states: Iterable[Tensor] | None = None, collect_losses: bool = False
+    ) -> keras.StatelessScope:
+        """Returns a `keras.StatelessScope` in which the variables have the values `weights` and `states`, or their own."""
+        states = self.states if states is None else states
         with keras_private.autocast_scope(None):
-            mapping = zip([*self._trainable, *self.others], [*weights, *self._states], strict=True)
+            mapping = zip([*self._trainable, *self.others], [*weights, *states], strict=True)
             return keras.StatelessScope(list(mapping), collect_losses=collect_losses)
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.diffusion.processes.names import PROCESSES
 from keras_transformer.diffusion.processes.process import NoiseProcess
 from keras_transformer.utils.serialization import resolve
 from keras_transformer.utils.types import Config, Tensor
 
 
-class DenoisingTrainer(keras.Model):
+class DenoisingTrainer(TracedOnce, keras.Model):
     """Trains a denoiser: the mean squared error of what it predicts of images with noise, at random times.
 
     The weights are those of the denoiser, which is ready for use after training. With `use_ema=True` in the optimizer and

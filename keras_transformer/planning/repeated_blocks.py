@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
+from keras_transformer.blocks.equal_blocks import kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Groups:
 def find_groups(model: keras.Model) -> Groups | None:
     """Returns the largest number of equal groups of consecutive blocks; None if tracing fewer would not save work.
 
-    Blocks are equal if their configs are, apart from names. Each reads the output of the one before, which nothing else
-    reads, and otherwise the same inputs, such as a mask. A further float input, or a weight that several blocks share, would
-    sum the gradients of all blocks.
+    Blocks are equal if they are of one kind: see `blocks.equal_blocks.kind`. Each reads the output of the one before, which
+    nothing else reads, and otherwise the same inputs, such as a mask. A further float input, or a weight that several blocks
+    share, would sum the gradients of all blocks.
 
     Example:
 
@@ -72,7 +72,7 @@ def find_groups(model: keras.Model) -> Groups | None:
     best, saved = None, 0
     for chain in _chains(model):
         saved = max(saved, len(chain) // 3)  # Two small steps take longer than one of as many blocks.
-        kinds = [_kind(block) for block in chain]
+        kinds = [kind(block) for block in chain]
         for size in range(1, len(chain) // 3 + 1):
             for groups in _runs(chain, kinds, size):
                 less = len(groups.blocks) - (2 * groups.fewest + 1) * size - 2 * (len(chain) - len(groups.blocks))
@@ -126,17 +126,6 @@ def _others(node: Any) -> list[int]:
 
 def _follows(node: Any, last: Any, readers: Counter[int]) -> bool:
     return node.input_tensors[0] is last.outputs[0] and readers[id(last.outputs[0])] == 1
-
-
-def _kind(block: Block) -> str:
-    """The class and the config of a block, without names."""
-    return json.dumps([type(block).__name__, _without_names(block.get_config())], default=repr, sort_keys=True)
-
-
-def _without_names(config: Any) -> Any:
-    if isinstance(config, dict):
-        return {key: _without_names(value) for key, value in config.items() if key != "name"}
-    return [_without_names(each) for each in config] if isinstance(config, list | tuple) else config
 
 
 def _unchanged(x: Any, *arguments: Any, cache: Any = None, **options: Any) -> Any:

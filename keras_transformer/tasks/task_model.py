@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
-from keras_transformer.backend.first_step import build_optimizer
+from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class TaskModel(keras.Model):
-    """Functional model whose training step TensorFlow traces once; Keras traces that of its own models twice.
+class TaskModel(TracedOnce, keras.Model):
+    """Functional model whose training step TensorFlow traces once, and equal blocks of it as one function: see `TracedOnce`.
 
     Args:
         inputs: symbolic inputs, as of `keras.Model`.
@@ -29,8 +27,3 @@ class TaskModel(keras.Model):
     >>> model.output_shape
     (None, 3)
     """
-
-    def make_train_function(self, force: bool = False) -> Any:
-        """Builds the optimizer first: see `backend.first_step`."""
-        build_optimizer(self)
-        return super().make_train_function(force)

@@ -11,13 +11,14 @@ from keras import ops
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.maps import attention_maps
 from keras_transformer.backend import keras_private
+from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.training.compression.distillation_losses import AttentionMaps, HiddenStates, SoftLogits
 from keras_transformer.utils.types import Tensor
 
 _DEFAULT_LOGITS = SoftLogits()
 
 
-class Distillation(keras.Model):
+class Distillation(TracedOnce, keras.Model):
     """Trains a student with the losses of a teacher beside its own.
 
     The student is ready for use after training: it is changed in place, and has nothing of the teacher. The teacher is not

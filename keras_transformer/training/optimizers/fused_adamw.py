@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -9,6 +11,9 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
+
+# Within `apply`: the scalars of an update, by dtype and graph.
+_scalars: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("scalars", default=None)
 
 
 @serializable
@@ -40,6 +45,13 @@ class FusedAdamW(keras.optimizers.AdamW):
     a token that a batch repeats one by one; here, as on JAX, their sum is squared.
     """
 
+    def apply(self, grads: Sequence[Tensor | None], trainable_variables: Sequence[Any] | None = None) -> None:
+        token = _scalars.set({})
+        try:
+            super().apply(grads, trainable_variables)
+        finally:
+            _scalars.reset(token)
+
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         if not self._has_kernel():
             super().update_step(gradient, variable, learning_rate)
@@ -47,21 +59,33 @@ class FusedAdamW(keras.optimizers.AdamW):
         import tensorflow as tf
 
         index = keras_private.variable_index(self, variable)
-        dtype = variable.dtype
-        step = tf.cast(self.iterations + 1, dtype)
-        beta_1, beta_2 = (tf.constant(beta, dtype) for beta in (self.beta_1, self.beta_2))
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
             m=_handle(self._momentums[index]),
             v=_handle(self._velocities[index]),
-            beta1_power=tf.pow(beta_1, step),
-            beta2_power=tf.pow(beta_2, step),
-            lr=tf.cast(learning_rate, dtype),
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=tf.constant(self.epsilon, dtype),
-            grad=tf.cast(tf.convert_to_tensor(gradient), dtype),  # The gradient of a lookup is sparse.
+            lr=tf.cast(learning_rate, variable.dtype),
+            grad=tf.cast(tf.convert_to_tensor(gradient), variable.dtype),  # The gradient of a lookup is sparse.
+            **self._scalars_of(tf.as_dtype(variable.dtype)),
         )
+
+    def _scalars_of(self, dtype: Any) -> dict[str, Any]:
+        """Returns what the kernel takes for each weight: the graph of an update has it once."""
+        import tensorflow as tf
+
+        known = _scalars.get()
+        known = {} if known is None else known
+        key = dtype, None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if key not in known:
+            step = tf.cast(self.iterations + 1, dtype)
+            betas = [tf.constant(beta, dtype) for beta in (self.beta_1, self.beta_2)]
+            powers = [tf.pow(beta, step) for beta in betas]
+            names = ("beta1", "beta2", "beta1_power", "beta2_power", "epsilon")
+            known[key] = dict(zip(names, (*betas, *powers, tf.constant(self.epsilon, dtype)), strict=True))
+        return known[key]
+
+    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+        if self.weight_decay:  # Keras multiplies each weight by 0 otherwise.
+            super()._apply_weight_decay(variables)
 
     def _has_kernel(self) -> bool:
         if keras.backend.backend() != "tensorflow" or self.amsgrad:

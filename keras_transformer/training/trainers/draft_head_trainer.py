@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.generation.search.draft_head import EPSILON, DraftHead, weight_shapes
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.utils.types import ArrayLike, Tensor
@@ -57,7 +58,7 @@ def draft_examples(
     return {"hidden_states": states.astype("float16"), "token_ids": rows}, choices.astype("int32")
 
 
-class DraftHeadTrainer(keras.Model):
+class DraftHeadTrainer(TracedOnce, keras.Model):
     """Trains a `generation.DraftHead` with `fit`.
 
     The loss is the mean cross-entropy of the target model's choices that the head knows, over `num_steps` tokens after each

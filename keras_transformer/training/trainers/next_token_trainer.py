@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.first_step import build_optimizer
 from keras_transformer.backend.optional_inputs import with_optional_inputs
+from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.models import packed as packed_backbone
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.distribution.replicas import mean_of_replicas
@@ -20,7 +20,7 @@ from keras_transformer.utils.types import Tensor
 _MOST_LOGITS = 2**25  # 128 MiB in float32.
 
 
-class NextTokenTrainer(keras.Model):
+class NextTokenTrainer(TracedOnce, keras.Model):
     """Trains a language model without the logits of a whole batch: only labeled tokens pass the head, in chunks.
 
     The loss is that of `MaskedCrossentropy`: the mean over the labeled tokens of a batch. Fine-tuning on the answers of
@@ -85,11 +85,6 @@ class NextTokenTrainer(keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Does nothing: the parts are built."""
-
-    def make_train_function(self, force: bool = False) -> Any:
-        """Builds the optimizer first: see `backend.first_step`."""
-        build_optimizer(self)
-        return super().make_train_function(force)
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         return self._packed(with_optional_inputs(self._packed, inputs), training=training)

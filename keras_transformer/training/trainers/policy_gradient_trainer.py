@@ -7,13 +7,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.losses.cross_entropy import split_ignored
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 
 
-class PolicyGradientTrainer(keras.Model):
+class PolicyGradientTrainer(TracedOnce, keras.Model):
     """Trains a language model on texts that the reference model has sampled, by their advantages.
 
     For each labeled token with the advantage A of its row, probabilities p of the model and q of the reference, and

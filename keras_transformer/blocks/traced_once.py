@@ -1,0 +1,35 @@
+"""What TensorFlow traces once in the training step of a model, and Keras several times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_transformer.backend.first_step import build_optimizer
+from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once
+
+
+class TracedOnce:
+    """Mixin of a `keras.Model` whose training step is traced once, with one function for all equal blocks.
+
+    The first step takes a part of the time, and its graph a part of the memory; the values are the same. See
+    `backend.first_step` and `equal_blocks_traced_once`.
+
+    Example:
+
+    >>> import keras
+    >>> class Net(TracedOnce, keras.Model):
+    ...     pass
+    >>> inputs = keras.Input((2,))
+    >>> Net(inputs, keras.layers.Dense(3)(inputs)).output_shape
+    (None, 3)
+    """
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Builds the optimizer first."""
+        build_optimizer(self)
+        return super().make_train_function(force)  # pyright: ignore[reportAttributeAccessIssue]: of `keras.Model`.
+
+    def train_step(self, *args: Any, **kwargs: Any) -> Any:
+        """The step of `keras.Model`, whose arguments depend on the backend."""
+        with equal_blocks_traced_once(self):  # pyright: ignore[reportArgumentType]: a `keras.Model`.
+            return super().train_step(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
