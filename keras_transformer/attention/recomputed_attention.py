@@ -68,15 +68,15 @@ def recomputed_attention(query: Tensor, key: Tensor, value: Tensor, blocks: Sequ
     """
 
     @ops.custom_gradient
-    def attend(*inputs: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
-        inputs = tuple(_heads_swapped(x) for x in inputs)
-        context = _heads_swapped(_forward(*inputs, blocks))
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
+        query, key, value = (_heads_swapped(x) for x in (query, key, value))
+        context = _heads_swapped(_forward(query, key, value, blocks))
 
         def backward(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
-            upstream = arguments[0] if upstream is None else upstream
+            slopes = arguments[0] if upstream is None else upstream
             # Of the context as it is returned, which others keep too. (B, N, T, 1)
-            mean_slopes = _heads_swapped(ops.sum(_wide(upstream) * _wide(context), axis=-1, keepdims=True))
-            return _backward(*inputs, blocks, _heads_swapped(upstream), mean_slopes)
+            mean_slopes = _heads_swapped(ops.sum(_wide(slopes) * _wide(context), axis=-1, keepdims=True))
+            return _backward(query, key, value, _heads_swapped(slopes), mean_slopes, blocks)
 
         return context, backward
 
@@ -84,7 +84,7 @@ def recomputed_attention(query: Tensor, key: Tensor, value: Tensor, blocks: Sequ
 
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[QueryBlock]) -> Tensor:
-    """Returns the context `(B, N, T, H_value)`, of heads first."""
+    """Returns the context `(B, N, T, H_value)`, from tensors with the heads first."""
     contexts = []
     for block in blocks:
         queries = block.queries(query)
@@ -96,9 +96,9 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[QueryBl
 
 
 def _backward(
-    query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[QueryBlock], upstream: Tensor, mean_slopes: Tensor
+    query: Tensor, key: Tensor, value: Tensor, upstream: Tensor, mean_slopes: Tensor, blocks: Sequence[QueryBlock]
 ) -> tuple[Tensor, ...]:
-    """Returns the gradients of query, key and value, `(B, T | S, N | K, H)`."""
+    """Returns the gradients of query, key and value, `(B, T | S, N | K, H)`, from tensors with the heads first."""
     of_queries, of_key, of_value = [], None, None
     for block in blocks:
         # The dependencies keep blocks in order, with the memory of one, and the weights apart from those of the first pass.
