@@ -11,6 +11,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.recomputed_attention import QueryBlock
 from keras_transformer.backend.split_rows import mesh_that_splits_rows
 from keras_transformer.utils.types import Tensor
 
@@ -52,25 +53,37 @@ def number_of_blocks(query: Tensor, key: Tensor, visibility: Visibility) -> int:
     return next((count for count in range(min(length // _SMALLEST, _MOST), 1, -1) if length % count == 0), 1)
 
 
-def causal_blocks(
-    count: int, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
+def causal_blocks(count: int, length: int, visibility: Visibility) -> list[QueryBlock]:
+    """Returns `count` equal blocks of the queries, each with the keys up to its end, and which of these it attends to.
+
+    Example:
+
+    >>> visibility = Visibility.from_slots(ops.arange(4), ops.arange(4), causal=True)
+    >>> [(block.begin, block.end, block.key_end) for block in causal_blocks(2, 4, visibility)]
+    [(0, 2, 2), (2, 4, 4)]
+    """
+    size, visibility = length // count, visibility.with_segments_as_mask()
+    ends = [(index + 1) * size for index in range(count)]
+    return [QueryBlock(end - size, end, end, _part(visibility, end - size, end)) for end in ends]
+
+
+def parts_of_rows(
+    blocks: list[QueryBlock], query: Tensor, key: Tensor, value: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Visibility]]:
-    """Yields the queries of each of `count` blocks, the keys and values up to its end, and which of these they see.
+    """Yields the queries of each causal block, the keys and values up to its end, and which of these they see.
 
     Example:
 
     >>> x = ops.ones((1, 4, 2, 3))
     >>> visibility = Visibility.from_slots(ops.arange(4), ops.arange(4), causal=True)
-    >>> [(tuple(q.shape), tuple(k.shape)) for q, k, *_ in causal_blocks(2, x, x, x, visibility)]
+    >>> [(tuple(q.shape), tuple(k.shape)) for q, k, *_ in parts_of_rows(causal_blocks(2, 4, visibility), x, x, x)]
     [((1, 2, 2, 3), (1, 2, 2, 3)), ((1, 2, 2, 3), (1, 4, 2, 3))]
     """
-    size, visibility = query.shape[1] // count, visibility.with_segments_as_mask()
     # Parts that are joined again: the gradient of a join is a copy of its parts, that of a slice has the size of the whole.
-    queries, keys, values = (ops.split(x, count, axis=1) for x in (query, key, value))
-    for index in range(count):
-        begin, end = index * size, (index + 1) * size
+    queries, keys, values = (ops.split(x, len(blocks), axis=1) for x in (query, key, value))
+    for index, block in enumerate(blocks):
         prefix = [ops.concatenate(x[: index + 1], axis=1) if index else x[0] for x in (keys, values)]
-        yield queries[index], *prefix, _part(visibility, begin, end)
+        yield queries[index], *prefix, block.visibility
 
 
 def _part(visibility, begin, end):

@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
-from keras_transformer.attention.mechanisms.causal_blocks import causal_blocks, number_of_blocks
+from keras_transformer.attention.mechanisms.causal_blocks import causal_blocks, number_of_blocks, parts_of_rows
+from keras_transformer.attention.recomputed_attention import recomputed_attention
 from keras_transformer.attention.scoring import SCORINGS
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.softmax_ops import (
@@ -33,7 +34,9 @@ class SoftmaxAttention(Mechanism):
     """Softmax attention, `softmax(scores(Q, K) + bias) V`, with any scoring function.
 
     Memory and time grow with T · S; in training, causal rows of a static length of 256 or more are computed in blocks of
-    queries over the keys up to their end, which is about half of it. The softmax is computed in float32 under every dtype
+    queries over the keys up to their end, which is about half of it. With scaled dot scores, without dropout, sinks and
+    biases, these keep no weights for the backward pass, which computes them again, one block at a time; their gradients are
+    of the first order only. The softmax is computed in float32 under every dtype
     policy. A query whose keys are all masked has a zero context. With sinks, each head n has a learned logit `sink_n` that
     takes part in the softmax as one more key whose value is zero, so that the weights of a query sum to less than 1:
     `weight_j = exp(score_j) / (exp(sink_n) + Σ_i exp(score_i))`.
@@ -116,8 +119,7 @@ class SoftmaxAttention(Mechanism):
         if training and bias is None and value_term is None and not (takes_kernel or return_attention_scores):
             count = number_of_blocks(query, key, visibility)
             if count > 1:
-                parts = causal_blocks(count, query, key, value, visibility)
-                return ops.concatenate([self.attend(*part, training=training) for part in parts], axis=1)
+                return self._in_blocks(count, query, key, value, visibility)
         if takes_kernel and bias is None and _are_segments(visibility) and has_segment_attention(query, key):
             options = {"scale": self.scoring.scale, "is_causal": visibility.causal}
             return segment_attention(query, key, value, visibility.segment_ids, **options)
@@ -136,6 +138,18 @@ class SoftmaxAttention(Mechanism):
         if not return_attention_scores:
             return context
         return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
+
+    def _in_blocks(self, count: int, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+        """Returns the context of causal queries in training, in blocks."""
+        blocks = causal_blocks(count, query.shape[1], visibility)
+        if self.dropout > 0 or self.use_sinks or type(self.scoring) is not ScaledDot:
+            parts = parts_of_rows(blocks, query, key, value)
+            return ops.concatenate([self.attend(*part, training=True) for part in parts], axis=1)
+        context = recomputed_attention(self.scoring.scaled(query), key, value, blocks)
+        if not visibility.can_mask_all_keys:
+            return context
+        seen = [ops.any(block.visibility.dense(), axis=-1, keepdims=True) for block in blocks]
+        return zero_masked_queries(context, ops.concatenate(seen, axis=2))
 
     def drop(self, weights: Tensor, training: bool | None = None) -> Tensor:
         """Applies dropout to attention weights."""

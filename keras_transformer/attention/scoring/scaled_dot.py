@@ -35,9 +35,12 @@ class ScaledDot(Scoring):
         self.scale = scale
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
+        return grouped_scores(self.scaled(query), key)  # The query is smaller than the scores.
+
+    def scaled(self, query: Tensor) -> Tensor:
+        """Returns queries whose products with keys are the scores."""
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
-        # The query is smaller than the scores.
-        return grouped_scores(query * ops.cast(scale, query.dtype), key)
+        return query * ops.cast(scale, query.dtype)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "scale": self.scale}
