@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -13,7 +13,12 @@ from keras_transformer.backend.vjp import after, vjp
 from keras_transformer.utils.types import Tensor
 
 
-def recomputed(layer: keras.layers.Layer, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+def recomputed(
+    layer: keras.layers.Layer,
+    function: Callable[..., Tensor],
+    *tensors: Tensor,
+    parts: Sequence[keras.layers.Layer] | None = None,
+) -> Tensor:
     """Returns `function(*tensors)` with gradient checkpointing: only the inputs are stored for the backward pass.
 
     The recomputation equals the first pass: seed generators draw the same numbers, and statistics and losses that the layer
@@ -23,6 +28,7 @@ def recomputed(layer: keras.layers.Layer, function: Callable[..., Tensor], *tens
         layer: `keras.layers.Layer` that has, itself or in its parts, all variables that `function` reads or changes.
         function: function of float tensors to one float tensor. Tensors that it closes over get no gradient.
         *tensors: float tensors.
+        parts: parts of the layer that have these variables; None for the layer itself.
 
     Returns:
         The tensor.
@@ -37,7 +43,7 @@ def recomputed(layer: keras.layers.Layer, function: Callable[..., Tensor], *tens
 
     Reference: Chen et al., Training Deep Nets with Sublinear Memory Cost, arXiv 1604.06174.
     """
-    values = VariableValues([layer])
+    values = VariableValues([layer] if parts is None else parts)
     changed: list[tuple[keras.Variable, Tensor]] = []
 
     def pure(*arguments: Tensor) -> tuple[tuple[Tensor, ...], list[Tensor]]:

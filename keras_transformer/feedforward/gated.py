@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.feedforward.activations import Gating
 from keras_transformer.feedforward.dense import DenseFeedForward
+from keras_transformer.layers.activations import in_training
 from keras_transformer.layers.split_projections import SharedInputs
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Shape
@@ -69,3 +70,11 @@ class GatedFeedForward(DenseFeedForward):
         project = SharedInputs()
         gate, hidden = project(self._gate_dense, inputs), project(self._hidden_dense, inputs)
         return self.activation(gate, hidden) if isinstance(self.activation, Gating) else gate * hidden
+
+    def _linear(self, inputs):
+        return self._gate_dense(inputs, activate=False), self._hidden_dense(inputs)
+
+    def _activate(self, gate, hidden):
+        if isinstance(self.activation, Gating):
+            return self.activation(gate, hidden)
+        return in_training(self.activation)(gate) * hidden

@@ -37,6 +37,7 @@ class Projection(keras.layers.EinsumDense):
         inputs: float `(B, T, ...)`.
         copies: float `(B, T, devices, D)`: a copy of the inputs on each of the devices that the columns of the kernel are
             split over, to compute with in their place; or None. See `SharedInputs`.
+        activate: bool. Whether the activation is applied. Default True.
 
     Returns:
         `(B, T, ...)`.
@@ -63,7 +64,9 @@ class Projection(keras.layers.EinsumDense):
         if is_ternary(self):
             prepare_kernel(self)
 
-    def call(self, inputs: Tensor, training: bool | None = None, copies: Tensor | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, training: bool | None = None, copies: Tensor | None = None, activate: bool = True
+    ) -> Tensor:
         sizes, contracted = self._sizes, len(inputs.shape) - 2
         rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
         length = ops.shape(inputs)[1]
@@ -75,7 +78,7 @@ class Projection(keras.layers.EinsumDense):
             x = self._product_of_copies(copies)
         if self.bias is not None:
             x = ops.add(x, ops.reshape(self.bias, (-1,)))
-        if self.activation is not None:
+        if activate and self.activation is not None:
             x = (in_training(self.activation) if training else self.activation)(x)
         return ops.reshape(x, (-1, length, *columns))
 
@@ -87,8 +90,8 @@ class Projection(keras.layers.EinsumDense):
         if not self._is_factored:
             return kernel_product(x, self.kernel)
         a, b = self._factors()
-        product = kernel_product(x, self._base_kernel())
-        return product + self._lora_scale * ops.matmul(ops.matmul(x, ops.cast(a, x.dtype)), ops.cast(b, x.dtype))
+        low_rank = self._lora_scale * ops.matmul(x, ops.cast(a, x.dtype))  # Smaller than the change of the outputs.
+        return kernel_product(x, self._base_kernel()) + ops.matmul(low_rank, ops.cast(b, x.dtype))
 
     def takes_copies(self, devices: int) -> bool:
         """Whether it takes a copy of the input for each device: it reads vectors, and its first axis of outputs divides."""

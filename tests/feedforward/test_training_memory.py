@@ -1,0 +1,113 @@
+"""What a feed-forward keeps for its backward pass; its gradients are those of the form for inference."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.backend.variable_values import VariableValues
+from keras_transformer.backend.vjp import vjp
+from keras_transformer.feedforward import ClampedSwiGLU, DenseFeedForward, GatedFeedForward
+
+X = np.random.default_rng(0).normal(size=(2, 3, 4))
+UPSTREAM = np.random.default_rng(1).normal(size=X.shape)
+# JAX has float32 by default.
+DTYPE, TOLERANCE = ("float64", 1e-6) if keras.backend.backend() == "tensorflow" else ("float32", 1e-5)
+LAYERS = {
+    "relu": lambda **options: DenseFeedForward(6, **options),
+    "gelu": lambda **options: DenseFeedForward(6, "gelu", **options),
+    "with a norm": lambda **options: DenseFeedForward(6, "gelu_tanh", hidden_norm="rms_norm", **options),
+    "swiglu": lambda **options: GatedFeedForward(6, **options),
+    "geglu with biases": lambda **options: GatedFeedForward(6, "gelu", use_bias=True, **options),
+    "clamped swiglu": lambda **options: GatedFeedForward(6, ClampedSwiGLU(limit=1.0), **options),
+}
+
+
+def randomized(layer):
+    layer.build(X.shape)
+    layer.set_weights([np.random.default_rng(2).normal(size=weight.shape) for weight in layer.get_weights()])
+    return layer
+
+
+def gradients(layer, dtype, training):
+    """Returns the outputs, and the gradients of the input and the weights, as arrays."""
+    values = VariableValues([layer])
+
+    def outputs(x, *weights):
+        with values.scope(weights):
+            return ops.cast(layer(x, training=training), dtype)
+
+    value, pullback = vjp(outputs, ops.array(X, dtype), *values.weights)
+    return [ops.convert_to_numpy(ops.cast(each, dtype)) for each in (value, *pullback(ops.array(UPSTREAM, dtype)))]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_of_training_are_those_of_the_form_for_inference(name):
+    # Keras on TensorFlow computes a norm in a scope of values in float32.
+    dtype, tolerance = ("float32", 1e-5) if name == "with a norm" else (DTYPE, TOLERANCE)
+    layer = randomized(LAYERS[name](dtype=dtype))
+    for found, expected in zip(*(gradients(layer, dtype, training) for training in (True, False)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+        assert np.abs(expected).max() > 0.1
+
+
+def test_gradients_under_mixed_precision_differ_by_rounding():
+    layer = randomized(GatedFeedForward(6, dtype="mixed_bfloat16"))
+    for found, expected in zip(*(gradients(layer, "float32", training) for training in (True, False)), strict=True):
+        assert np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
+
+
+def test_dropout_drops_the_same_elements_in_both_passes():
+    layer = randomized(DenseFeedForward(64, dropout=0.5, seed=3))
+    x = ops.ones((1, 1, 4))
+    # Linear in the kernel of the output, whose gradient is the hidden layer: the loss is the sum of their products.
+    kernel = layer._output_dense.kernel
+    values = VariableValues([layer])
+    index = [id(each) for each in layer.trainable_variables].index(id(kernel))
+
+    def loss(*weights):
+        with values.scope(weights):
+            return ops.sum(layer(x, training=True))
+
+    value, pullback = vjp(loss, *values.weights)
+    found = ops.sum(pullback(ops.ones(()))[index] * values.weights[index]) + ops.sum(values.weights[-1])
+    np.testing.assert_allclose(float(found), float(value), rtol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA plans the memory of a JAX program")
+@pytest.mark.parametrize(("name", "adapter", "count"), [("gelu", False, 1), ("swiglu", False, 2), ("swiglu", True, 2)])
+def test_only_the_outputs_of_the_first_projections_are_kept(name, adapter, count):
+    import tensorflow as tf
+
+    layer = randomized(LAYERS[name]())
+    if adapter:
+        for dense in (layer._gate_dense, layer._hidden_dense, layer._output_dense):
+            dense.enable_lora(2)
+            dense._kernel.trainable = False
+    boundaries = []
+
+    @tf.function(autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.square(layer(x, training=True)))
+        boundaries.append(len(loss.graph.get_operations()))
+        return tape.gradient(loss, [x, *layer.trainable_variables])
+
+    operations = step.get_concrete_function(tf.TensorSpec((5, 7, 4))).graph.get_operations()
+    forward = {operation.name for operation in operations[: boundaries[-1]]}
+    read = [tensor for operation in operations[boundaries[-1] :] for tensor in operation.inputs]
+    kept = {source(tensor).name for tensor in read if tensor.op.name in forward}
+    wide = [name for name in kept if tensor_size(operations[0].graph, name) == 5 * 7 * 6]
+    assert len(wide) == count, wide
+
+
+def source(tensor):
+    """The tensor that this one is a view of."""
+    while tensor.op.type in ("Identity", "IdentityN", "Reshape"):
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor
+
+
+def tensor_size(graph, name):
+    return graph.get_tensor_by_name(name).shape.num_elements()
