@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.backend.recompute import recomputed
+from keras_transformer.backend.recompute import recomputed, recomputes_elementwise
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.activations import in_training
 from keras_transformer.layers.dropout import Dropout
@@ -106,26 +106,19 @@ class DenseFeedForward(keras.layers.Layer):
         )
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        if not (training and self._recomputes):
+        # Without dropout: its random numbers would be drawn again.
+        if not (training and recomputes_elementwise()) or self.dropout:
             return self._output(self._hidden(inputs), training)
         parts = [layer for layer in (self._hidden_norm, self._output_dense) if layer is not None]
         linear = self._linear(inputs)
         return recomputed(self, lambda *linear: self._output(self._activate(*linear), training), *linear, parts=parts)
-
-    @property
-    def _recomputes(self):
-        """Whether the backward pass computes the hidden layer again: it costs little, unless dropout draws numbers for it.
-
-        Then only the outputs of the first projections are kept. XLA plans the memory of a JAX program by itself.
-        """
-        return keras.backend.backend() == "tensorflow" and not self.dropout
 
     def _hidden(self, inputs):
         """Returns the hidden layer `(B, T, F)`."""
         return self._hidden_dense(inputs)
 
     def _linear(self, inputs):
-        """Returns what `_activate` makes the hidden layer of, for training: the outputs of linear projections."""
+        """Returns what `_activate` makes the hidden layer of: the outputs of linear projections, all that training keeps."""
         return (self._hidden_dense(inputs, activate=False),)
 
     def _activate(self, hidden):

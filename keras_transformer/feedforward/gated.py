@@ -72,6 +72,7 @@ class GatedFeedForward(DenseFeedForward):
         return self.activation(gate, hidden) if isinstance(self.activation, Gating) else gate * hidden
 
     def _linear(self, inputs):
+        # Not by `SharedInputs`: no kernel is split over devices where this is called.
         return self._gate_dense(inputs, activate=False), self._hidden_dense(inputs)
 
     def _activate(self, gate, hidden):

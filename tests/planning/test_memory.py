@@ -46,6 +46,16 @@ def test_a_block_in_16_bits_keeps_no_copies_in_32_bits():
     assert kept == pytest.approx(2 * ROWS * LENGTH * numbers, rel=0.07)
 
 
+def test_tensorflow_keeps_the_gate_and_the_hidden_layer_and_neither_the_activation_nor_the_product():
+    model = language_model()
+    kept = {}
+    for fuses in (True, False):
+        traces = Traces(model, LENGTH, Kernels(fuses, scores=frozenset([LENGTH])), find_groups(model))
+        _, kept[fuses] = traces.pieces(ROWS).block.forward.peak()
+    difference = 4 * ROWS * LENGTH * 2 * SIZE.intermediate_dim
+    assert kept[False] < kept[True] - 0.9 * difference
+
+
 def test_one_of_two_inputs_of_the_right_size_is_written_over():
     @tf.function(autograph=False)
     def step(x):
