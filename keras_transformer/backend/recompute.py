@@ -12,39 +12,28 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import after, vjp
-from keras_transformer.backend.xla import is_traced_for_xla
+from keras_transformer.backend.xla import is_unfused
 from keras_transformer.utils.types import Tensor
 
-_keeps_all: contextvars.ContextVar[bool] = contextvars.ContextVar("keeps_all", default=False)
+_is_recomputed: contextvars.ContextVar[bool] = contextvars.ContextVar("is_recomputed", default=False)
 
 
 @contextlib.contextmanager
-def keep_activations() -> Iterator[None]:
-    """Within it, layers recompute nothing unasked: for a graph that a compiler will plan, and inside of recomputed blocks.
-
-    Example:
-
-    >>> with keep_activations():
-    ...     recomputes_elementwise()
-    False
-    """
-    token = _keeps_all.set(True)
+def _recomputing() -> Iterator[None]:
+    token = _is_recomputed.set(True)
     try:
         yield
     finally:
-        _keeps_all.reset(token)
+        _is_recomputed.reset(token)
 
 
 def recomputes_elementwise() -> bool:
     """Returns whether layers should recompute the elementwise operations between two products, which take little time.
 
-    In graphs of TensorFlow without XLA. Run eagerly, the second product would be computed again, too.
+    In graphs of TensorFlow without XLA, outside of what is recomputed as a whole. Run eagerly, the second product would be
+    computed again, too.
     """
-    if keras.backend.backend() != "tensorflow" or _keeps_all.get() or is_traced_for_xla():
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly()
+    return is_unfused() and not _is_recomputed.get()
 
 
 def recomputed(
@@ -83,7 +72,7 @@ def recomputed(
     def pure(*arguments: Tensor) -> tuple[tuple[Tensor, ...], list[Tensor]]:
         inputs, weights = arguments[: len(tensors)], arguments[len(tensors) :]
         autocast = keras_private.autocast_scope(layer.compute_dtype)
-        with keep_activations(), values.scope(weights, collect_losses=True) as scope, autocast:
+        with _recomputing(), values.scope(weights, collect_losses=True) as scope, autocast:
             before = [scope.get_current_value(variable) for variable in values.others]
             output = function(*inputs)
             following = [scope.get_current_value(variable) for variable in values.others]

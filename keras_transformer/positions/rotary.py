@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.backend.split_rows import mesh_that_splits_rows
+from keras_transformer.backend.xla import is_unfused
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.rotary_scaling import (
@@ -129,7 +130,8 @@ class Rotary(AttentionPosition):
             raise ValueError(f"Cannot rotate {width} features of heads of width {x.shape[-1]}.")
         if width == x.shape[-1]:
             return self._rotate_features(x, positions, training)
-        rotated, rest = ops.split(x, [width], axis=-1) if training else (x[..., :width], x[..., width:])
+        splits = training and is_unfused()
+        rotated, rest = ops.split(x, [width], axis=-1) if splits else (x[..., :width], x[..., width:])
         return ops.concatenate([self._rotate_features(rotated, positions, training), rest], axis=-1)
 
     def _rotate_features(self, x, positions, training):
@@ -194,11 +196,11 @@ def expand_pairs(values: Tensor, layout: str) -> np.ndarray:
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str, training: bool | None = None) -> Tensor:
     """Rotates `(B, T, N, H)`: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`.
 
-    In training halves are split and joined, because the gradient of each is the other; that of a slice is filled with zeros.
-    Graphs for inference have the slices, which converters know.
+    In training without XLA halves are split and joined: the gradient of a split is a join, that of a slice is filled with
+    zeros. Graphs for inference have the slices, which converters know.
     """
     cos, sin = ops.cast(cos, x.dtype), ops.cast(sin, x.dtype)
-    if not (training and layout == "halves"):
+    if not (training and layout == "halves" and is_unfused()):
         return x * cos + _rotate_half(x, layout) * sin
     (a, b), (cos_a, cos_b), (sin_a, sin_b) = (ops.split(each, 2, axis=-1) for each in (x, cos, sin))
     return ops.concatenate([a * cos_a - b * sin_a, b * cos_b + a * sin_b], axis=-1)
