@@ -4,8 +4,9 @@ python benchmarks/fine_tune.py --checkpoint DIR                         # a Hugg
 python benchmarks/fine_tune.py --checkpoint DIR --batch-size 2 --length 256 --recompute ours --rounds 5
 
 Both train the same adapters on the same tokens in float32: rows of `--length` tokens, the last third of which are answers.
-The rivals run one after the other; on a machine with other load, compare CPU time. Memory is the peak of a process during
-its steps minus its memory before the checkpoint was read; what the C library holds and nobody uses is returned before.
+The rivals run one after the other, each once for the times and once for the memory, with an allocator that returns freed
+memory at once. On a machine with other load, compare CPU time. Memory is the peak of a process during its steps minus its
+memory before the checkpoint was read; what the C library holds and nobody uses is returned before.
 `--peft DIR` is a folder with peft, if it is not installed.
 """
 
@@ -23,6 +24,7 @@ import time
 import numpy as np
 from long_worker import forget_peak, memory, release_free_memory
 from measure import Table, limit_training_threads, versions
+from training_worker import ALLOCATOR
 
 MODULES = {
     "attention": (["q_proj", "k_proj", "v_proj", "o_proj"], r"/(query|key|value|attention_output)$"),
@@ -30,12 +32,6 @@ MODULES = {
         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         r"/(query|key|value|attention_output|gate|hidden|output)$",
     ),
-}
-# Freed memory is returned at once: see `training_worker.py`.
-ALLOCATOR = {
-    "TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1",
-    "MALLOC_MMAP_THRESHOLD_": "131072",
-    "MALLOC_ARENA_MAX": "2",
 }
 TRACED = 2  # Steps before the first that counts.
 
@@ -123,6 +119,11 @@ def work(options):
     print(json.dumps(found), flush=True)
 
 
+def _run(command, environment):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def parse():
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
@@ -159,8 +160,7 @@ def main():
     found = {}
     for name in RIVALS:
         command = [sys.executable, __file__, *sys.argv[1:], "--worker", name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | ALLOCATOR, check=True)
-        found[name] = json.loads(done.stdout.splitlines()[-1])
+        found[name] = _run(command, {}) | {"peak_mb": _run(command, ALLOCATOR)["peak_mb"]}
         table.add(rival=name, **found[name])
     keys = ("step_s", "cpu_s", "peak_mb")
     table.add(rival="ratio", **{key: round(found["ours"][key] / found["peft"][key], 3) for key in keys})

@@ -55,7 +55,7 @@ class AttentionHeads:
             check_key_mask(inputs.cache, visibility.key_mask)
         if self.position is not None and not self.mechanism.applies_rotation:
             positions = (visibility.query_positions, visibility.key_positions)
-            query, *rotated = self.position.rotate_all(query, key, value, *positions)
+            query, *rotated = self.position.rotate_all(query, key, value, *positions, training=inputs.training)
             key, value = (key, value) if inputs.reads_memory else rotated  # A memory is rotated already.
         context, scores, cache = self._call_mechanism(query, key, value, visibility, inputs)
         context = context if self.context_norm is None else self._normalize(context)

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.backend.xla import is_traced_for_xla
 from keras_transformer.utils.types import Tensor
 
 
@@ -73,8 +74,8 @@ def _by_torch(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Ca
 def after(first: Tensor, x: Tensor) -> Tensor:
     """Returns `x`, but with a dependency on `first`, before which the graph does not compute anything from `x`.
 
-    Optimization barriers are not sufficient: XLA removes its own on CPUs, and then eliminates the recomputation as a common
-    subexpression.
+    In graphs of TensorFlow it is a control dependency. XLA ignores those, and removes its own barriers on CPUs, so that it
+    would eliminate the recomputation as a common subexpression: for XLA a zero is added that it cannot infer.
 
     Args:
         first, x: float tensors.
@@ -82,6 +83,11 @@ def after(first: Tensor, x: Tensor) -> Tensor:
     Returns:
         `x`.
     """
+    if keras.backend.backend() == "tensorflow" and not is_traced_for_xla():
+        import tensorflow as tf
+
+        with tf.control_dependencies([first]):
+            return tf.identity(x)
     corner = ops.sum(first[(slice(1),) * len(first.shape)])  # 0 if it is empty.
     # Always 0, which graph optimizers cannot infer.
     return x + ops.cast(ops.where(corner > float("inf"), float("nan"), 0.0), x.dtype)

@@ -17,6 +17,7 @@ _FEW_QUERIES = 32
 # As fast as 16, and faster than 2 or 4.
 _PARTS = 8
 _is_compiled: contextvars.ContextVar[bool] = contextvars.ContextVar("is_compiled_by_xla", default=False)
+_is_to_be_fused: contextvars.ContextVar[bool] = contextvars.ContextVar("is_to_be_fused", default=False)
 
 
 @contextlib.contextmanager
@@ -48,6 +49,32 @@ def is_traced_for_xla() -> bool:
 
     # TensorFlow enters this context before it traces a function that is to be compiled.
     return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+@contextlib.contextmanager
+def traced_for_fusion() -> Iterator[None]:
+    """Within it, `is_unfused` is False: for graphs that describe what a compiler would fuse, such as those of `plan`."""
+    token = _is_to_be_fused.set(True)
+    try:
+        yield
+    finally:
+        _is_to_be_fused.reset(token)
+
+
+def is_unfused() -> bool:
+    """Returns whether what is being traced is a graph whose operations run one by one: of TensorFlow, without XLA.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> [bool(tf.function(is_unfused, jit_compile=choice)()) for choice in (True, False)]
+    [False, True]
+    """
+    if keras.backend.backend() != "tensorflow" or is_traced_for_xla() or _is_to_be_fused.get():
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
 
 
 def kernel_product(x: Tensor, kernel: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""GELU with its gradient in closed form, which keeps the input only; the automatic one keeps up to five tensors of its size.
+"""GELU and SiLU with gradients in closed form, which keep the input only; automatic ones keep up to five tensors like it.
 
-The exact form is that with erf on every backend: JAX's own, with erfc, takes several times as long on CPUs, for digits that
-float32 loses in the next sum.
+The exact form of GELU is that with erf on every backend: JAX's own, with erfc, takes several times as long on CPUs, for
+digits that float32 loses in the next sum.
 """
 
 from __future__ import annotations
@@ -61,6 +61,25 @@ def gelu_tanh(x: Tensor) -> Tensor:
         return 0.5 * (1.0 + t) * (1.0 + x * (1.0 - t) * slope)
 
     return _with_derivative(lambda x: 0.5 * x * (1.0 + tanh(x)), derivative)(x)
+
+
+def silu(x: Tensor) -> Tensor:
+    """Returns `x σ(x)`; the derivative is `σ(x) (1 + x (1 - σ(x)))`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> np.array(silu(np.array([0.0, 1.0], "float32"))).round(3).tolist()
+    [0.0, 0.7310000061988831]
+
+    Reference: Hendrycks and Gimpel, arXiv 1606.08415, section 2.
+    """
+
+    def derivative(x: Tensor) -> Tensor:
+        sigmoid = ops.sigmoid(x)
+        return sigmoid * (1.0 + x * (1.0 - sigmoid))
+
+    return _with_derivative(lambda x: x * ops.sigmoid(x), derivative)(x)
 
 
 def _with_derivative(function: Callable[[Tensor], Tensor], derivative: Callable[[Tensor], Tensor]) -> Callable:

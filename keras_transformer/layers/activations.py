@@ -57,6 +57,7 @@ def quick_gelu(x: Tensor) -> Tensor:
 _IN_TRAINING: dict[Callable[..., Tensor], Callable[[Tensor], Tensor]] = {
     keras.activations.gelu: activation_gradients.gelu,
     gelu_tanh: activation_gradients.gelu_tanh,
+    keras.activations.silu: activation_gradients.silu,
 }
 
 

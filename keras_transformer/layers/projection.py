@@ -87,8 +87,8 @@ class Projection(keras.layers.EinsumDense):
         if not self._is_factored:
             return kernel_product(x, self.kernel)
         a, b = self._factors()
-        product = kernel_product(x, self._base_kernel())
-        return product + self._lora_scale * ops.matmul(ops.matmul(x, ops.cast(a, x.dtype)), ops.cast(b, x.dtype))
+        low_rank = self._lora_scale * ops.matmul(x, ops.cast(a, x.dtype))  # Smaller than the change of the outputs.
+        return kernel_product(x, self._base_kernel()) + ops.matmul(low_rank, ops.cast(b, x.dtype))
 
     def takes_copies(self, devices: int) -> bool:
         """Whether it takes a copy of the input for each device: it reads vectors, and its first axis of outputs divides."""

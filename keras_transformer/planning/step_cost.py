@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import keras
 
+from keras_transformer.backend.xla import traced_for_fusion
 from keras_transformer.planning.counting import Kernels, Share, graph_events
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.operations import Operation, seconds
@@ -57,7 +59,8 @@ def training_step(
     Raises:
         UnknownCostError: the trip count of a loop depends on what it is fed.
     """
-    graph, boundary = training_graph(model, batch_size, length)
+    with traced_for_fusion() if fuses else contextlib.nullcontext():
+        graph, boundary = training_graph(model, batch_size, length)
     return _cost(Pieces(Part.of(graph_events(graph, Kernels(fuses), share, boundary))))
 
 

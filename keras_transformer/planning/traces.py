@@ -10,6 +10,7 @@ import keras
 
 from keras_transformer.attention.mechanisms.causal_blocks import whole_rows
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.xla import traced_for_fusion
 from keras_transformer.planning.counting import Kernels, Share, graph_events
 from keras_transformer.planning.pieces import Part, Pieces, divide
 from keras_transformer.planning.repeated_blocks import Groups
@@ -89,8 +90,11 @@ class Traces:
         return self._graphs[key]
 
     def _trace(self, batch_size: int) -> StepGraph:
-        # Devices that fuse have kernels for whole rows, whose scores `Kernels` knows by their shape.
-        with whole_rows() if self._kernels.fuses else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if self._kernels.fuses:
+                # Their kernels are for whole rows, whose scores `Kernels` knows by their shape; XLA needs no recomputation.
+                stack.enter_context(whole_rows())
+                stack.enter_context(traced_for_fusion())
             return training_graph(self._model, batch_size, self._length, self._loss_chunk)
 
 

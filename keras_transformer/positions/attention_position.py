@@ -58,9 +58,17 @@ class AttentionPosition(keras.layers.Layer):
         return query, key
 
     def rotate_all(
-        self, query: Tensor, key: Tensor, value: Tensor, query_positions: Tensor, key_positions: Tensor
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        training: bool | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns query and key of `rotate`, and the value `(B, S, K, H_value)`, rotated if the position does so.
+
+        In training the operations may be others, with shorter gradients, of the same values.
 
         Only `MultiHeadAttention` calls it; `rotate` of a position that rotates values raises `ValueError` for others.
         """

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.backend.split_rows import mesh_that_splits_rows
+from keras_transformer.backend.xla import is_unfused
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
 from keras_transformer.positions.rotary_scaling import (
@@ -112,23 +113,28 @@ class Rotary(AttentionPosition):
         return self._rotate(query, query_positions), self._rotate(key, key_positions)
 
     def rotate_all(
-        self, query: Tensor, key: Tensor, value: Tensor, query_positions: Tensor, key_positions: Tensor
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        training: bool | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        if not self.rotate_values:
-            return super().rotate_all(query, key, value, query_positions, key_positions)
-        keys = (self._rotate(x, key_positions) for x in (key, value))
-        return self._rotate(query, query_positions), *keys
+        query, key = (self._rotate(*each, training) for each in ((query, query_positions), (key, key_positions)))
+        return query, key, self._rotate(value, key_positions, training) if self.rotate_values else value
 
-    def _rotate(self, x, positions):
+    def _rotate(self, x, positions, training=None):
         width = self.rotary_dim or x.shape[-1]
         if width % 2 or width > x.shape[-1]:
             raise ValueError(f"Cannot rotate {width} features of heads of width {x.shape[-1]}.")
         if width == x.shape[-1]:
-            return self._rotate_all(x, positions)
-        rotated = self._rotate_all(x[..., :width], positions)
-        return ops.concatenate([rotated, x[..., width:]], axis=-1)
+            return self._rotate_features(x, positions, training)
+        splits = training and is_unfused()
+        rotated, rest = ops.split(x, [width], axis=-1) if splits else (x[..., :width], x[..., width:])
+        return ops.concatenate([self._rotate_features(rotated, positions, training), rest], axis=-1)
 
-    def _rotate_all(self, x, positions):
+    def _rotate_features(self, x, positions, training):
         width, magnitude, stretch = x.shape[-1], 1.0, None
         if self.scaling is None:
             rates = rotary_rates(width, self.max_wavelength)
@@ -139,7 +145,7 @@ class Rotary(AttentionPosition):
         cos, sin = cos_and_sin(positions, rates, self.layout, stretch)
         if magnitude != 1.0:
             cos, sin = cos * magnitude, sin * magnitude
-        return rotate_pairs(x, cos, sin, self.layout)
+        return rotate_pairs(x, cos, sin, self.layout, training)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -187,9 +193,17 @@ def expand_pairs(values: Tensor, layout: str) -> np.ndarray:
     return np.repeat(values, 2) if layout == "pairs" else np.tile(values, 2)
 
 
-def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    """Rotates `(B, T, N, H)`: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`."""
-    return x * ops.cast(cos, x.dtype) + _rotate_half(x, layout) * ops.cast(sin, x.dtype)
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str, training: bool | None = None) -> Tensor:
+    """Rotates `(B, T, N, H)`: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`.
+
+    In training without XLA halves are split and joined: the gradient of a split is a join, that of a slice is filled with
+    zeros. Graphs for inference have the slices, which converters know.
+    """
+    cos, sin = ops.cast(cos, x.dtype), ops.cast(sin, x.dtype)
+    if not (training and layout == "halves" and is_unfused()):
+        return x * cos + _rotate_half(x, layout) * sin
+    (a, b), (cos_a, cos_b), (sin_a, sin_b) = (ops.split(each, 2, axis=-1) for each in (x, cos, sin))
+    return ops.concatenate([a * cos_a - b * sin_a, b * cos_b + a * sin_b], axis=-1)
 
 
 def _rotate_half(x, layout):

@@ -72,7 +72,7 @@ def test_a_norm_in_bfloat16_is_computed_in_float32(name):
     assert np.abs(found[1]).max() < (1e-5 if name == "layer_norm" else 1.0)
 
 
-@pytest.mark.parametrize("activation", [keras.activations.gelu, gelu_tanh])
+@pytest.mark.parametrize("activation", [keras.activations.gelu, gelu_tanh, keras.activations.silu])
 def test_an_activation_has_the_values_and_gradients_of_its_form_for_inference(activation):
     assert in_training(activation) is not activation
     x = ops.array(np.linspace(-6, 6, 97), DTYPE)
