@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 # Operations whose result shares the memory of the input: what is kept for the gradient is the input.
-_VIEWS = frozenset(
-    ("Const", "ExpandDims", "Identity", "IdentityN", "PreventGradient", "Reshape", "Squeeze", "StopGradient")
-)
+_VIEWS = frozenset(("Const", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Squeeze", "StopGradient"))
 # Operations that take about as long as reading their inputs.
 # fmt: off
 _ELEMENTWISE = frozenset((
@@ -65,6 +63,7 @@ class JointGraph:
         self._graph = concrete.graph
         self._graph_def = self._graph.as_graph_def()
         self._nodes = {node.name: node for node in self._graph_def.node}
+        self._bypass_identities()
 
     def kept(self) -> list[str]:
         """Returns the names of the tensors of the function, and of its arguments, of which the gradients are computed.
@@ -77,8 +76,16 @@ class JointGraph:
             again |= self._cheap_path(tensor, set(self._read(again)) - {tensor})
         return self._read(again)
 
-    def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-        """Returns a concrete function of the tensors named `inputs` to those named `outputs`, with what is between."""
+    def function(
+        self, name: str, inputs: Sequence[str], outputs: Sequence[str], inlined: bool = False
+    ) -> Callable[..., list[Any]]:
+        """Returns a function of the tensors named `inputs` to those named `outputs`, with what is between.
+
+        Args:
+            name: str. Its name in the graph.
+            inputs, outputs: names of tensors.
+            inlined: bool. Whether a call adds its operations to the graph, and not a call of one function. Default False.
+        """
         import tensorflow as tf
 
         part = tf.compat.v1.GraphDef(versions=self._graph_def.versions, library=self._graph_def.library)
@@ -96,11 +103,29 @@ class JointGraph:
                 found[name] = tensor
             return [found[each] for each in outputs]
 
+        if inlined:
+            return imported
         imported.__name__ = name
         # Inlined, the function would be in the graph as often as it is called.
         function = tf.function(imported, autograph=False, experimental_attributes={"_noinline": True})
         tensors = [self._graph.get_tensor_by_name(each) for each in inputs]
         return function.get_concrete_function(*(tf.TensorSpec(x.shape, x.dtype) for x in tensors))
+
+    def _bypass_identities(self) -> None:
+        """Removes `IdentityN`, which joins arguments and results of a custom gradient: each result would need all."""
+
+        def source(tensor: str) -> str:
+            while self._nodes[_node(tensor)].op == "IdentityN":
+                tensor = _inputs(self._nodes[_node(tensor)])[int(tensor.split(":")[1])]
+            return tensor
+
+        for node in self._graph_def.node:
+            controls = [each for each in node.input if each.startswith("^")]
+            read = [source(each) for each in _inputs(node)]
+            del node.input[:]
+            node.input.extend(read + controls)
+        self.results = [source(each) for each in self.results]
+        self.gradients = [None if each is None else source(each) for each in self.gradients]
 
     def _forward(self) -> set[str]:
         """Returns the names of the nodes of the function, without its arguments."""

@@ -34,13 +34,16 @@ class SharedTrace:
         layer: built `keras.layers.Layer`, whose call is traced.
         function: function of tensors to a structure of tensors, which calls the layer and nothing else that has variables.
         tensors: the tensors of the first call.
+        inlined: bool. As of `SplitGradient`. Default False.
 
     Attributes:
         is_shared: bool. Whether other layers can call it: not if the call reads a tensor or a variable that is neither an
             argument nor a variable of the layer.
     """
 
-    def __init__(self, layer: keras.layers.Layer, function: Callable[..., Any], tensors: Sequence[Tensor]) -> None:
+    def __init__(
+        self, layer: keras.layers.Layer, function: Callable[..., Any], tensors: Sequence[Tensor], inlined: bool = False
+    ) -> None:
         import tensorflow as tf
 
         values = VariableValues([layer])
@@ -65,7 +68,7 @@ class SharedTrace:
             index for index, x in enumerate(arguments[: len(arguments) - len(values.states)]) if x.dtype.is_floating
         ]
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in arguments]
-        self._function = SplitGradient(flat, specs, trained, type(layer).__name__)
+        self._function = SplitGradient(flat, specs, trained, type(layer).__name__, inlined)
         self.is_shared = not self._function.has_captures
 
     def __call__(self, layer: keras.layers.Layer, tensors: Sequence[Tensor]) -> Any:

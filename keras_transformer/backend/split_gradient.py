@@ -20,12 +20,20 @@ class SplitGradient:
         specs: `tf.TensorSpec` of each argument.
         trained: indices of the arguments that get gradients.
         name: str. Name of the functions in the graph.
+        inlined: bool. Whether calls add the operations to the graph: for whoever counts them. Default False.
 
     Attributes:
         has_captures: bool. Whether the function reads other tensors than its arguments: it cannot be called then.
     """
 
-    def __init__(self, function: Callable[..., Any], specs: Sequence[Any], trained: Sequence[int], name: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        specs: Sequence[Any],
+        trained: Sequence[int],
+        name: str,
+        inlined: bool = False,
+    ) -> None:
         joint = JointGraph(function, specs, trained)
         self.has_captures = joint.has_captures
         if self.has_captures:
@@ -37,8 +45,8 @@ class SplitGradient:
         self._needed = [joint.arguments.index(each) for each in needed]
         self._trained = [index for index, each in zip(trained, joint.gradients, strict=True) if each is not None]
         gradients = [each for each in joint.gradients if each is not None]
-        self._forward = joint.function(f"{name}_forward", joint.arguments, [*joint.results, *made])
-        self._backward = joint.function(f"{name}_backward", [*made, *needed, *joint.upstream], gradients)
+        self._forward = joint.function(f"{name}_forward", joint.arguments, [*joint.results, *made], inlined)
+        self._backward = joint.function(f"{name}_backward", [*made, *needed, *joint.upstream], gradients, inlined)
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         """Returns the results of the function."""

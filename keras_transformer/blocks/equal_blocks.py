@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -23,7 +24,9 @@ _FEWEST = 4
 
 
 @contextlib.contextmanager
-def equal_blocks_traced_once(model: keras.layers.Layer) -> Iterator[None]:
+def equal_blocks_traced_once(
+    model: keras.layers.Layer, kinds: dict[int, str] | None = None, inlined: bool = False
+) -> Iterator[None]:
     """Context in which a training step that TensorFlow traces has the operations of equal blocks once, in a function.
 
     The first step of a deep model is traced and optimized sooner, and its graph takes less memory; the values are the same.
@@ -32,8 +35,11 @@ def equal_blocks_traced_once(model: keras.layers.Layer) -> Iterator[None]:
 
     Args:
         model: `keras.layers.Layer` with blocks, at any depth.
+        kinds: what `find_equal_blocks` returned. Defaults to what it returns now.
+        inlined: bool. Whether the graph has the operations of all blocks nevertheless, to be counted. Default False.
     """
-    kinds = find_equal_blocks(model) if can_share_traces() else {}
+    if kinds is None:
+        kinds = find_equal_blocks(model) if can_share_traces() else {}
     traces: dict[Any, SharedTrace] = {}
 
     def wrap(block: Block, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +49,8 @@ def equal_blocks_traced_once(model: keras.layers.Layer) -> Iterator[None]:
                 return call(*args, **kwargs)
             key = kinds[id(block)], arguments.key
             if key not in traces:
-                traces[key] = SharedTrace(block, lambda *tensors: arguments.apply(call, tensors), arguments.tensors)
+                function = functools.partial(arguments.apply, call)
+                traces[key] = SharedTrace(block, function, arguments.tensors, inlined)
             return traces[key](block, arguments.tensors) if traces[key].is_shared else call(*args, **kwargs)
 
         return call_trace
@@ -78,7 +85,8 @@ def kind(block: keras.layers.Layer) -> str:
 
 def _blocks(model, kinds):
     blocks = {id(layer): layer for layer in keras_private.flatten_layers(model)}
-    return [block for key, block in blocks.items() if key in kinds]
+    # One whose call is replaced is not equal to others.
+    return [block for key, block in blocks.items() if key in kinds and "call" not in vars(block)]
 
 
 def _part(layer):
@@ -137,7 +145,7 @@ class _Arguments:
         skeleton = keras.tree.map_structure(lambda x: "tensor" if ops.is_tensor(x) else repr(x), self._structure)
         self.key = repr(skeleton), tuple((str(x.shape), str(x.dtype)) for x in self.tensors), tuple(self._masked)
 
-    def apply(self, call: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
+    def apply(self, call: Callable[..., Any], *tensors: Tensor) -> Any:
         """Returns the result of a call with other tensors in place of those."""
         leaves = list(self._leaves)
         for index, tensor in zip(self._places, tensors, strict=False):

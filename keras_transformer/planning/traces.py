@@ -11,6 +11,7 @@ import keras
 from keras_transformer.attention.mechanisms.causal_blocks import whole_rows
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.xla import traced_for_fusion
+from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once, find_equal_blocks
 from keras_transformer.planning.counting import Kernels, Share, graph_events
 from keras_transformer.planning.pieces import Part, Pieces, divide
 from keras_transformer.planning.repeated_blocks import Groups
@@ -86,15 +87,18 @@ class Traces:
         key = (batch_size, recompute)
         if key not in self._graphs:
             set_recompute(self._model, recompute)
-            self._graphs[key] = few_blocks(self.groups, lambda: self._trace(batch_size))
+            kinds = {} if self._kernels.fuses else find_equal_blocks(self._model)
+            self._graphs[key] = few_blocks(self.groups, lambda: self._trace(batch_size, kinds))
         return self._graphs[key]
 
-    def _trace(self, batch_size: int) -> StepGraph:
+    def _trace(self, batch_size: int, kinds: dict[int, str]) -> StepGraph:
         with contextlib.ExitStack() as stack:
             if self._kernels.fuses:
                 # Their kernels are for whole rows, whose scores `Kernels` knows by their shape; XLA needs no recomputation.
                 stack.enter_context(whole_rows())
                 stack.enter_context(traced_for_fusion())
+            # With the operations of all blocks, which keep what those of `training` do.
+            stack.enter_context(equal_blocks_traced_once(self._model, kinds, inlined=True))
             return training_graph(self._model, batch_size, self._length, self._loss_chunk)
 
 
