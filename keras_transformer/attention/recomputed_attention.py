@@ -85,7 +85,7 @@ def recomputed_attention(query: Tensor, key: Tensor, value: Tensor, blocks: Sequ
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[QueryBlock]) -> Tensor:
     """Returns the context `(B, N, T, H_value)`, from tensors with the heads first."""
-    contexts = []
+    contexts: list[Tensor] = []
     for block in blocks:
         queries = block.queries(query)
         if contexts:  # One block after the other, with the memory of one.

@@ -39,6 +39,12 @@ class JointGraph:
         has_captures: whether the function reads other tensors than its arguments.
     """
 
+    arguments: list[str]
+    results: list[str]
+    upstream: list[str]
+    gradients: list[str | None]
+    is_float: list[bool]
+
     def __init__(self, function: Callable[..., Any], specs: Sequence[Any], trained: Sequence[int]) -> None:
         import tensorflow as tf
 
@@ -169,9 +175,7 @@ class JointGraph:
         given = set(given)
         return {_node(each) for each in self._walk(tensors, lambda _: False, given)}
 
-    def _walk(
-        self, tensors: Iterable[str], is_end: Callable[[str], bool], given: set[str] = frozenset()
-    ) -> Iterator[str]:
+    def _walk(self, tensors: Iterable[str], is_end: Callable[[str], bool], given: Iterable[str] = ()) -> Iterator[str]:
         """Yields tensors and those from which they are computed, without given ones, to nodes at which `is_end`."""
         seen: set[str] = set(given)
         waiting = list(tensors)

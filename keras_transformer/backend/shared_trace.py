@@ -41,6 +41,9 @@ class SharedTrace:
             argument nor a variable of the layer.
     """
 
+    _structure: Any  # Of the results.
+    _losses: int
+
     def __init__(
         self, layer: keras.layers.Layer, function: Callable[..., Any], tensors: Sequence[Tensor], inlined: bool = False
     ) -> None:

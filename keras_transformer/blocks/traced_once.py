@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.backend.first_step import build_optimizer
 from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once
 
+if TYPE_CHECKING:
+    from keras import Model as Base
+else:
+    Base = object
 
-class TracedOnce:
+
+class TracedOnce(Base):
     """Mixin of a `keras.Model` whose training step is traced once, with one function for all equal blocks.
 
     The first step takes a part of the time, and its graph a part of the memory; the values are the same. See
@@ -27,9 +32,9 @@ class TracedOnce:
     def make_train_function(self, force: bool = False) -> Any:
         """Builds the optimizer first."""
         build_optimizer(self)
-        return super().make_train_function(force)  # pyright: ignore[reportAttributeAccessIssue]: of `keras.Model`.
+        return super().make_train_function(force)
 
     def train_step(self, *args: Any, **kwargs: Any) -> Any:
         """The step of `keras.Model`, whose arguments depend on the backend."""
-        with equal_blocks_traced_once(self):  # pyright: ignore[reportArgumentType]: a `keras.Model`.
-            return super().train_step(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        with equal_blocks_traced_once(self):
+            return super().train_step(*args, **kwargs)
