@@ -42,7 +42,7 @@ class SharedTrace:
     """
 
     _structure: Any  # Of the results.
-    _losses: int
+    _num_losses: int
 
     def __init__(
         self, layer: keras.layers.Layer, function: Callable[..., Any], tensors: Sequence[Tensor], inlined: bool = False
@@ -63,7 +63,7 @@ class SharedTrace:
                 results = function(*inputs)
                 following = [scope.get_current_value(variable) for variable in values.others]
             self._changed = [index for index, new in enumerate(following) if new is not before[index]]
-            self._structure, self._losses = results, len(scope.losses)
+            self._structure, self._num_losses = results, len(scope.losses)
             return [*keras.tree.flatten(results), *scope.losses, *(following[index] for index in self._changed)]
 
         arguments = [*tensors, *values.weights, *values.states]
@@ -79,7 +79,11 @@ class SharedTrace:
         values = VariableValues([layer])
         outputs = self._function(*tensors, *values.weights, *values.states)
         end = len(outputs) - len(self._changed)
-        results, losses, states = outputs[: end - self._losses], outputs[end - self._losses : end], outputs[end:]
+        results, losses, states = (
+            outputs[: end - self._num_losses],
+            outputs[end - self._num_losses : end],
+            outputs[end:],
+        )
         for loss in losses:
             layer.add_loss(loss)
         for index, state in zip(self._changed, states, strict=True):
