@@ -15,6 +15,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
+import functools
 import json
 import statistics
 import subprocess
@@ -29,7 +30,6 @@ from training_worker import ALLOCATOR
 
 MEASURES = Measures(length=512, vocabulary_size=50257)
 TINY = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32, "length": 8, "vocabulary_size": 50}
-RIVALS = ("ours", "ours, whole", "keras_layers", "keras_hub", "torch", "torch_compiled")
 
 
 def batch(options, measures):
@@ -89,6 +89,16 @@ def torch_step(options, measures, compiled):
     )
 
 
+STEPS = {
+    "ours": functools.partial(our_step, whole=False),
+    "ours, whole": functools.partial(our_step, whole=True),
+    "keras_layers": keras_step,
+    "keras_hub": keras_hub_step,
+    "torch": functools.partial(torch_step, compiled=False),
+    "torch_compiled": functools.partial(torch_step, compiled=True),
+}
+
+
 def work(options):
     """Measures one rival and prints the result as JSON."""
     measures = MEASURES._replace(**TINY) if options.tiny else MEASURES
@@ -100,14 +110,7 @@ def work(options):
         limit_threads(options.threads)
         limit_training_threads(options.threads)
     first = memory("VmRSS")
-    if options.worker.startswith("torch"):
-        step = torch_step(options, measures, options.worker == "torch_compiled")
-    elif options.worker == "keras_layers":
-        step = keras_step(options, measures)
-    elif options.worker == "keras_hub":
-        step = keras_hub_step(options, measures)
-    else:
-        step = our_step(options, measures, whole=options.worker != "ours")
+    step = STEPS[options.worker](options, measures)
     for _ in range(2):
         step()
     release_free_memory()
@@ -134,11 +137,11 @@ def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.set_defaults(rounds=3)
     parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
-    parser.add_argument("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS))
+    parser.add_argument("--rivals", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--chunk-size", type=int, help="of NextTokenTrainer; None: its own choice, 512")
     parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
-    parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--mode", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import functools
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,6 +18,8 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.equal_layers import key_of
+from keras_transformer.backend.layer_call import LayerCall
 
 # In the name of every function that is made here.
 MARK = "repeated_layer"
@@ -27,7 +27,6 @@ MARK = "repeated_layer"
 WEIGHT = "weight_"
 # Layers with fewer parts gain nothing.
 _FEWEST_PARTS = 3
-_NAMES = ("name", "build_config")
 
 
 class RepeatedLayers:
@@ -52,7 +51,7 @@ class RepeatedLayers:
         seen: set[int] = set()
         for layer in layers:
             parts = [] if id(layer) in seen else keras_private.flatten_layers(layer, include_self=False)
-            key = _key_of(layer, parts) if len(parts) >= _FEWEST_PARTS else None
+            key = key_of(layer, parts) if len(parts) >= _FEWEST_PARTS else None
             if key is not None:
                 groups[key].append(layer)
                 seen.update(map(id, parts))
@@ -73,89 +72,6 @@ class RepeatedLayers:
         finally:
             for layer, _ in self._repeating:
                 del vars(layer)["call"]
-
-
-def _key_of(layer: keras.layers.Layer, parts: Sequence[keras.layers.Layer]) -> Any:
-    """What layers that compute the same have in common; None for a layer whose config does not tell."""
-    if isinstance(layer, keras.Model) or not layer.built or not layer.variables:
-        return None
-    if any("call" in vars(each) for each in (layer, *parts)):  # It was replaced, for this object alone.
-        return None
-    config = _config_of(layer)
-    if config is None:
-        return None
-    # An attribute of a part may have changed since the layer was built, which only the part's own config tells.
-    configs = (config, *map(_config_of, parts))
-    return type(layer), configs, tuple((tuple(each.shape), str(each.dtype)) for each in layer.variables)
-
-
-def _config_of(layer: keras.layers.Layer) -> str | None:
-    """The config of a layer without names; None for a layer that has none."""
-    try:
-        return json.dumps(_without_names(keras.saving.serialize_keras_object(layer)), sort_keys=True)
-    except Exception:  # Whatever a layer of the user raises.
-        return None
-
-
-def _without_names(config: Any) -> Any:
-    if isinstance(config, dict):
-        return {key: _without_names(value) for key, value in config.items() if key not in _NAMES}
-    return [_without_names(each) for each in config] if isinstance(config, (list, tuple)) else config
-
-
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """The arguments of a call: what they are but for the values of the tensors, and the tensors, each once.
-
-    Args:
-        structure: the arguments with a number, a `_Place`, for each tensor.
-        tensors: the tensors.
-    """
-
-    structure: Any
-    tensors: list[Any]
-
-    def filled(self, tensors: Sequence[Any]) -> Any:
-        """The arguments with other tensors."""
-        fill = lambda each: tensors[each.number] if isinstance(each, _Place) else each  # noqa: E731
-        return keras.tree.map_structure(fill, self.structure)
-
-    @property
-    def key(self) -> Any:
-        """Equal for calls that differ in the values of tensors only."""
-        leaves = tuple((type(each), each) for each in keras.tree.flatten(self.structure))
-        hash(leaves)  # Arrays, for example, have none.
-        shapes = tuple((str(each.shape), each.dtype) for each in self.tensors)
-        return repr(keras.tree.map_structure(lambda _: 0, self.structure)), leaves, shapes
-
-
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    number: int
-
-
-def _call_of(arguments: Any) -> _Call:
-    """A call whose tensors bring their masks as further arguments."""
-    tensors: list[Any] = []
-    numbers: dict[int, _Place] = {}
-
-    def place(each: Any) -> Any:
-        if not tf.is_tensor(each):
-            return each
-        if id(each) not in numbers:
-            numbers[id(each)] = _Place(len(tensors))
-            tensors.append(each)
-        return numbers[id(each)]
-
-    masks = lambda each: keras_private.get_mask(each) if tf.is_tensor(each) else None  # noqa: E731
-    structure = keras.tree.map_structure(place, arguments)
-    return _Call((structure, keras.tree.map_structure(place, keras.tree.map_structure(masks, arguments))), tensors)
-
-
-def _set_masks(values: Any, masks: Any) -> None:
-    for each, mask in zip(keras.tree.flatten(values), keras.tree.flatten(masks), strict=True):
-        if tf.is_tensor(each):
-            keras_private.set_mask(each, mask)
 
 
 class _Trace:
@@ -180,7 +96,7 @@ class _Trace:
         return call
 
     def _shared(self, layer: Any, original: Any, key: Any, args: Any, kwargs: Any) -> Any:
-        found = _call_of((args, kwargs))
+        found = LayerCall.of((args, kwargs))
         try:
             key = (key, found.key)
         except TypeError:
@@ -193,7 +109,7 @@ class _Trace:
     def _weights(self, layer: keras.layers.Layer) -> list[Any]:
         return [self._scope.get_current_value(each) for each in layer.variables]
 
-    def _made(self, layer: keras.layers.Layer, original: Any, call: _Call) -> _Function | None:
+    def _made(self, layer: keras.layers.Layer, original: Any, call: LayerCall) -> _Function | None:
         """The function of a layer; None if it reads more than its arguments and weights."""
         weights = self._weights(layer)
         if any(each is None for each in weights):
@@ -209,9 +125,9 @@ class _Trace:
 class _Function:
     """A layer as a TensorFlow function of the tensors in its arguments and of those weights that it reads."""
 
-    def __init__(self, layer: Any, original: Any, call: _Call, weights: Sequence[Any], number: int) -> None:
+    def __init__(self, layer: Any, original: Any, call: LayerCall, weights: Sequence[Any], number: int) -> None:
         self._name = f"{MARK}_{number}"
-        self._outputs = _Call(None, [])
+        self._outputs = LayerCall(None, [])
         self._read = list(range(len(weights)))
         self._function = self._traced(layer, original, call, weights)
         arguments = self._function.graph.inputs[len(call.tensors) : len(call.tensors) + len(weights)]
@@ -220,15 +136,14 @@ class _Function:
             self._read = read
             self._function = self._traced(layer, original, call, weights)
 
-    def _traced(self, layer: Any, original: Any, call: _Call, weights: Sequence[Any]) -> Any:
+    def _traced(self, layer: Any, original: Any, call: LayerCall, weights: Sequence[Any]) -> Any:
         count, variables = len(call.tensors), [layer.variables[number] for number in self._read]
 
         def traced(*tensors: Any) -> list[Any]:
-            (args, kwargs), masks = call.filled(tensors[:count])
-            _set_masks((args, kwargs), masks)
+            args, kwargs = call.filled(tensors[:count])
             with keras.StatelessScope(state_mapping=list(zip(variables, tensors[count:], strict=True))):
                 outputs = original(*args, **kwargs)
-            self._outputs = _call_of(outputs)
+            self._outputs = LayerCall.of(outputs)
             return self._outputs.tensors
 
         traced.__name__ = self._name
@@ -244,6 +159,4 @@ class _Function:
 
     def __call__(self, tensors: Sequence[Any], weights: Sequence[Any]) -> Any:
         results = self._function(*tensors, *(weights[number] for number in self._read))
-        outputs, masks = self._outputs.filled(results)
-        _set_masks(outputs, masks)
-        return outputs
+        return self._outputs.filled(results)

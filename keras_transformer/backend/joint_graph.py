@@ -17,6 +17,7 @@ _ELEMENTWISE = frozenset((
     "Sub", "Tanh",
 ))
 # fmt: on
+_CHEAP = _VIEWS | _ELEMENTWISE
 # Of one tensor, from others. That of GELU with tanh is 9.
 _MOST_OPERATIONS = 16
 # A tensor of at most this part of another is kept so that the other need not be.
@@ -70,6 +71,8 @@ class JointGraph:
         self._graph_def = self._graph.as_graph_def()
         self._nodes = {node.name: node for node in self._graph_def.node}
         self._bypass_identities()
+        given = {_node(each) for each in self.arguments}
+        self._forward = self._ancestors(self.results) - given
 
     def kept(self) -> list[str]:
         """Returns the names of the tensors of the function, and of its arguments, of which the gradients are computed.
@@ -77,7 +80,7 @@ class JointGraph:
         What shares the memory of another tensor, and what is computed of kept ones element by element, is not kept: the
         function of the gradients computes it again.
         """
-        again = {node for node in self._forward() if self._nodes[node].op in _VIEWS}
+        again = {node for node in self._forward if self._nodes[node].op in _VIEWS}
         for tensor in sorted(self._read(again), key=self._size, reverse=True):
             again |= self._cheap_path(tensor, set(self._read(again)) - {tensor})
         return self._read(again)
@@ -133,13 +136,9 @@ class JointGraph:
         self.results = [source(each) for each in self.results]
         self.gradients = [None if each is None else source(each) for each in self.gradients]
 
-    def _forward(self) -> set[str]:
-        """Returns the names of the nodes of the function, without its arguments."""
-        return self._ancestors(self.results) - {_node(each) for each in self.arguments}
-
     def _read(self, again: set[str]) -> list[str]:
         """Returns the names of the tensors that the gradients read if the nodes `again` are computed again."""
-        ends = self._forward() - again | {_node(each) for each in self.arguments}
+        ends = self._forward - again | {_node(each) for each in self.arguments}
         walk = self._walk((each for each in self.gradients if each), lambda node: node in ends)
         return [each for each in walk if _node(each) in ends]
 
@@ -158,7 +157,7 @@ class JointGraph:
                 or (each != tensor and self._size(each) <= small)
             ):
                 continue
-            if node.op not in _ELEMENTWISE | _VIEWS or len(path) == _MOST_OPERATIONS:
+            if node.op not in _CHEAP or len(path) == _MOST_OPERATIONS:
                 return set()
             path.add(node.name)
             waiting += _inputs(node)

@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 
-from keras_transformer.backend import keras_private
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import after, vjp
 from keras_transformer.utils.types import Tensor
@@ -38,25 +37,18 @@ def recomputed(layer: keras.layers.Layer, function: Callable[..., Tensor], *tens
     Reference: Chen et al., Training Deep Nets with Sublinear Memory Cost, arXiv 1604.06174.
     """
     values = VariableValues([layer])
-    changed: list[tuple[keras.Variable, Tensor]] = []
+    indices: list[int] = []  # Of the states that change.
 
     def pure(*arguments: Tensor) -> tuple[tuple[Tensor, ...], list[Tensor]]:
         inputs, weights = arguments[: len(tensors)], arguments[len(tensors) :]
-        with values.scope(weights, collect_losses=True) as scope, keras_private.autocast_scope(layer.compute_dtype):
-            before = [scope.get_current_value(variable) for variable in values.others]
-            output = function(*inputs)
-            following = [scope.get_current_value(variable) for variable in values.others]
-        pairs = zip(values.others, before, following, strict=True)
-        changed[:] = [(variable, new) for variable, old, new in pairs if new is not old]
-        return (output, *scope.losses), [new for _, new in changed]
+        output, losses, changed = values.call(layer, function, inputs, weights)
+        indices[:] = changed
+        return (output, *losses), list(changed.values())
 
     checkpointed = {"tensorflow": _on_tensorflow, "jax": _on_jax, "torch": keras.remat}[keras.backend.backend()]
     run = checkpointed(pure)
     (output, *losses), states = run(*tensors, *values.weights)
-    for loss in losses:
-        layer.add_loss(loss)
-    for (variable, _), state in zip(changed, states, strict=True):
-        variable.assign(state)
+    values.commit(layer, losses, dict(zip(indices, states, strict=True)))
     return output
 
 

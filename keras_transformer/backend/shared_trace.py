@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 
-from keras_transformer.backend import keras_private
 from keras_transformer.backend.split_gradient import SplitGradient
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.xla import is_traced_for_xla
@@ -43,6 +42,7 @@ class SharedTrace:
 
     _structure: Any  # Of the results.
     _num_losses: int
+    _changed: list[int]  # Indices of the states that change.
 
     def __init__(
         self, layer: keras.layers.Layer, function: Callable[..., Any], tensors: Sequence[Tensor], inlined: bool = False
@@ -50,26 +50,16 @@ class SharedTrace:
         import tensorflow as tf
 
         values = VariableValues([layer])
-        self._changed: list[int] = []
+        arguments = [*tensors, *values.weights, *values.states]
+        first, second = len(tensors), len(tensors) + len(values.weights)
 
         def flat(*arguments: Tensor) -> list[Tensor]:
-            inputs, states = arguments[: len(tensors)], arguments[len(tensors) + len(values.weights) :]
-            weights = arguments[len(tensors) : len(arguments) - len(states)]
-            with (
-                values.scope(weights, states, collect_losses=True) as scope,
-                keras_private.autocast_scope(layer.compute_dtype),
-            ):
-                before = [scope.get_current_value(variable) for variable in values.others]
-                results = function(*inputs)
-                following = [scope.get_current_value(variable) for variable in values.others]
-            self._changed = [index for index, new in enumerate(following) if new is not before[index]]
-            self._structure, self._num_losses = results, len(scope.losses)
-            return [*keras.tree.flatten(results), *scope.losses, *(following[index] for index in self._changed)]
+            inputs, weights, states = arguments[:first], arguments[first:second], arguments[second:]
+            results, losses, changed = values.call(layer, function, inputs, weights, states)
+            self._structure, self._num_losses, self._changed = results, len(losses), list(changed)
+            return [*keras.tree.flatten(results), *losses, *changed.values()]
 
-        arguments = [*tensors, *values.weights, *values.states]
-        trained = [
-            index for index, x in enumerate(arguments[: len(arguments) - len(values.states)]) if x.dtype.is_floating
-        ]
+        trained = [index for index, x in enumerate(arguments[:second]) if x.dtype.is_floating]
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in arguments]
         self._function = SplitGradient(flat, specs, trained, type(layer).__name__, inlined)
         self.is_shared = not self._function.has_captures
@@ -79,13 +69,6 @@ class SharedTrace:
         values = VariableValues([layer])
         outputs = self._function(*tensors, *values.weights, *values.states)
         end = len(outputs) - len(self._changed)
-        results, losses, states = (
-            outputs[: end - self._num_losses],
-            outputs[end - self._num_losses : end],
-            outputs[end:],
-        )
-        for loss in losses:
-            layer.add_loss(loss)
-        for index, state in zip(self._changed, states, strict=True):
-            values.others[index].assign(state)
-        return keras.tree.pack_sequence_as(self._structure, results)
+        start = end - self._num_losses
+        values.commit(layer, outputs[start:end], dict(zip(self._changed, outputs[end:], strict=True)))
+        return keras.tree.pack_sequence_as(self._structure, outputs[:start])

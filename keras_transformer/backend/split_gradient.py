@@ -20,7 +20,7 @@ class SplitGradient:
         specs: `tf.TensorSpec` of each argument.
         trained: indices of the arguments that get gradients.
         name: str. Name of the functions in the graph.
-        inlined: bool. Whether calls add the operations to the graph: for whoever counts them. Default False.
+        inlined: bool. Whether calls add the operations to the graph, to be counted. Default False.
 
     Attributes:
         has_captures: bool. Whether the function reads other tensors than its arguments: it cannot be called then.

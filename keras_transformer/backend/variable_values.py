@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -40,6 +41,40 @@ class VariableValues:
         with keras_private.autocast_scope(None):
             mapping = zip([*self._trainable, *self.others], [*weights, *states], strict=True)
             return keras.StatelessScope(list(mapping), collect_losses=collect_losses)
+
+    def call(
+        self,
+        layer: keras.layers.Layer,
+        function: Callable[..., Any],
+        inputs: Iterable[Tensor],
+        weights: Iterable[Tensor],
+        states: Iterable[Tensor] | None = None,
+    ) -> tuple[Any, list[Tensor], dict[int, Tensor]]:
+        """Returns `function(*inputs)` with the values `weights` and `states`, and what it does beside.
+
+        Args:
+            layer: `keras.layers.Layer` in whose compute dtype the function runs.
+            function: function of tensors that calls parts of the layers.
+            inputs: tensors.
+            weights, states: as of `scope`.
+
+        Returns:
+            The results, the losses that the layers add, and the new values of those of `others` that change, by index.
+        """
+        scope = self.scope(weights, states, collect_losses=True)
+        with scope, keras_private.autocast_scope(layer.compute_dtype):
+            before = [scope.get_current_value(variable) for variable in self.others]
+            results = function(*inputs)
+            following = [scope.get_current_value(variable) for variable in self.others]
+        pairs = enumerate(zip(before, following, strict=True))
+        return results, list(scope.losses), {index: new for index, (old, new) in pairs if new is not old}
+
+    def commit(self, layer: keras.layers.Layer, losses: Iterable[Tensor], changed: Mapping[int, Tensor]) -> None:
+        """Adds the losses of a `call` to a layer, and assigns the values that it changed."""
+        for loss in losses:
+            layer.add_loss(loss)
+        for index, state in changed.items():
+            self.others[index].assign(state)
 
 
 def value_of(variable: keras.Variable) -> Tensor:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-import numpy as np
-from keras import ops
 
 from keras_transformer.attention.capture import is_capturing
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.equal_layers import key_of
+from keras_transformer.backend.layer_call import LayerCall
 from keras_transformer.backend.shared_trace import SharedTrace, can_share_traces
 from keras_transformer.blocks.block import Block
-from keras_transformer.utils.types import Tensor
 
 # Fewer take about as long to trace as the function and its calls.
 _FEWEST = 4
@@ -25,7 +22,7 @@ _FEWEST = 4
 
 @contextlib.contextmanager
 def equal_blocks_traced_once(
-    model: keras.layers.Layer, kinds: dict[int, str] | None = None, inlined: bool = False
+    model: keras.layers.Layer, kinds: dict[int, Any] | None = None, inlined: bool = False
 ) -> Iterator[None]:
     """Context in which a training step that TensorFlow traces has the operations of equal blocks once, in a function.
 
@@ -44,14 +41,18 @@ def equal_blocks_traced_once(
 
     def wrap(block: Block, call: Callable[..., Any]) -> Callable[..., Any]:
         def call_trace(*args: Any, **kwargs: Any) -> Any:
-            arguments = _Arguments(args, kwargs)
-            if not (kwargs.get("training") and arguments.can_be_shared and can_share_traces()) or is_capturing():
+            if not (kwargs.get("training") and can_share_traces()) or is_capturing():
                 return call(*args, **kwargs)
-            key = kinds[id(block)], arguments.key
+            found = LayerCall.of((args, kwargs))
+            try:
+                key = kinds[id(block)], found.key
+            except TypeError:  # An argument that is not known by its value, such as an array.
+                return call(*args, **kwargs)
             if key not in traces:
-                function = functools.partial(arguments.apply, call)
-                traces[key] = SharedTrace(block, function, arguments.tensors, inlined)
-            return traces[key](block, arguments.tensors) if traces[key].is_shared else call(*args, **kwargs)
+                traces[key] = SharedTrace(
+                    block, lambda *tensors: _applied(call, found, tensors), found.tensors, inlined
+                )
+            return traces[key](block, found.tensors) if traces[key].is_shared else call(*args, **kwargs)
 
         return call_trace
 
@@ -59,7 +60,12 @@ def equal_blocks_traced_once(
         yield
 
 
-def find_equal_blocks(model: keras.layers.Layer) -> dict[int, str]:
+def _applied(call, arguments, tensors):
+    args, kwargs = arguments.filled(tensors)
+    return call(*args, **kwargs)
+
+
+def find_equal_blocks(model: keras.layers.Layer) -> dict[int, Any]:
     """Returns the blocks that at least three others equal: from the id of each to its kind, as of `kind`.
 
     Example:
@@ -75,82 +81,26 @@ def find_equal_blocks(model: keras.layers.Layer) -> dict[int, str]:
     return {key: each for key, each in kinds.items() if counts[each] >= _FEWEST}
 
 
-def kind(block: keras.layers.Layer) -> str:
-    """Returns what determines the computation of a block apart from the values of its weights, as text.
+def kind(block: keras.layers.Layer) -> Any:
+    """Returns what determines the training of a block apart from the values of its weights, which equal blocks share.
 
-    That is the class, the config, the weights and the plain attributes of the block and each of its parts, without names.
+    That is what `backend.equal_layers` says of its computation, which of its weights are trained, and the plain attributes
+    of its parts, which may have changed since it was built.
     """
-    return json.dumps([_part(part) for part in keras_private.flatten_layers(block)], default=_text, sort_keys=True)
+    parts = keras_private.flatten_layers(block)
+    key = key_of(block, parts[1:])
+    if key is None:
+        return id(block)
+    trained = {id(weight) for weight in block.trainable_variables}
+    return key, tuple(id(weight) in trained for weight in block.variables), tuple(map(_attributes, parts))
+
+
+def _attributes(layer):
+    found = [(name, value) for name, value in vars(layer).items() if isinstance(value, bool | int | float | str | None)]
+    return tuple(sorted((name, repr(value)) for name, value in found if "name" not in name and "path" not in name))
 
 
 def _blocks(model, kinds):
     blocks = {id(layer): layer for layer in keras_private.flatten_layers(model)}
     # One whose call is replaced is not equal to others.
     return [block for key, block in blocks.items() if key in kinds and "call" not in vars(block)]
-
-
-def _part(layer):
-    weights = [
-        (weight.shape, weight.dtype, weight.trainable, any(weight is each for each in layer.trainable_variables))
-        for weight in layer.variables
-    ]
-    plain = {
-        key: value
-        for key, value in vars(layer).items()
-        if isinstance(value, bool | int | float | str | None) and "name" not in key and "path" not in key
-    }
-    # A call that is replaced, for example to observe it, is that of one layer.
-    replaced = id(layer) if "call" in vars(layer) else None
-    return type(layer).__qualname__, _config(layer), weights, plain, replaced
-
-
-def _config(layer):
-    try:
-        return without_names(layer.get_config())
-    except NotImplementedError:  # A part that the config of the block describes.
-        return None
-    except ValueError:  # A part that refuses to be copied, such as one of a quantization-aware model.
-        return id(layer)
-
-
-def _text(value):
-    return value.tobytes().hex() if isinstance(value, np.ndarray) else repr(value)
-
-
-def without_names(config: Any) -> Any:
-    """Returns a config, and those in it, without the names of layers."""
-    if isinstance(config, dict):
-        return {key: without_names(value) for key, value in config.items() if key != "name"}
-    return [without_names(each) for each in config] if isinstance(config, list | tuple) else config
-
-
-class _Arguments:
-    """The arguments of a call: its tensors, and a key for everything else.
-
-    Attributes:
-        tensors: the tensors, and then the implicit masks of those that have one.
-        can_be_shared: whether the key says all about the arguments apart from the values of the tensors.
-    """
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._structure = args, kwargs
-        self._leaves = keras.tree.flatten(self._structure)
-        self._places = [index for index, leaf in enumerate(self._leaves) if ops.is_tensor(leaf)]
-        given = [self._leaves[index] for index in self._places]
-        masks = [keras_private.get_mask(x) for x in given]
-        self._masked = [index for index, mask in enumerate(masks) if mask is not None]
-        self.tensors: list[Tensor] = [*given, *(masks[index] for index in self._masked)]
-        others = [leaf for leaf in self._leaves if not ops.is_tensor(leaf)]
-        self.can_be_shared = all(isinstance(leaf, bool | int | float | str | None) for leaf in others)
-        skeleton = keras.tree.map_structure(lambda x: "tensor" if ops.is_tensor(x) else repr(x), self._structure)
-        self.key = repr(skeleton), tuple((str(x.shape), str(x.dtype)) for x in self.tensors), tuple(self._masked)
-
-    def apply(self, call: Callable[..., Any], *tensors: Tensor) -> Any:
-        """Returns the result of a call with other tensors in place of those."""
-        leaves = list(self._leaves)
-        for index, tensor in zip(self._places, tensors, strict=False):
-            leaves[index] = tensor
-        for index, mask in zip(self._masked, tensors[len(self._places) :], strict=True):
-            keras_private.set_mask(leaves[self._places[index]], mask)
-        args, kwargs = keras.tree.pack_sequence_as(self._structure, leaves)
-        return call(*args, **kwargs)

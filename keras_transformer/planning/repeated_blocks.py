@@ -81,7 +81,7 @@ def find_groups(model: keras.Model) -> Groups | None:
     return best
 
 
-def _runs(chain: list[Block], kinds: list[str], size: int) -> Iterator[Groups]:
+def _runs(chain: list[Block], kinds: list[Any], size: int) -> Iterator[Groups]:
     """Yields the longest run of equal groups of a size."""
     start = 0
     for index in range(size, len(chain) + 1):

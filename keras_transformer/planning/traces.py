@@ -91,7 +91,7 @@ class Traces:
             self._graphs[key] = few_blocks(self.groups, lambda: self._trace(batch_size, kinds))
         return self._graphs[key]
 
-    def _trace(self, batch_size: int, kinds: dict[int, str]) -> StepGraph:
+    def _trace(self, batch_size: int, kinds: dict[int, Any]) -> StepGraph:
         with contextlib.ExitStack() as stack:
             if self._kernels.fuses:
                 # Their kernels are for whole rows, whose scores `Kernels` knows by their shape; XLA needs no recomputation.

@@ -36,9 +36,9 @@ class SoftmaxAttention(Mechanism):
     Memory and time grow with T · S; in training, causal rows of a static length of 256 or more are computed in blocks of
     queries over the keys up to their end, which is about half of it. With scaled dot scores, without dropout, sinks and
     biases, these keep no weights for the backward pass, which computes them again, one block at a time; their gradients are
-    of the first order only. The softmax is computed in float32 under every dtype
-    policy. A query whose keys are all masked has a zero context. With sinks, each head n has a learned logit `sink_n` that
-    takes part in the softmax as one more key whose value is zero, so that the weights of a query sum to less than 1:
+    of the first order only. The softmax is computed in float32 under every dtype policy. A query whose keys are all masked
+    has a zero context. With sinks, each head n has a learned logit `sink_n` that takes part in the softmax as one more key
+    whose value is zero, so that the weights of a query sum to less than 1:
     `weight_j = exp(score_j) / (exp(sink_n) + Σ_i exp(score_i))`.
 
     Args:
