@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.softmax_ops import masked_bias
-from keras_transformer.backend.vjp import after
+from keras_transformer.backend.vjp import after, not_before
 from keras_transformer.utils.types import Tensor
 
 
@@ -87,11 +87,12 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[QueryBl
     """Returns the context `(B, N, T, H_value)`, from tensors with the heads first."""
     contexts: list[Tensor] = []
     for block in blocks:
-        queries = block.queries(query)
+        queries, keys, values = block.queries(query), key, value
         if contexts:  # One block after the other, with the memory of one.
             queries = after(contexts[-1], queries)
-        weights = ops.cast(_weights(queries, block.keys(key), block.visibility), query.dtype)
-        contexts.append(_unfolded(ops.matmul(_folded(weights, value), block.keys(value)), queries))
+            keys, values = (not_before(contexts[-1], x) for x in (key, value))
+        weights = ops.cast(_weights(queries, block.keys(keys), block.visibility), query.dtype)
+        contexts.append(_unfolded(ops.matmul(_folded(weights, value), block.keys(values)), queries))
     return ops.concatenate(contexts, axis=2)
 
 
@@ -102,9 +103,11 @@ def _backward(
     of_queries, of_key, of_value = [], None, None
     for block in blocks:
         # The dependencies keep blocks in order, with the memory of one, and the weights apart from those of the first pass.
-        queries = after(upstream if of_key is None else of_key, block.queries(query))
+        before = upstream if of_key is None else of_key
+        queries = after(before, block.queries(query))
+        keys, values = (block.keys(not_before(before, x)) for x in (key, value))
         slopes = block.queries(upstream) if of_value is None else after(of_value, block.queries(upstream))
-        parts = _gradients(queries, block.keys(key), block.keys(value), block, slopes, mean_slopes)
+        parts = _gradients(queries, keys, values, block, slopes, mean_slopes)
         of_queries.append(parts[0])
         of_key, of_value = _added(of_key, parts[1]), _added(of_value, parts[2])
     of_key, of_value = (ops.transpose(ops.cast(x, query.dtype), (0, 3, 1, 2)) for x in (of_key, of_value))

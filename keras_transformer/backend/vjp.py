@@ -84,10 +84,31 @@ def after(first: Tensor, x: Tensor) -> Tensor:
         `x`.
     """
     if keras.backend.backend() == "tensorflow" and not is_traced_for_xla():
-        import tensorflow as tf
-
-        with tf.control_dependencies([first]):
-            return tf.identity(x)
+        return _with_dependency(first, x)
     corner = ops.sum(first[(slice(1),) * len(first.shape)])  # 0 if it is empty.
     # Always 0, which graph optimizers cannot infer.
     return x + ops.cast(ops.where(corner > float("inf"), float("nan"), 0.0), x.dtype)
+
+
+def not_before(first: Tensor, x: Tensor) -> Tensor:
+    """Returns `x`, which graphs of TensorFlow do not read before `first` is computed.
+
+    TensorFlow computes whatever has its inputs, so that the copies of all steps of a loop would be in memory at once. Compilers
+    order the operations themselves: for them it is `x`.
+
+    Args:
+        first, x: tensors.
+
+    Returns:
+        `x`.
+    """
+    if keras.backend.backend() != "tensorflow" or is_traced_for_xla():
+        return x
+    return _with_dependency(first, x)
+
+
+def _with_dependency(first: Tensor, x: Tensor) -> Tensor:
+    import tensorflow as tf
+
+    with tf.control_dependencies([first]):
+        return tf.identity(x)

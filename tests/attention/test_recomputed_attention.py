@@ -148,3 +148,40 @@ def test_a_compiled_step_has_the_same_gradients():
     compiled = tf.function(lambda: attend(*given), jit_compile=True)
     for ours, expected in zip(compiled(), by_formula(*given, allowed({})), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def ancestors(operation):
+    """Returns the names of the operations before which one cannot run."""
+    found, waiting = set(), [operation]
+    while waiting:
+        node = waiting.pop()
+        if node.name not in found:
+            found.add(node.name)
+            waiting += [*node.control_inputs, *(x.op for x in node.inputs)]
+    return found
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other backends always compile or never do")
+def test_the_keys_of_a_block_are_copied_after_the_block_before():
+    import tensorflow as tf
+
+    blocks = [QueryBlock(end - 2, end, end, Visibility()) for end in (2, 4, 6, 8)]
+    inputs = [tf.TensorSpec((1, 8, heads, 3)) for heads in (4, 2, 2, 4)]
+
+    def step(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            context = recomputed_attention(*inputs[:3], blocks)
+        boundaries.append(len(context.graph.get_operations()))
+        return context, tape.gradient(context, inputs[:3], inputs[3])
+
+    boundaries = []
+    operations = tf.function(step).get_concrete_function(*inputs).graph.get_operations()
+    for part in (operations[: boundaries[-1]], operations[boundaries[-1] :]):
+        copies = {}
+        for each in part:
+            if each.type == "StridedSlice" and each.outputs[0].shape[1:2] == (2,):
+                copies.setdefault(each.outputs[0].shape[2], []).append(each)
+        assert {length: len(found) for length, found in copies.items()} == {2: 2, 4: 2, 6: 2, 8: 2}  # Keys and values.
+        for length in (4, 6, 8):
+            assert all(copies[length - 2][0].name in ancestors(each) for each in copies[length])
