@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 import pytest
+from graph_order import ancestors
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility
@@ -148,17 +149,6 @@ def test_a_compiled_step_has_the_same_gradients():
     compiled = tf.function(lambda: attend(*given), jit_compile=True)
     for ours, expected in zip(compiled(), by_formula(*given, allowed({})), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
-
-
-def ancestors(operation):
-    """Returns the names of the operations before which one cannot run."""
-    found, waiting = set(), [operation]
-    while waiting:
-        node = waiting.pop()
-        if node.name not in found:
-            found.add(node.name)
-            waiting += [*node.control_inputs, *(x.op for x in node.inputs)]
-    return found
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other backends always compile or never do")

@@ -8,6 +8,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.backend.sequential_loop import sequential_loop
+from keras_transformer.backend.vjp import not_before
 from keras_transformer.training.losses.labeled_chunks import LabeledChunks
 from keras_transformer.training.losses.softmax_likelihood import softmax_and_losses
 from keras_transformer.utils.types import Tensor
@@ -52,7 +53,7 @@ def linear_crossentropy(
         chosen, factors = chunks.chunk(index)
         rows, targets = ops.take(hidden, chosen, axis=0), ops.take(labels, chosen, axis=0)
         factors = ops.expand_dims(factors, -1)
-        probabilities, scales, losses = softmax_and_losses(ops.matmul(rows, ops.transpose(table)), targets)
+        probabilities, scales, losses = softmax_and_losses(lambda: ops.matmul(rows, ops.transpose(table)), targets)
         scales = factors if scales is None else factors * scales
         of_rows = scales * ops.matmul(probabilities, table) - factors * ops.take(table, targets, axis=0)
         # The tokens that fill the last chunk have weight 0, so that adding to row 0 is right.
@@ -63,8 +64,9 @@ def linear_crossentropy(
 
     @ops.custom_gradient
     def total(hidden: Tensor, table: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
-        zeros = [ops.zeros((), "float32"), ops.zeros_like(hidden)]
-        zeros += [ops.zeros(ops.shape(table)[::-1], table.dtype)] if trains_table else []
+        shapes = [(), ops.shape(hidden)] + ([ops.shape(table)[::-1]] if trains_table else [])
+        # Of a value that is computed: TensorFlow keeps a constant in memory between steps.
+        zeros = [ops.broadcast_to(ops.cast(chunks.count < 0, "float32"), shape) for shape in shapes]
 
         def step(index: Tensor, total: Tensor, of_hidden: Tensor, *of_table: Tensor) -> Any:
             total, of_hidden, summed = add(index, total, of_hidden, of_table[0] if of_table else None, hidden, table)
@@ -77,7 +79,8 @@ def linear_crossentropy(
             factor = arguments[0] if upstream is None else upstream
             if not of_table:
                 return factor * of_hidden, ops.zeros_like(table)
-            of_labels = ops.scatter(labels[:, None], ops.expand_dims(weights, -1) * hidden, ops.shape(table))
+            rows = ops.expand_dims(weights, -1) * not_before(loss, hidden)
+            of_labels = ops.scatter(labels[:, None], rows, ops.shape(table))
             return factor * of_hidden, factor * (ops.transpose(of_table[0]) - of_labels)
 
         return loss, backward

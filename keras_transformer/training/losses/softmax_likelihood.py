@@ -43,18 +43,19 @@ def negative_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
             places = ops.stack([rows, ops.cast(labels, "int32")], axis=1)
             return ops.scatter_update(probabilities * ops.expand_dims(factor, -1), places, (likely - 1.0) * factor)
 
-        return _negative_logarithms(likely, logits, labels), backward
+        return _negative_logarithms(likely, lambda: logits, labels), backward
 
     return losses(logits)
 
 
-def softmax_and_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+def softmax_and_losses(logits: Callable[[], Tensor], labels: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
     """Returns the softmax of rows as `(values, scales)`, and the negative log-likelihood of labels. It has no gradient.
 
     Under XLA `values * scales` is the softmax: a division of all values would be one more pass.
 
     Args:
-        logits: float32 `(n, V)`.
+        logits: function that computes float32 `(n, V)`. Without XLA the softmax overwrites them, and the rare rows that need
+            them again are computed again.
         labels: int32 `(n,)`.
 
     Returns:
@@ -63,27 +64,30 @@ def softmax_and_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor |
     Example:
 
     >>> import numpy as np
-    >>> values, scales, losses = softmax_and_losses(np.log([[0.25, 0.75]]).astype("float32"), np.array([1]))
+    >>> logits = np.log([[0.25, 0.75]]).astype("float32")
+    >>> values, scales, losses = softmax_and_losses(lambda: logits, np.array([1]))
     >>> np.exp(-np.array(losses)).round(3).tolist()
     [0.75]
     """
     if keras.backend.backend() == "tensorflow" and not is_traced_for_xla():
-        probabilities = ops.softmax(logits, axis=-1)
+        probabilities = ops.softmax(logits(), axis=-1)
         return probabilities, None, _negative_logarithms(_at(probabilities, labels), logits, labels)
-    largest = ops.max(logits, axis=-1, keepdims=True)
-    values = ops.exp(logits - largest)
+    x = logits()
+    largest = ops.max(x, axis=-1, keepdims=True)
+    values = ops.exp(x - largest)
     sums = ops.sum(values, axis=-1, keepdims=True)
-    likely = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
+    likely = ops.take_along_axis(x, ops.expand_dims(labels, -1), axis=-1)
     return values, 1.0 / sums, ops.squeeze(ops.log(sums) + largest - likely, -1)
 
 
-def _negative_logarithms(likely, logits, labels):
+def _negative_logarithms(likely: Tensor, logits: Callable[[], Tensor], labels: Tensor) -> Tensor:
     """Returns `-log(likely)`; from the logits if a probability has lost digits."""
-    return ops.cond(
-        ops.all(likely > _SMALLEST),
-        lambda: -ops.log(likely),
-        lambda: ops.logsumexp(logits, axis=-1) - _at(logits, labels),
-    )
+
+    def exact() -> Tensor:
+        x = logits()
+        return ops.logsumexp(x, axis=-1) - _at(x, labels)
+
+    return ops.cond(ops.all(likely > _SMALLEST), lambda: -ops.log(likely), exact)
 
 
 def _at(x: Tensor, columns: Tensor) -> Tensor:

@@ -58,14 +58,18 @@ class FusedAdamW(keras.optimizers.AdamW):
             return
         import tensorflow as tf
 
-        index = keras_private.variable_index(self, variable)
+        dtype, index = tf.as_dtype(variable.dtype), keras_private.variable_index(self, variable)
+        rate = tf.cast(learning_rate, dtype)
+        gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)  # That of a lookup is sparse.
+        if self.weight_decay and self._use_weight_decay(variable):
+            _decay(_handle(variable), rate * tf.cast(self.weight_decay, dtype), gradient)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
             m=_handle(self._momentums[index]),
             v=_handle(self._velocities[index]),
-            lr=tf.cast(learning_rate, variable.dtype),
-            grad=tf.cast(tf.convert_to_tensor(gradient), variable.dtype),  # The gradient of a lookup is sparse.
-            **self._scalars_of(tf.as_dtype(variable.dtype)),
+            lr=rate,
+            grad=gradient,
+            **self._scalars_of(dtype),
         )
 
     def _scalars_of(self, dtype: Any) -> dict[str, Any]:
@@ -84,7 +88,8 @@ class FusedAdamW(keras.optimizers.AdamW):
         return known[key]
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
-        if self.weight_decay:  # Keras multiplies each weight by 0 otherwise.
+        # Keras multiplies each weight by 0 otherwise.
+        if self.weight_decay and not self._has_kernel():
             super()._apply_weight_decay(variables)
 
     def _has_kernel(self) -> bool:
@@ -93,6 +98,15 @@ class FusedAdamW(keras.optimizers.AdamW):
         import tensorflow as tf
 
         return tf.distribute.get_strategy().num_replicas_in_sync == 1
+
+
+def _decay(handle: Any, rate: Any, gradient: Any) -> None:
+    """Subtracts from a weight its product with a rate, after the gradient: it would be copied for whoever still reads it."""
+    import tensorflow as tf
+
+    with tf.control_dependencies([gradient]):
+        weight = tf.raw_ops.ReadVariableOp(resource=handle, dtype=gradient.dtype)
+        tf.raw_ops.AssignSubVariableOp(resource=handle, value=rate * weight)
 
 
 def _handle(variable: Any) -> Any:

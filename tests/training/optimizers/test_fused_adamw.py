@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from graph_order import ancestors
 from keras import ops
 
 from keras_transformer import training
@@ -20,8 +21,9 @@ OPTIONS = {
 
 
 def trained(optimizer, steps=range(5), jit_compile=False):
-    """Returns the weights of two dense layers after some steps, and the optimizer."""
+    """Returns the weights of two dense layers after some steps, and the optimizer; a bias does not decay."""
     random = np.random.default_rng(0)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(2)])
     model.set_weights([random.normal(size=weight.shape) for weight in model.get_weights()])
     model.compile(optimizer, "mse", jit_compile=jit_compile)
@@ -80,6 +82,23 @@ def test_an_update_is_one_kernel():
     kinds = [each.type for each in step.get_concrete_function(ops.ones((3, 2))).graph.get_operations()]
     assert kinds.count("ResourceApplyAdam") == 1
     assert not {"Sqrt", "Square"} & set(kinds)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the kernel is TensorFlow's")
+def test_a_weight_decays_after_its_last_use():
+    import tensorflow as tf
+
+    variable = keras.Variable(np.ones((3, 2)))
+    optimizer = training.FusedAdamW(0.05, weight_decay=0.1)
+    optimizer.build([variable])
+
+    def step(x):
+        optimizer.apply([tf.multiply(variable.value, x, name="gradient")], [variable])
+
+    operations = tf.function(step).get_concrete_function(ops.ones((3, 2))).graph.get_operations()
+    (decay,) = (each for each in operations if each.type == "AssignSubVariableOp")
+    # TensorFlow copies a variable that changes while something reads it.
+    assert "gradient" in ancestors(decay)
 
 
 @pytest.mark.skipif(
