@@ -93,8 +93,8 @@ def after(first: Tensor, x: Tensor) -> Tensor:
 def not_before(first: Tensor, x: Tensor) -> Tensor:
     """Returns `x`, which graphs of TensorFlow do not read before `first` is computed.
 
-    TensorFlow computes whatever has its inputs, so that the copies of all steps of a loop would be in memory at once. Compilers
-    order the operations themselves: for them it is `x`.
+    TensorFlow computes whatever has its inputs, so that what is soon computed of `x` would wait in memory. Compilers order
+    the operations themselves: for them it is `x`.
 
     Args:
         first, x: tensors.

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.planning.events import Event
 from keras_transformer.planning.multiply_adds import elements
+from keras_transformer.planning.trip_counts import LOOPS
 
 # Operations whose output is a view of their input.
 VIEWS = frozenset(
@@ -156,22 +157,23 @@ class Liveness:
     def _allocate(self, node: Any, index: int, live: dict[Any, float]) -> float:
         """Adds the outputs of a node to `live`; returns their bytes, without those of an input that it overwrites."""
         allocated = 0.0
-        free = self._overwritten(node, index, live)
         for output in node.outputs:
             if output.ref() not in self._last:
                 continue
             bytes_of = self._size(output)
+            free = self._overwritten(output, index, live)
             taken = next((buffer for buffer in free if live[buffer] == bytes_of), None)
             if taken is not None:
                 allocated -= live.pop(taken)
-                free.clear()
             live[output.ref()] = bytes_of
             allocated += bytes_of
         return allocated
 
-    def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> list[Any]:
-        """Returns the buffers of inputs of which a node may overwrite one."""
-        if node.type not in _IN_PLACE:
-            return []
-        found = (self._stored(tensor).ref() for tensor in node.inputs)
+    def _overwritten(self, output: Any, index: int, live: dict[Any, float]) -> list[Any]:
+        """Returns the buffers of inputs of which an output may overwrite one; that of a loop, its own initial value."""
+        node = output.op
+        inputs = node.inputs if node.type in _IN_PLACE else []
+        if node.type in LOOPS:
+            inputs = [node.inputs[output.value_index]]
+        found = (self._stored(tensor).ref() for tensor in inputs)
         return [buffer for buffer in found if buffer in live and self._last[buffer] == index]

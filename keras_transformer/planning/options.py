@@ -8,9 +8,9 @@ from keras_transformer.utils.choice import suggestion
 # Values that an optimizer stores per weight.
 OPTIMIZER_SLOTS = {"sgd": 0, "momentum": 1, "lion": 1, "adam": 2, "adamw": 2, "fused_adamw": 2}
 # How often an update reads or writes a number for each weight where its operations are not fused, as TensorFlow runs them.
-UNFUSED_PASSES = {"sgd": 5, "momentum": 11, "lion": 22, "adam": 30, "adamw": 37, "fused_adamw": 14}
+UNFUSED_PASSES = {"sgd": 5, "momentum": 11, "lion": 22, "adam": 30, "adamw": 37, "fused_adamw": 12}
 # Optimizers that decay the weights before the gradients are known: TensorFlow copies them, as the step still reads them.
-DECAYING = frozenset(["adamw", "fused_adamw"])
+DECAYING = frozenset(["adamw"])
 # Dtype policies of Keras that a plan can be made for.
 DTYPES = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16")
 

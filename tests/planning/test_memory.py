@@ -69,9 +69,21 @@ def test_cross_entropies_write_over_the_logits():
     assert peak == 400 + 40
 
 
+def test_a_loop_writes_over_its_initial_value():
+    @tf.function(autograph=False)
+    def step(x):
+        return tf.while_loop(lambda i, total: i < 3, lambda i, total: (i + 1, tf.matmul(total, x)), (0, tf.exp(x)))[1]
+
+    graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
+    peak, _ = Liveness(graph.get_operations(), graph.outputs).run()
+    # The sums of an iteration are allocated in the loop, which has no workspace here. The counter and its bounds are int32.
+    assert 400 <= peak < 400 + 40
+
+
 def test_weights_that_decay_first_are_copied_where_nothing_is_compiled():
     with_decay, without = (planned(CPU, optimizer=name) for name in ("adamw", "adam"))
     assert with_decay.training - without.training == with_decay.gradients
+    assert planned(CPU, optimizer="fused_adamw").training == without.training  # They decay last.
     with_decay, without = (planned(GPU, optimizer=name) for name in ("adamw", "adam"))
     assert with_decay.training == without.training
 

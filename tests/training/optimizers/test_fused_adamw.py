@@ -88,7 +88,7 @@ def test_an_update_is_one_kernel():
 def test_a_weight_decays_after_its_last_use():
     import tensorflow as tf
 
-    variable = keras.Variable(np.ones((3, 2)))
+    variable = keras.Variable(np.ones((3, 2), "float32"))
     optimizer = training.FusedAdamW(0.05, weight_decay=0.1)
     optimizer.build([variable])
 
