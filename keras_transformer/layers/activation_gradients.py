@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_transformer.backend.vjp import vjp
 from keras_transformer.utils.types import Tensor
 
 _CUBE = 0.044715
-_RATE = math.sqrt(2 / math.pi)
+_RATE = 2 * math.sqrt(2 / math.pi)
+_HALF = math.sqrt(0.5)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -30,18 +32,18 @@ def gelu(x: Tensor) -> Tensor:
     """
 
     def phi(x: Tensor) -> Tensor:
-        return 0.5 * (1.0 + ops.erf(x * math.sqrt(0.5)))
+        return 0.5 * (1.0 + ops.erf(_HALF * x))
 
     def derivative(x: Tensor) -> Tensor:
-        return phi(x) + x * (ops.exp(-0.5 * ops.square(x)) / math.sqrt(2 * math.pi))
+        return phi(x) + x * ops.exp(-0.5 * math.log(2 * math.pi) - ops.square(_HALF * x))
 
     return _with_derivative(lambda x: x * phi(x), derivative)(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """Returns `0.5 x (1 + tanh(u))` with `u = √(2/π) (x + 0.044715 x³)`.
+    """Returns `0.5 x (1 + tanh(u))` with `u = √(2/π) (x + 0.044715 x³)`, as `x σ(2u)`.
 
-    Its derivative is `0.5 (1 + tanh(u)) + 0.5 x (1 - tanh²(u)) du/dx`.
+    Its derivative is `σ(2u) + x σ'(2u) 2 du/dx`.
 
     Example:
 
@@ -52,19 +54,18 @@ def gelu_tanh(x: Tensor) -> Tensor:
     Reference: Hendrycks and Gimpel, arXiv 1606.08415, section 2.
     """
 
-    def tanh(x: Tensor) -> Tensor:
-        return ops.tanh(x * (_RATE + _RATE * _CUBE * ops.square(x)))
+    def exponent(x: Tensor) -> Tensor:
+        return x * (_RATE + _RATE * _CUBE * ops.square(x))
 
     def derivative(x: Tensor) -> Tensor:
-        t = tanh(x)
-        slope = _RATE + 3 * _RATE * _CUBE * ops.square(x)
-        return 0.5 * (1.0 + t) * (1.0 + x * (1.0 - t) * slope)
+        sigmoid, slope = vjp(ops.sigmoid, exponent(x))
+        return sigmoid + slope(x * (_RATE + 3 * _RATE * _CUBE * ops.square(x)))[0]
 
-    return _with_derivative(lambda x: 0.5 * x * (1.0 + tanh(x)), derivative)(x)
+    return _with_derivative(lambda x: x * ops.sigmoid(exponent(x)), derivative)(x)
 
 
 def silu(x: Tensor) -> Tensor:
-    """Returns `x σ(x)`; the derivative is `σ(x) (1 + x (1 - σ(x)))`.
+    """Returns `x σ(x)`; the derivative is `σ(x) + x σ'(x)`.
 
     Example:
 
@@ -76,8 +77,8 @@ def silu(x: Tensor) -> Tensor:
     """
 
     def derivative(x: Tensor) -> Tensor:
-        sigmoid = ops.sigmoid(x)
-        return sigmoid * (1.0 + x * (1.0 - sigmoid))
+        sigmoid, slope = vjp(ops.sigmoid, x)
+        return sigmoid + slope(x)[0]
 
     return _with_derivative(lambda x: x * ops.sigmoid(x), derivative)(x)
 

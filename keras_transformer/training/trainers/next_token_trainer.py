@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -17,7 +18,10 @@ from keras_transformer.training.losses.labeled_loss import head_layer, labeled_l
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import Tensor
 
-_MOST_LOGITS = 2**25  # 128 MiB in float32.
+# Of a chunk of which the head is trained: more tokens make its products no faster.
+_MOST_TOKENS = 1024
+_MOST_LOGITS = 3 * 2**24  # 192 MiB in float32.
+_FEWEST_TOKENS = 128
 
 
 class NextTokenTrainer(TracedOnce, keras.Model):
@@ -31,9 +35,9 @@ class NextTokenTrainer(TracedOnce, keras.Model):
         language_model: `tasks.LanguageModel` of a decoder, with or without adapters.
         packed: bool. Whether rows hold several documents, none of which sees another: the batches of `data.pack`. Default
             True; False for inputs "token_ids" and "padding_mask".
-        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default None: 128 if the head is
-            frozen, as with adapters. If it is trained, each chunk also adds a gradient of its size: then up to 512 tokens,
-            whose logits have at most 128 MiB.
+        chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default None: equal parts of the
+            batch of up to 128 tokens if the head is frozen, as with adapters. If it is trained, each chunk also adds a
+            gradient of its size: then of up to 1,024 tokens, whose logits have at most 192 MiB.
         ignore_id: int. Label of tokens that are not counted. Default -100.
         name: str.
 
@@ -102,15 +106,19 @@ class NextTokenTrainer(TracedOnce, keras.Model):
         labels, counted = split_ignored(y, self.ignore_id)
         weights = token_weights(counted, sample_weight)
         hidden, labels, weights = (ops.reshape(x, (-1, *x.shape[2:])) for x in (y_pred, labels, weights))
-        total = labeled_loss(self.language_model, hidden, labels, weights, self._tokens_at_a_time(), training)
+        chunk_size = self._tokens_at_a_time(hidden.shape[0])
+        total = labeled_loss(self.language_model, hidden, labels, weights, chunk_size, training)
         tokens = ops.sum(weights)
         mean = total / ops.maximum(tokens, keras.config.epsilon())
         self._token_loss.update_state(ops.stop_gradient(mean), sample_weight=tokens)
         mean = mean_of_replicas(mean, weights)
         return mean + sum(self.losses) if self.losses else mean
 
-    def _tokens_at_a_time(self):
-        model = self.language_model
-        if self.chunk_size is not None or not head_layer(model).trainable_variables:
-            return self.chunk_size or 128
-        return next((size for size in (512, 256) if size * model.vocabulary_size <= _MOST_LOGITS), 128)
+    def _tokens_at_a_time(self, tokens: int | None) -> int:
+        """Returns the tokens of a chunk, of a batch of so many, or of an unknown number."""
+        if self.chunk_size is not None:
+            return self.chunk_size
+        most = _FEWEST_TOKENS
+        if head_layer(self.language_model).trainable_variables:
+            most = max(most, min(_MOST_TOKENS, _MOST_LOGITS // self.language_model.vocabulary_size // most * most))
+        return math.ceil(tokens / math.ceil(tokens / most)) if tokens else most

@@ -98,6 +98,26 @@ def test_only_adapters_learn_and_recomputation_changes_nothing():
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads a graph of TensorFlow")
+@pytest.mark.parametrize(
+    ("vocabulary_size", "length", "is_frozen", "expected"),
+    [(50_257, 4096, False, 820), (150_000, 1000, False, 250), (500, 100, False, 100), (50_257, 300, True, 100)],
+)
+def test_chunks_are_equal_parts_of_a_batch(vocabulary_size, length, is_frozen, expected):
+    import tensorflow as tf
+
+    model = tasks.LanguageModel(models.Llama(models.Size(1, 2, 1, 2), vocabulary_size))
+    model.trainable = not is_frozen
+    trainer = training.NextTokenTrainer(model, packed=False)
+    step = tf.function(lambda labels, hidden: trainer.compute_loss(y=labels, y_pred=hidden))
+    specs = tf.TensorSpec((1, length), "int32"), tf.TensorSpec((1, length, 2))
+    graph = step.get_concrete_function(*specs).graph
+    (loop,) = (each for each in graph.get_operations() if "While" in each.type)
+    body = graph._get_function(loop.get_attr("body").name).graph
+    (logits,) = (each.outputs[0] for each in body.get_operations() if each.type == "Softmax")
+    assert logits.shape == (expected, vocabulary_size)
+
+
 def test_the_head_reads_labeled_tokens_in_chunks():
     shapes = []
 
