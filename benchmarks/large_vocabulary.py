@@ -2,6 +2,7 @@
 
     python benchmarks/large_vocabulary.py --threads 1              # 6 x 384, 50,257 words, 8 rows of 512; about ten minutes
     python benchmarks/large_vocabulary.py --modes xla --rows 4
+    python benchmarks/large_vocabulary.py --threads 1 --repeats 3    # in turn, on a processor whose speed changes
 
 Ours is `training.NextTokenTrainer`, whose logits are those of a chunk of tokens at a time, with `FusedAdamW`; "ours,
 whole" is `tasks.LanguageModel` with `MaskedCrossentropy`. All train every weight on every token in float32, without dropout.
@@ -123,14 +124,22 @@ def work(options):
     print(json.dumps({"step_s": statistics.median(times), "peak_mb": round(memory("VmHWM") - first)}), flush=True)
 
 
-def run(name, mode, options):
+def run(name, mode):
     """Returns the step time with the usual allocator, and the peak memory with the one that returns freed memory."""
     command = [sys.executable, __file__, *sys.argv[1:], "--worker", name, "--mode", mode]
     found = {}
-    for key, environment in (("step_s", {}), ("peak_mb", ALLOCATOR)):
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment, check=True)
+    for key, environment, rounds in (("step_s", {}, []), ("peak_mb", ALLOCATOR, ["--rounds", "1"])):
+        environment = os.environ | environment
+        done = subprocess.run([*command, *rounds], stdout=subprocess.PIPE, text=True, env=environment, check=True)
         found[key] = json.loads(done.stdout.splitlines()[-1])[key]
     return found
+
+
+def medians(mode, options):
+    """Yields each rival with the medians of its results, of processes that ran in turn."""
+    turns = [{name: run(name, mode) for name in options.rivals} for _ in range(options.repeats)]
+    for name in options.rivals:
+        yield name, {key: statistics.median(turn[name][key] for turn in turns) for key in turns[0][name]}
 
 
 def parse():
@@ -138,8 +147,9 @@ def parse():
     parser.set_defaults(rounds=3)
     parser.add_argument("--modes", nargs="+", choices=("plain", "xla"), default=["plain", "xla"])
     parser.add_argument("--rivals", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--repeats", type=int, default=1, help="processes of each rival, one after the other in turn")
     parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--chunk-size", type=int, help="of NextTokenTrainer; None: its own choice, 512")
+    parser.add_argument("--chunk-size", type=int, help="of NextTokenTrainer; None: its own choice")
     parser.add_argument("--threads", type=int, help="threads of TensorFlow and PyTorch")
     parser.add_argument("--worker", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--mode", help=argparse.SUPPRESS)
@@ -156,12 +166,13 @@ def main():
     table = Table(title, versions("keras-transformer", "keras", backend, "torch"))
     for mode in options.modes:
         ours = None
-        for name in options.rivals:
-            found = run(name, mode, options)
+        for name, found in medians(mode, options):
             ours = ours or found
             ratios = {f"{key}_ratio": round(ours[key] / found[key], 3) for key in found}
             table.add(mode=mode, rival=name, step_s=round(found["step_s"], 3), peak_mb=found["peak_mb"], **ratios)
-    table.note(f"step_s: median of {options.rounds} steps. Ratios: the first rival / this one.")
+    table.note(
+        f"step_s: median of {options.rounds} steps in {options.repeats} processes. Ratios: the first rival / this."
+    )
     table.finish(options.json)
 
 

@@ -20,7 +20,7 @@ from keras_transformer.utils.types import Tensor
 
 # Of a chunk of which the head is trained: more tokens make its products no faster.
 _MOST_TOKENS = 1024
-_MOST_LOGITS = 3 * 2**24  # 192 MiB in float32.
+_MOST_LOGITS = 5 * 2**23  # 160 MiB in float32.
 _FEWEST_TOKENS = 128
 
 
@@ -37,7 +37,7 @@ class NextTokenTrainer(TracedOnce, keras.Model):
             True; False for inputs "token_ids" and "padding_mask".
         chunk_size: int >= 1. The number of tokens whose logits are in memory at a time. Default None: equal parts of the
             batch of up to 128 tokens if the head is frozen, as with adapters. If it is trained, each chunk also adds a
-            gradient of its size: then of up to 1,024 tokens, whose logits have at most 192 MiB.
+            gradient of its size: then of up to 1,024 tokens, whose logits have at most 160 MiB.
         ignore_id: int. Label of tokens that are not counted. Default -100.
         name: str.
 
