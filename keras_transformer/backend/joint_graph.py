@@ -18,7 +18,7 @@ _ELEMENTWISE = frozenset((
 ))
 # fmt: on
 _CHEAP = _VIEWS | _ELEMENTWISE
-# Of one tensor, from others. That of GELU with tanh is 9.
+# Of one tensor, from others: more than activations and gates need.
 _MOST_OPERATIONS = 16
 # A tensor of at most this part of another is kept so that the other need not be.
 _SMALL = 1 / 8

@@ -84,7 +84,7 @@ def after(first: Tensor, x: Tensor) -> Tensor:
         `x`.
     """
     if keras.backend.backend() == "tensorflow" and not is_traced_for_xla():
-        return _with_dependency(first, x)
+        return not_before(first, x)
     corner = ops.sum(first[(slice(1),) * len(first.shape)])  # 0 if it is empty.
     # Always 0, which graph optimizers cannot infer.
     return x + ops.cast(ops.where(corner > float("inf"), float("nan"), 0.0), x.dtype)
@@ -104,10 +104,6 @@ def not_before(first: Tensor, x: Tensor) -> Tensor:
     """
     if keras.backend.backend() != "tensorflow" or is_traced_for_xla():
         return x
-    return _with_dependency(first, x)
-
-
-def _with_dependency(first: Tensor, x: Tensor) -> Tensor:
     import tensorflow as tf
 
     with tf.control_dependencies([first]):

@@ -88,7 +88,7 @@ def chunked_crossentropy(
             rest = [before + ops.cast(new, before.dtype) for before, new in zip(gradients[1:], others, strict=True)]
             return index + 1, total + value, (summed, *rest)
 
-        zeros = tuple(ops.zeros_like(each) for each in (states, *trained))
+        zeros = tuple(chunks.zeros(ops.shape(each), each.dtype) for each in (states, *trained))
         start = (ops.zeros((), "int32"), ops.zeros((), "float32"), zeros)
         _, total, gradients = sequential_loop(lambda index, *others: index < chunks.count, add, start)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras import ops
 
 from keras_transformer.utils.types import Tensor
@@ -33,6 +35,13 @@ class LabeledChunks:
         # Tokens with a weight first; chunk_size more, so that every chunk is whole.
         order = ops.argsort((1 - weighted) * count + ops.arange(count, dtype="int32"))
         self._order = ops.concatenate([ops.cast(order, "int32"), ops.zeros((chunk_size,), "int32")])
+
+    def zeros(self, shape: Any, dtype: str = "float32") -> Tensor:
+        """Returns zeros in which to sum over the chunks.
+
+        Computed, as TensorFlow keeps a constant, of any size, in memory between steps.
+        """
+        return ops.broadcast_to(ops.cast(self.count < 0, dtype), shape)
 
     def chunk(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the indices, int32 `(chunk_size,)`, and the weights, float32 `(chunk_size,)`, of the tokens of a chunk."""

@@ -65,8 +65,7 @@ def linear_crossentropy(
     @ops.custom_gradient
     def total(hidden: Tensor, table: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
         shapes = [(), ops.shape(hidden)] + ([ops.shape(table)[::-1]] if trains_table else [])
-        # Of a value that is computed: TensorFlow keeps a constant in memory between steps.
-        zeros = [ops.broadcast_to(ops.cast(chunks.count < 0, "float32"), shape) for shape in shapes]
+        zeros = map(chunks.zeros, shapes)
 
         def step(index: Tensor, total: Tensor, of_hidden: Tensor, *of_table: Tensor) -> Any:
             total, of_hidden, summed = add(index, total, of_hidden, of_table[0] if of_table else None, hidden, table)

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.vjp import not_before
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
 
@@ -62,7 +63,9 @@ class FusedAdamW(keras.optimizers.AdamW):
         rate = tf.cast(learning_rate, dtype)
         gradient = tf.cast(tf.convert_to_tensor(gradient), dtype)  # That of a lookup is sparse.
         if self.weight_decay and self._use_weight_decay(variable):
-            _decay(_handle(variable), rate * tf.cast(self.weight_decay, dtype), gradient)
+            # After the gradient: TensorFlow copies a weight that changes while the step still reads it.
+            decay = not_before(gradient, rate * tf.cast(self.weight_decay, dtype))
+            self.assign_sub(variable, decay * variable)
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
             m=_handle(self._momentums[index]),
@@ -98,15 +101,6 @@ class FusedAdamW(keras.optimizers.AdamW):
         import tensorflow as tf
 
         return tf.distribute.get_strategy().num_replicas_in_sync == 1
-
-
-def _decay(handle: Any, rate: Any, gradient: Any) -> None:
-    """Subtracts from a weight its product with a rate, after the gradient: it would be copied for whoever still reads it."""
-    import tensorflow as tf
-
-    with tf.control_dependencies([gradient]):
-        weight = tf.raw_ops.ReadVariableOp(resource=handle, dtype=gradient.dtype)
-        tf.raw_ops.AssignSubVariableOp(resource=handle, value=rate * weight)
 
 
 def _handle(variable: Any) -> Any:

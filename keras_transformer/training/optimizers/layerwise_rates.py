@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.vjp import not_before
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
@@ -60,7 +61,9 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         rate = ops.multiply(learning_rate, self._rates[keras_private.variable_index(self, variable)])
         if self.weight_decay is not None and self._use_weight_decay(variable):
-            self.assign_sub(variable, ops.cast(rate * self.weight_decay, variable.dtype) * variable)
+            # After the gradient: TensorFlow copies a weight that changes while the step still reads it.
+            decay = not_before(gradient, ops.cast(rate * self.weight_decay, variable.dtype))
+            self.assign_sub(variable, decay * variable)
         super().update_step(gradient, variable, rate)
 
     def _apply_weight_decay(self, variables):
