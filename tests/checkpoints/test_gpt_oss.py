@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from checkpoint_cases import Expected, difference, predicted
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import (
     Config,
@@ -107,9 +106,9 @@ def test_another_model_is_written_with_the_smallest_scales(model, tmp_path):
     tensors, before = load_file(tmp_path / "like" / "model.safetensors"), load_file(PACKED / "model.safetensors")
     assert sorted(tensors) == sorted(before)
     np.testing.assert_array_equal(tensors[BLOCKS].shape, before[BLOCKS].shape)
-    expected = Expected(PACKED)
-    found = predicted(from_huggingface(tmp_path / "like", verbose=0), expected.inputs)
-    assert difference(found, expected.outputs, expected.inputs)[0] <= 1e-6
+    again = from_huggingface(tmp_path / "like", verbose=0)
+    for ours, theirs in zip(again.weights, model.weights, strict=True):  # MXFP4 with other scales: the same values.
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs), err_msg=ours.path)
 
 
 def test_16_bits_lose_nothing_of_the_experts(model):
