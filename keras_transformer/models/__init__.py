@@ -1,95 +1,95 @@
 """One file per architecture: a size table, and a function from symbolic inputs to outputs."""
 
-from keras_transformer.models.albert import ALBERT
-from keras_transformer.models.bahdanau import Bahdanau, BahdanauSize
-from keras_transformer.models.bart import BART, MBart
-from keras_transformer.models.bert import BERT
-from keras_transformer.models.bigbird import BigBird
-from keras_transformer.models.bloom import BLOOM
-from keras_transformer.models.building.chunkwise import Chunkwise
-from keras_transformer.models.building.encode_in_windows import encode_in_windows
+from keras_transformer.models.audio.hubert import HuBERT
+from keras_transformer.models.audio.moonshine import Moonshine
+from keras_transformer.models.audio.parakeet import Parakeet
+from keras_transformer.models.audio.vits import VITS
+from keras_transformer.models.audio.wav2vec2 import XLSR, StreamingWav2Vec2, Wav2Vec2
+from keras_transformer.models.audio.wavlm import WavLM
+from keras_transformer.models.audio.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.building.encoder_decoder import read_twice
-from keras_transformer.models.building.first_token import first_token
-from keras_transformer.models.building.front_end import with_front_end
-from keras_transformer.models.building.hybrid_encoder import HybridEncoderSize
-from keras_transformer.models.building.layout_map import layout_map
-from keras_transformer.models.building.packed import packed
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.building.stepwise import Stepwise
-from keras_transformer.models.building.with_image_size import with_image_size
-from keras_transformer.models.building.with_streaming import with_streaming
-from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
-from keras_transformer.models.convnext import ConvNeXt, ConvNeXtSize
-from keras_transformer.models.crate import CRATE
-from keras_transformer.models.d_fine import DFINE, DFINESize
-from keras_transformer.models.deberta import DeBERTa
-from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.deit import DeiT
-from keras_transformer.models.detr import DETR, DETRSize
-from keras_transformer.models.dinov2 import DINOv2
-from keras_transformer.models.dinov3 import DINOv3
-from keras_transformer.models.distilbert import DistilBERT
-from keras_transformer.models.dit import DiT
-from keras_transformer.models.electra import ELECTRA
-from keras_transformer.models.encoder import Encoder
-from keras_transformer.models.evolved_transformer import EvolvedSize, EvolvedTransformer
-from keras_transformer.models.flux import Flux
-from keras_transformer.models.gemma import Gemma
-from keras_transformer.models.gemma2 import Gemma2
-from keras_transformer.models.gemma3 import Gemma3
-from keras_transformer.models.gemma3n import Gemma3n, Gemma3nStreams
-from keras_transformer.models.gpt2 import GPT2
-from keras_transformer.models.hgnet_v2 import HGNetV2, HGNetV2Size, HGNetV2Stage
-from keras_transformer.models.hubert import HuBERT
-from keras_transformer.models.image_autoencoder import ImageAutoencoder
-from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
-from keras_transformer.models.layoutlm import LayoutLM
-from keras_transformer.models.lite_transformer import LiteTransformer
-from keras_transformer.models.llama import Llama
-from keras_transformer.models.longformer import Longformer
-from keras_transformer.models.marian import Marian, Pegasus
-from keras_transformer.models.mistral import Mistral
-from keras_transformer.models.mixtral import Mixtral
-from keras_transformer.models.mm_dit import MMDiT
-from keras_transformer.models.modernbert import ModernBERT
-from keras_transformer.models.moonshine import Moonshine
-from keras_transformer.models.mpnet import MPNet
-from keras_transformer.models.paligemma import PaliGemma
-from keras_transformer.models.parakeet import Parakeet
-from keras_transformer.models.qwen2 import Qwen2
-from keras_transformer.models.qwen2_5_vl import Qwen2_5VL
-from keras_transformer.models.qwen2_5_vl_vision import Qwen2_5VLVision
-from keras_transformer.models.qwen3 import Qwen3
-from keras_transformer.models.recurrent_memory import RecurrentMemory
-from keras_transformer.models.rednet import RedNet
-from keras_transformer.models.reformer import Reformer
-from keras_transformer.models.resnet import ResNet, ResNetSize
-from keras_transformer.models.retnet import RetNet
-from keras_transformer.models.retro import RETRO, RetroSize
-from keras_transformer.models.roberta import RoBERTa
-from keras_transformer.models.roformer import RoFormer
-from keras_transformer.models.rt_detr import RTDETR, RTDETRSize
-from keras_transformer.models.rwkv import RWKV
-from keras_transformer.models.rwkv7 import RWKV7, RWKV7Ranks
-from keras_transformer.models.s4 import S4Model
-from keras_transformer.models.sam import SAM, SAMSize
-from keras_transformer.models.segformer import SegFormer, SegFormerSize
-from keras_transformer.models.siglip import SigLIP, SigLIPText, SigLIPVision
-from keras_transformer.models.siglip2 import SigLIP2Vision
-from keras_transformer.models.swin import Swin, SwinSize
-from keras_transformer.models.t5 import T5, T5Encoder, T5Size
-from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.transformer_xl import TransformerXL
-from keras_transformer.models.vit import ViT
-from keras_transformer.models.vits import VITS
-from keras_transformer.models.wav2vec2 import XLSR, StreamingWav2Vec2, Wav2Vec2
-from keras_transformer.models.wavlm import WavLM
-from keras_transformer.models.whisper import Whisper, WhisperEncoder
-from keras_transformer.models.xlnet import XLNet, with_query_stream
-from keras_transformer.models.xlnet_memory import with_memory
-from keras_transformer.models.yoco import YOCO
-from keras_transformer.models.yolos import YOLOS
+from keras_transformer.models.diffusion.dit import DiT
+from keras_transformer.models.diffusion.flux import Flux
+from keras_transformer.models.diffusion.image_autoencoder import ImageAutoencoder
+from keras_transformer.models.diffusion.mm_dit import MMDiT
+from keras_transformer.models.multimodal.clip import CLIP, CLIPText, CLIPVision
+from keras_transformer.models.multimodal.kosmos import Kosmos, Kosmos2, kosmos2_vision
+from keras_transformer.models.multimodal.layoutlm import LayoutLM
+from keras_transformer.models.multimodal.paligemma import PaliGemma
+from keras_transformer.models.multimodal.qwen2_5_vl import Qwen2_5VL
+from keras_transformer.models.multimodal.qwen2_5_vl_vision import Qwen2_5VLVision
+from keras_transformer.models.multimodal.siglip import SigLIP, SigLIPText, SigLIPVision
+from keras_transformer.models.multimodal.siglip2 import SigLIP2Vision
+from keras_transformer.models.recurrent.bahdanau import Bahdanau, BahdanauSize
+from keras_transformer.models.recurrent.recurrent_memory import RecurrentMemory
+from keras_transformer.models.recurrent.retnet import RetNet
+from keras_transformer.models.recurrent.rwkv import RWKV
+from keras_transformer.models.recurrent.rwkv7 import RWKV7, RWKV7Ranks
+from keras_transformer.models.recurrent.s4 import S4Model
+from keras_transformer.models.recurrent.transformer_xl import TransformerXL
+from keras_transformer.models.text.decoders.bloom import BLOOM
+from keras_transformer.models.text.decoders.decoder import Decoder
+from keras_transformer.models.text.decoders.gemma import Gemma
+from keras_transformer.models.text.decoders.gemma2 import Gemma2
+from keras_transformer.models.text.decoders.gemma3 import Gemma3
+from keras_transformer.models.text.decoders.gemma3n import Gemma3n, Gemma3nStreams
+from keras_transformer.models.text.decoders.gpt2 import GPT2
+from keras_transformer.models.text.decoders.llama import Llama
+from keras_transformer.models.text.decoders.mistral import Mistral
+from keras_transformer.models.text.decoders.mixtral import Mixtral
+from keras_transformer.models.text.decoders.qwen2 import Qwen2
+from keras_transformer.models.text.decoders.qwen3 import Qwen3
+from keras_transformer.models.text.decoders.reformer import Reformer
+from keras_transformer.models.text.decoders.retro import RETRO, RetroSize
+from keras_transformer.models.text.decoders.yoco import YOCO
+from keras_transformer.models.text.encoder_decoders.bart import BART, MBart
+from keras_transformer.models.text.encoder_decoders.evolved_transformer import EvolvedSize, EvolvedTransformer
+from keras_transformer.models.text.encoder_decoders.lite_transformer import LiteTransformer
+from keras_transformer.models.text.encoder_decoders.marian import Marian, Pegasus
+from keras_transformer.models.text.encoder_decoders.t5 import T5, T5Encoder, T5Size
+from keras_transformer.models.text.encoder_decoders.transformer import Transformer
+from keras_transformer.models.text.encoders.albert import ALBERT
+from keras_transformer.models.text.encoders.bert import BERT
+from keras_transformer.models.text.encoders.bigbird import BigBird
+from keras_transformer.models.text.encoders.deberta import DeBERTa
+from keras_transformer.models.text.encoders.distilbert import DistilBERT
+from keras_transformer.models.text.encoders.electra import ELECTRA
+from keras_transformer.models.text.encoders.encoder import Encoder
+from keras_transformer.models.text.encoders.longformer import Longformer
+from keras_transformer.models.text.encoders.modernbert import ModernBERT
+from keras_transformer.models.text.encoders.mpnet import MPNet
+from keras_transformer.models.text.encoders.roberta import RoBERTa
+from keras_transformer.models.text.encoders.roformer import RoFormer
+from keras_transformer.models.text.encoders.xlnet import XLNet, with_query_stream
+from keras_transformer.models.text.encoders.xlnet_memory import with_memory
+from keras_transformer.models.transforms.chunkwise import Chunkwise
+from keras_transformer.models.transforms.encode_in_windows import encode_in_windows
+from keras_transformer.models.transforms.first_token import first_token
+from keras_transformer.models.transforms.front_end import with_front_end
+from keras_transformer.models.transforms.layout_map import layout_map
+from keras_transformer.models.transforms.packed import packed
+from keras_transformer.models.transforms.stepwise import Stepwise
+from keras_transformer.models.transforms.with_image_size import with_image_size
+from keras_transformer.models.transforms.with_streaming import with_streaming
+from keras_transformer.models.vision.convnext import ConvNeXt, ConvNeXtSize
+from keras_transformer.models.vision.crate import CRATE
+from keras_transformer.models.vision.deit import DeiT
+from keras_transformer.models.vision.detectors.d_fine import DFINE, DFINESize
+from keras_transformer.models.vision.detectors.detr import DETR, DETRSize
+from keras_transformer.models.vision.detectors.hybrid_encoder import HybridEncoderSize
+from keras_transformer.models.vision.detectors.rt_detr import RTDETR, RTDETRSize
+from keras_transformer.models.vision.detectors.yolos import YOLOS
+from keras_transformer.models.vision.dinov2 import DINOv2
+from keras_transformer.models.vision.dinov3 import DINOv3
+from keras_transformer.models.vision.hgnet_v2 import HGNetV2, HGNetV2Size, HGNetV2Stage
+from keras_transformer.models.vision.rednet import RedNet
+from keras_transformer.models.vision.resnet import ResNet, ResNetSize
+from keras_transformer.models.vision.sam import SAM, SAMSize
+from keras_transformer.models.vision.segformer import SegFormer, SegFormerSize
+from keras_transformer.models.vision.swin import Swin, SwinSize
+from keras_transformer.models.vision.vit import ViT
 
 MODELS = {
     "vit": ViT,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import keras
 
 from keras_transformer.blocks.block import Block
-from keras_transformer.models.building.layout_map import layout_map
+from keras_transformer.models.transforms.layout_map import layout_map
 
 
 class Sharding:

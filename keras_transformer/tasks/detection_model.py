@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.models.building.refinement import query_selection
+from keras_transformer.models.vision.detectors.refinement import query_selection
 from keras_transformer.tasks.image_model import ImageModel
 from keras_transformer.tasks.with_detections import DetectionOutputs
 from keras_transformer.utils.serialization import serializable

@@ -20,7 +20,7 @@ from keras_transformer.generation.chat.messages import read_messages
 from keras_transformer.generation.chat.template import ChatTemplate
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.models import Stepwise
-from keras_transformer.models.building.stepwise import source_names
+from keras_transformer.models.transforms.stepwise import source_names
 from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.tasks.task_model import TaskModel

@@ -6,7 +6,7 @@ import pytest
 from keras_transformer.blocks import AltUp, StreamExpansion, StreamReduction
 from keras_transformer.feedforward import GatedFeedForward, GaussianTopK
 from keras_transformer.models import Gemma3n, Gemma3nStreams, Size
-from keras_transformer.models.gemma3n import sharing_sources
+from keras_transformer.models.text.decoders.gemma3n import sharing_sources
 from laws import randomize
 
 

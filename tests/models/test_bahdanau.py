@@ -9,8 +9,8 @@ import pytest
 from keras_transformer import attention, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.models import Stepwise
-from keras_transformer.models.building.attentional_gru import AttentionalGRU
-from keras_transformer.models.building.bidirectional_gru import BidirectionalGRU
+from keras_transformer.models.recurrent.attentional_gru import AttentionalGRU
+from keras_transformer.models.recurrent.bidirectional_gru import BidirectionalGRU
 from keras_transformer.utils.serialization import load_model
 
 SIZE = models.BahdanauSize(embedding_dim=5, hidden_dim=4, alignment_dim=6, readout_dim=3)

@@ -11,7 +11,7 @@ from keras_transformer.attention import MultiHeadAttention, attention_maps
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import ISTA
-from keras_transformer.models import crate
+from keras_transformer.models.vision import crate
 
 DATA = Path(__file__).parents[1] / "data"
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=16)

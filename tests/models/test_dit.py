@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer import models
 from keras_transformer.backend.unallocated import unallocated
-from keras_transformer.models import dit
+from keras_transformer.models.diffusion import dit
 
 REFERENCE = np.load(Path(__file__).parents[1] / "data" / "dit.npz")
 # Of diffusers, with the embedding of the condition once; those of DiT's code have twice the outputs, for variances.

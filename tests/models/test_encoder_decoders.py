@@ -9,8 +9,8 @@ from keras_transformer import load_model, models, tasks
 from keras_transformer.audio import LogMel
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.generation import GenerationError
+from keras_transformer.models.audio.whisper import Sinusoids
 from keras_transformer.models.building.encoder_decoder import ShiftRight
-from keras_transformer.models.whisper import Sinusoids
 
 SMALL = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=12)
 WHISPER = {"vocabulary_size": 30, "num_mel_bins": 3, "num_frames": 12, "max_sequence_length": 9}

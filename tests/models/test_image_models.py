@@ -8,21 +8,9 @@ from variants import exhaustive_but
 from keras_transformer import load_model, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.models import (
-    clip,
-    convnext,
-    d_fine,
-    deit,
-    detr,
-    dinov2,
-    dinov3,
-    resnet,
-    rt_detr,
-    sam,
-    segformer,
-    siglip,
-    swin,
-)
+from keras_transformer.models.multimodal import clip, siglip
+from keras_transformer.models.vision import convnext, deit, dinov2, dinov3, resnet, sam, segformer, swin
+from keras_transformer.models.vision.detectors import d_fine, detr, rt_detr
 from keras_transformer.training import ContrastiveLoss, SigmoidContrastiveLoss
 from keras_transformer.vision import PatchCoordinates
 

@@ -6,7 +6,10 @@ import pytest
 
 from keras_transformer import load_model, models, positions, tasks
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.models import decoder, encoder, transformer, vit
+from keras_transformer.models.text.decoders import decoder
+from keras_transformer.models.text.encoder_decoders import transformer
+from keras_transformer.models.text.encoders import encoder
+from keras_transformer.models.vision import vit
 
 SMALL = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)
 

@@ -8,7 +8,7 @@ from variants import exhaustive_but
 
 from keras_transformer import load_model, tasks
 from keras_transformer.models import RETRO, Size, Stepwise
-from keras_transformer.models.retro import ENCODER_SIZE, SIZES, RetroSize
+from keras_transformer.models.text.decoders.retro import ENCODER_SIZE, SIZES, RetroSize
 
 SMALL, CHUNK, COUNT, SLOTS, WORDS = Size(3, 16, 2, 32), 4, 2, 24, 50
 STORED = "neighbor_encoder_neighbor_token_ids"

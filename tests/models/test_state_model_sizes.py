@@ -3,7 +3,7 @@
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.models import retnet, rwkv, s4
+from keras_transformer.models.recurrent import retnet, rwkv, s4
 
 SMALL = [models.Size(2, 16, 2, 24), models.Size(3, 24, 3, 40)]
 GPT_VOCABULARY = 50257

@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.backend.unallocated import unallocated
-from keras_transformer.models import rednet
+from keras_transformer.models.vision import rednet
 from keras_transformer.vision import Involution
 
 DATA = Path(__file__).parents[1] / "data"

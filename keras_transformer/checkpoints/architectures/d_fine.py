@@ -25,7 +25,7 @@ from keras_transformer.checkpoints.image_mapping import convolution_entries
 from keras_transformer.checkpoints.image_settings import integers
 from keras_transformer.checkpoints.mapping import Entry, linear, norm, same
 from keras_transformer.models import DFINE, DFINESize, HGNetV2, HGNetV2Size, HGNetV2Stage
-from keras_transformer.models.hgnet_v2 import SIZES
+from keras_transformer.models.vision.hgnet_v2 import SIZES
 from keras_transformer.vision import DistributionRefinement
 
 

@@ -12,7 +12,7 @@ from keras_transformer.checkpoints.image_mapping import convolution_entries, poi
 from keras_transformer.checkpoints.image_settings import integers
 from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm
 from keras_transformer.models import DETR, DETRSize, ResNet, ResNetSize
-from keras_transformer.models.resnet import SIZES
+from keras_transformer.models.vision.resnet import SIZES
 
 _RESNET = "backbone.conv_encoder.model"
 

@@ -10,7 +10,7 @@ from keras_transformer.checkpoints.image_mapping import depthwise_entries, patch
 from keras_transformer.checkpoints.image_settings import integers, sides
 from keras_transformer.checkpoints.mapping import Entry, linear, norm, same
 from keras_transformer.models import ConvNeXt, ConvNeXtSize
-from keras_transformer.models.convnext import SIZES
+from keras_transformer.models.vision.convnext import SIZES
 
 _TINY = SIZES["T"]
 

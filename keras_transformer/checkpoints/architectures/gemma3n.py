@@ -19,7 +19,7 @@ from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import GatedFeedForward, GaussianTopK
 from keras_transformer.models import Gemma3n as Gemma3nModel
 from keras_transformer.models import Gemma3nStreams, Size
-from keras_transformer.models.gemma3n import sharing_sources
+from keras_transformer.models.text.decoders.gemma3n import sharing_sources
 
 _HEADS = decoder_heads(language_model=functools.partial(capped_language_model, default=30.0), tied=True)
 # Names of norms and of matrices of a block, in both.

@@ -24,7 +24,7 @@ from keras_transformer.checkpoints.image_mapping import convolution_entries
 from keras_transformer.checkpoints.image_settings import integers
 from keras_transformer.checkpoints.mapping import Entry, linear, norm
 from keras_transformer.models import RTDETR, ResNet, ResNetSize, RTDETRSize
-from keras_transformer.models.resnet import SIZES
+from keras_transformer.models.vision.resnet import SIZES
 
 
 def detector(backbone: keras.Model, config: Config) -> keras.Model:

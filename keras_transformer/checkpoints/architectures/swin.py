@@ -13,7 +13,7 @@ from keras_transformer.checkpoints.image_settings import integers, sides
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
 from keras_transformer.models import Swin, SwinSize
-from keras_transformer.models.swin import SIZES
+from keras_transformer.models.vision.swin import SIZES
 
 _TINY = SIZES["T"]
 

@@ -9,7 +9,7 @@ import keras
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention
-from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.text.encoders.encoder import Encoder
 from keras_transformer.utils.types import AttentionLike
 
 

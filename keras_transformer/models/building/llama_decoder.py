@@ -12,7 +12,7 @@ from keras_transformer.blocks import Residual
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
 from keras_transformer.models.building.stack import of_block
-from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 

@@ -1,0 +1,1 @@
+"""Denoisers, and autoencoders of images."""
