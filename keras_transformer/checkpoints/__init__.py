@@ -1,7 +1,6 @@
 """Checkpoints of Hugging Face: loaded into Keras models, and written back."""
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures import ARCHITECTURES
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import (
     CheckpointError,
@@ -15,6 +14,7 @@ from keras_transformer.checkpoints.errors import (
     UnknownArchitectureError,
     UnsafePathError,
 )
+from keras_transformer.checkpoints.families import ARCHITECTURES
 from keras_transformer.checkpoints.gguf import from_gguf, to_gguf
 from keras_transformer.checkpoints.peft import from_peft, to_peft
 from keras_transformer.checkpoints.reading import from_huggingface

@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import CheckpointError
-from keras_transformer.checkpoints.folder import Folder
+from keras_transformer.checkpoints.files.folder import Folder
 from keras_transformer.checkpoints.mapping import Entry
 
 _WEIGHT_SUFFIXES = (".safetensors", ".safetensors.index.json")

@@ -13,15 +13,15 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.unallocated import allocate, allocate_parts, unallocated
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
-from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import CheckpointError, ConfigError, UnknownArchitectureError
-from keras_transformer.checkpoints.folder import Folder, TensorInfo, find_folder
-from keras_transformer.checkpoints.lazy_tensors import Bounds, as_lazy
+from keras_transformer.checkpoints.families import find_architecture
+from keras_transformer.checkpoints.files.folder import Folder, TensorInfo, find_folder
+from keras_transformer.checkpoints.files.lazy_tensors import Bounds, as_lazy
+from keras_transformer.checkpoints.files.processors import with_processor
+from keras_transformer.checkpoints.files.sentence_transformers import sentence_head
 from keras_transformer.checkpoints.mapping import Entry
-from keras_transformer.checkpoints.processors import with_processor
-from keras_transformer.checkpoints.sentence_transformers import sentence_head
 from keras_transformer.checkpoints.transfers import Transfer, check_range, check_transfers, make_transfers
 from keras_transformer.utils.types import Path
 

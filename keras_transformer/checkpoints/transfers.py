@@ -18,7 +18,7 @@ from keras_transformer.checkpoints.errors import (
     TensorTypeError,
     UnexpectedTensorError,
 )
-from keras_transformer.checkpoints.folder import TensorInfo
+from keras_transformer.checkpoints.files.folder import TensorInfo
 from keras_transformer.checkpoints.layouts import Layout
 from keras_transformer.checkpoints.mapping import Entry
 

@@ -10,8 +10,8 @@ import keras
 
 from keras_transformer.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
-from keras_transformer.checkpoints.folder import check_empty
-from keras_transformer.checkpoints.mxfp4 import NotMXFP4Error, without_mxfp4
+from keras_transformer.checkpoints.files.folder import check_empty
+from keras_transformer.checkpoints.files.mxfp4 import NotMXFP4Error, without_mxfp4
 from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
 from keras_transformer.checkpoints.transfers import listed, make_transfers, weights_without_tensor
 from keras_transformer.utils.atomic_write import replacing_folder

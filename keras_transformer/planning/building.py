@@ -63,8 +63,8 @@ def build(config: Path, dtype: str | None = None) -> keras.Model:
 
 def _from_config(path: pathlib.Path) -> keras.Model:
     from keras_transformer.checkpoints.architecture import head_of
-    from keras_transformer.checkpoints.architectures import find_architecture
     from keras_transformer.checkpoints.config import Config
+    from keras_transformer.checkpoints.families import find_architecture
 
     path, values = read_config(path)
     config = Config(values, str(path))

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from keras_transformer import checkpoints, training
-from keras_transformer.checkpoints import folder as folders
+from keras_transformer.checkpoints.files import folder as folders
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "checkpoints"
 read = {"elements": 0}

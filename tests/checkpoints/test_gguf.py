@@ -12,7 +12,7 @@ from gguf_files import F32, LLAMA, Q4_0, Q4_1, Q8_0, entry, gguf_bytes, tensor_i
 from keras_transformer import checkpoints
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.metadata import Metadata
-from keras_transformer.checkpoints.gguf.tokenizer_files import tokenizer_files
+from keras_transformer.checkpoints.gguf.tokenizer.tokenizer_files import tokenizer_files
 from keras_transformer.text import InvalidTokenizerError, from_huggingface
 
 pytest.importorskip("gguf")

@@ -12,8 +12,8 @@ from checkpoint_cases import FOLDERS
 from keras_transformer import checkpoints
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.metadata import Metadata
-from keras_transformer.checkpoints.gguf.tokenizer_files import tokenizer_files
-from keras_transformer.checkpoints.gguf.tokenizer_metadata import tokenizer_metadata
+from keras_transformer.checkpoints.gguf.tokenizer.tokenizer_files import tokenizer_files
+from keras_transformer.checkpoints.gguf.tokenizer.tokenizer_metadata import tokenizer_metadata
 from keras_transformer.text import InvalidTokenizerError, from_huggingface
 
 gguf = pytest.importorskip("gguf")

@@ -19,9 +19,9 @@ from keras_transformer.checkpoints import (
     from_huggingface,
     to_huggingface,
 )
-from keras_transformer.checkpoints.architectures.gpt_oss import GptOss
-from keras_transformer.checkpoints.folder import Folder
-from keras_transformer.checkpoints.mxfp4 import NotMXFP4Error, decode, encode
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.gpt_oss import GptOss
+from keras_transformer.checkpoints.files.folder import Folder
+from keras_transformer.checkpoints.files.mxfp4 import NotMXFP4Error, decode, encode
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
 PACKED, PLAIN = DATA / "gpt_oss_mxfp4-CausalLM", DATA / "gpt_oss-CausalLM"

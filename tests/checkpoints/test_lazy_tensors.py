@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_transformer.checkpoints.folder import Folder
+from keras_transformer.checkpoints.files.folder import Folder
+from keras_transformer.checkpoints.files.lazy_tensors import LazyTensor
 from keras_transformer.checkpoints.layouts import Fused, HeadByHead, Matrix, Stacked, Transposed
-from keras_transformer.checkpoints.lazy_tensors import LazyTensor
 
 DRAWN = np.random.default_rng(0)
 TABLE = DRAWN.normal(size=(6, 4, 5))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.checkpoints import Config, ConfigError, from_huggingface
-from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.generation import PromptTooLongError
 from keras_transformer.positions import DynamicNTKScaling, LinearScaling, Llama3Scaling, LongRoPEScaling, YaRNScaling
 

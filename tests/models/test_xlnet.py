@@ -8,8 +8,8 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.backend.unallocated import unallocated
-from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.families.text.encoders.xlnet import Xlnet
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.transfers import make_transfers

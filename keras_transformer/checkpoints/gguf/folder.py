@@ -11,15 +11,15 @@ import numpy as np
 
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError, CorruptFileError
-from keras_transformer.checkpoints.folder import Folder, TensorInfo
+from keras_transformer.checkpoints.files.folder import Folder, TensorInfo
+from keras_transformer.checkpoints.files.lazy_tensors import LazyTensor, as_lazy
 from keras_transformer.checkpoints.gguf.architecture import Place
 from keras_transformer.checkpoints.gguf.architectures import find_architecture
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.layouts import Same
 from keras_transformer.checkpoints.gguf.metadata import Metadata
 from keras_transformer.checkpoints.gguf.pooling import MODULES, pooling_files
-from keras_transformer.checkpoints.gguf.tokenizer_files import token_settings, tokenizer_files
-from keras_transformer.checkpoints.lazy_tensors import LazyTensor, as_lazy
+from keras_transformer.checkpoints.gguf.tokenizer.tokenizer_files import token_settings, tokenizer_files
 
 # A class of transformers whose pooler GGUF files lack.
 _WITHOUT_HEAD = "BertModel"

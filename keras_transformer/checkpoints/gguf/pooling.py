@@ -7,8 +7,8 @@ import json
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
+from keras_transformer.checkpoints.files.sentence_transformers import poolings
 from keras_transformer.checkpoints.gguf.metadata import Metadata
-from keras_transformer.checkpoints.sentence_transformers import poolings
 
 MODULES = "modules.json"
 _KEY = "{arch}.pooling_type"

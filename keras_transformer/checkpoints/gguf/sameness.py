@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.backend.unallocated import unallocated
-from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
+from keras_transformer.checkpoints.families import find_architecture
 from keras_transformer.checkpoints.gguf.architecture import Arrays, GgufArchitecture, Shapes
 from keras_transformer.checkpoints.gguf.metadata import Metadata
 

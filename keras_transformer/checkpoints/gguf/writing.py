@@ -18,7 +18,7 @@ from keras_transformer.checkpoints.gguf.kinds import KINDS, Kinds, encoded, is_f
 from keras_transformer.checkpoints.gguf.library import library
 from keras_transformer.checkpoints.gguf.pooling import pooling_metadata
 from keras_transformer.checkpoints.gguf.sameness import check_same
-from keras_transformer.checkpoints.gguf.tokenizer_metadata import tokenizer_metadata
+from keras_transformer.checkpoints.gguf.tokenizer.tokenizer_metadata import tokenizer_metadata
 from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
 from keras_transformer.checkpoints.transfers import make_transfers
 from keras_transformer.checkpoints.writing import checkpoint_like

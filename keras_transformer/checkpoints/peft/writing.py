@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_transformer.checkpoints.checkpoint import checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
-from keras_transformer.checkpoints.folder import check_empty
+from keras_transformer.checkpoints.files.folder import check_empty
 from keras_transformer.checkpoints.peft.modules import Module, modules_of
 from keras_transformer.checkpoints.peft.reading import CONFIG, PREFIX, WEIGHTS
 from keras_transformer.utils.atomic_write import replacing_folder

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.checkpoints.building.decoders import grouped_heads, head_width
 from keras_transformer.checkpoints.config import Config
-from keras_transformer.checkpoints.decoder_settings import grouped_heads, head_width
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.gguf.architecture import Arrays, GgufArchitecture, Place, Shapes
 from keras_transformer.checkpoints.gguf.layouts import Interleaved, Same

@@ -1,0 +1,1 @@
+"""What families share: sizes and settings from `config.json`, and how their tensors are named."""

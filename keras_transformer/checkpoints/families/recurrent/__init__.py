@@ -1,0 +1,1 @@
+"""Families of models with a recurrent state."""

@@ -1,0 +1,118 @@
+"""Qwen3-Next: transformers' `Qwen3NextModel` and its heads; and what Qwen3.5 shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformer.checkpoints.building.decoders import attention_entries
+from keras_transformer.checkpoints.building.heads import decoder_heads
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen2_moe import qwen_moe, qwen_moe_entries
+from keras_transformer.checkpoints.layouts import HeadByHead, Transposed
+from keras_transformer.checkpoints.mapping import Entry, linear, same
+from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
+from keras_transformer.recurrence import GatedDeltaNet
+
+ROTARY_FRACTION = 0.25
+_HEAD_WIDTH, _NUM_EXPERTS = 256, 512
+
+
+class Qwen3Next(Llama):
+    """Qwen3-Next: Qwen Team, 2025: blocks of Gated DeltaNet and of gated attention, and experts beside a shared one."""
+
+    # Weights that predict several tokens at once, which transformers does not read either.
+    ignored = (*Llama.ignored, r"^mtp\.")
+    heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
+
+    def backbone(self, config: Config) -> keras.Model:
+        return qwen_moe(
+            config,
+            num_key_value_heads=2,
+            key_dim=config.integer("head_dim", _HEAD_WIDTH),
+            experts={"num_experts": _NUM_EXPERTS, "chosen": 10, "width": 512, "normalize": True},
+            shared=config.integer("shared_expert_intermediate_size", 512),
+            norm=ZeroCenteredRMSNormalization,
+            rotary_fraction=ROTARY_FRACTION,
+            name="qwen3_next",
+            query_key_norm=True,
+            **hybrid_options(config),
+        )
+
+    def entries(self, config: Config) -> list[Entry]:
+        mixer_entries = hybrid_entries(config, _fused_projections)
+        return qwen_moe_entries(config, _NUM_EXPERTS, shared=True, mixer_entries=mixer_entries)
+
+
+def hybrid_options(config: Config) -> dict[str, Any]:
+    """Returns the options of `llama_decoder` for blocks of Gated DeltaNet among those of gated attention."""
+    heads = config.integer("linear_num_value_heads", 32)
+    if heads % _key_heads(config):
+        config.only("linear_num_key_heads", f"a divisor of {heads}, the number of value heads")
+    recurrence = GatedDeltaNet(
+        heads,
+        config.integer("linear_key_head_dim", 128),
+        config.integer("linear_value_head_dim", 128),
+        num_key_heads=_key_heads(config),
+        kernel_size=config.integer("linear_conv_kernel_dim", 4, minimum=2),
+        activation=config.activation(default="silu"),
+        epsilon=config.number("rms_norm_eps", 1e-6),
+    )
+    return {
+        "mixers": [recurrence if is_recurrent else None for is_recurrent in _recurrent_blocks(config)],
+        "use_gate": True,
+        "use_bias": config.flag("attention_bias", False),
+    }
+
+
+def hybrid_entries(
+    config: Config, projection_entries: Callable[[Config, str, str], list[Entry]]
+) -> Callable[[str, str], list[Entry]]:
+    """Returns the function to the mapping of the mixer of each block, called for the blocks in their order.
+
+    `projection_entries`: function of `(config, theirs, ours)` to the mapping of the projections of the tokens.
+    """
+    recurrent, bias = iter(_recurrent_blocks(config)), config.flag("attention_bias", False)
+
+    def mixer_entries(theirs: str, ours: str) -> list[Entry]:
+        if not next(recurrent):
+            return attention_entries(theirs, ours, bias=bias, output_bias=bias, norms=True, gated=True)
+        theirs, ours = f"{theirs}.linear_attn", f"{ours}/self_attention"
+        return [
+            *projection_entries(config, theirs, ours),
+            *linear(f"{theirs}.out_proj", f"{ours}/output", bias=False),
+            Entry((f"{theirs}.conv1d.weight",), (f"{ours}/convolution/kernel",), Transposed((1, 2, 0))),
+            same(f"{theirs}.A_log", f"{ours}/decay/log_speed"),
+            same(f"{theirs}.dt_bias", f"{ours}/decay/step_bias"),
+            same(f"{theirs}.norm.weight", f"{ours}/norm_scale"),
+        ]
+
+    return mixer_entries
+
+
+def _fused_projections(config: Config, theirs: str, ours: str) -> list[Entry]:
+    """The mapping of two matrices, whose rows are ordered by key head."""
+    fused = {"in_proj_qkvz": ("query", "key", "value", "gate"), "in_proj_ba": ("rate", "step")}
+    layout = HeadByHead(_key_heads(config))
+    return [
+        Entry((f"{theirs}.{name}.weight",), tuple(f"{ours}/{part}/kernel" for part in parts), layout)
+        for name, parts in fused.items()
+    ]
+
+
+def _key_heads(config: Config) -> int:
+    return config.integer("linear_num_key_heads", 16)
+
+
+def _recurrent_blocks(config: Config) -> list[bool]:
+    """Returns whether each block has a recurrence; by default all but every fourth."""
+    count, interval = config.integer("num_hidden_layers"), config.integer("full_attention_interval", 4)
+    default = ["linear_attention" if (index + 1) % interval else "full_attention" for index in range(count)]
+    known = {"linear_attention": True, "full_attention": False}
+    types = config.get("layer_types", default)
+    if not isinstance(types, list) or len(types) != count or not all(kind in list(known) for kind in types):
+        config.only("layer_types", f"one of {sorted(known)} for each of {count} layers")
+    return [known[kind] for kind in types]

@@ -1,0 +1,1 @@
+"""Families of decoders with a mixture of experts."""

@@ -1,0 +1,1 @@
+"""The files of a checkpoint: tensors, processors, modules of Sentence Transformers."""

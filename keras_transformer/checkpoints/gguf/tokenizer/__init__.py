@@ -1,0 +1,1 @@
+"""Tokenizers in the metadata of GGUF."""
