@@ -34,7 +34,7 @@ class ImageModel(TaskModel):
             ValueError: the model has no processor.
             ImageError: an image that cannot be read.
         """
-        from keras_transformer.vision.image_loading import open_images
+        from keras_transformer.vision.processing.image_loading import open_images
 
         processor, opened = self._processor(), open_images(images)
         groups: dict[tuple[int, ...], list[tuple[int, np.ndarray]]] = {}

@@ -11,7 +11,7 @@ from keras_transformer.blocks.block import Block
 from keras_transformer.models.vision.detectors.refinement import first_boxes, query_selection, refined_stages
 from keras_transformer.tasks.detection_model import DetectionModel
 from keras_transformer.tasks.heads import check_count, check_tokens
-from keras_transformer.vision.query_selection import prior_logit
+from keras_transformer.vision.detection.query_selection import prior_logit
 
 
 def ObjectDetector(

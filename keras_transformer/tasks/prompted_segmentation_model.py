@@ -110,7 +110,7 @@ class PromptedSegmentationModel(ImageModel):
             ValueError: the model has no processor, or one of another size; more than one image.
             ImageError: an image that cannot be read.
         """
-        from keras_transformer.vision.image_loading import open_images
+        from keras_transformer.vision.processing.image_loading import open_images
 
         prompts, opened = self._prompts(), open_images(image)
         if len(opened) != 1:

@@ -10,8 +10,8 @@ import numpy as np
 from keras_transformer.tasks.image_model import ImageModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike, Tensor
-from keras_transformer.vision.interpolation import resize_matrix
-from keras_transformer.vision.resize_like import resize
+from keras_transformer.vision.resizing.interpolation import resize_matrix
+from keras_transformer.vision.resizing.resize_like import resize
 
 
 @serializable

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.models.vision.detectors.refinement import query_selection
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
-from keras_transformer.vision.boxes import convert_boxes
+from keras_transformer.vision.detection.boxes import convert_boxes
 
 
 @serializable

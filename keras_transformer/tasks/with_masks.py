@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Shape, Tensor
-from keras_transformer.vision.resize_like import resize
+from keras_transformer.vision.resizing.resize_like import resize
 
 
 @serializable

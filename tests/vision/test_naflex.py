@@ -8,7 +8,7 @@ import PIL
 import pytest
 
 from keras_transformer.vision import ImageError, ImageProcessorError, NaFlexEmbedding, NaFlexProcessor
-from keras_transformer.vision.naflex_processor import best_grid
+from keras_transformer.vision.processing.naflex_processor import best_grid
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "processors"
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.vision import PatchEmbedding
-from keras_transformer.vision.interpolation import resize_matrix
+from keras_transformer.vision.resizing.interpolation import resize_matrix
 
 
 def built(images, **options):

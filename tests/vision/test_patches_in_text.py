@@ -16,7 +16,7 @@ from keras_transformer.vision import (
     PatchesInText,
     WindowCoordinates,
 )
-from keras_transformer.vision.dynamic_resolution_processor import dynamic_size
+from keras_transformer.vision.processing.dynamic_resolution_processor import dynamic_size
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "processors"
 FOLDER = DATA / "qwen2_5_vl"

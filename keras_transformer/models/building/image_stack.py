@@ -8,7 +8,7 @@ from keras_transformer.blocks import EncoderBlock, Residual
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention, make_feed_forward
 from keras_transformer.utils.types import Activation, LayerLike, Tensor
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 
 def image_input(image_size: int | tuple[int, int] | None, num_channels: int) -> keras.KerasTensor:

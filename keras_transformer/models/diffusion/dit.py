@@ -13,7 +13,7 @@ from keras_transformer.models.diffusion.denoiser import norm_of_tokens, predict_
 from keras_transformer.positions import AxialSinusoidal
 from keras_transformer.utils.types import Activation, AttentionLike
 from keras_transformer.vision import PatchEmbedding
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 # Table 1.
 SIZES = {

@@ -15,7 +15,7 @@ from keras_transformer.models.diffusion.denoiser import norm_of_tokens, predict_
 from keras_transformer.positions import GridRotary
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchEmbedding
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 SIZES = {"12B": Size(num_layers=19, hidden_dim=3072, num_heads=24, intermediate_dim=12288)}
 

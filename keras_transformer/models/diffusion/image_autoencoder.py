@@ -10,7 +10,7 @@ from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.diffusion.latent_distribution import LatentDistribution
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.utils.types import Tensor
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 # Rombach et al., the encoder of Stable Diffusion.
 WIDTHS = (128, 256, 512, 512)

@@ -13,7 +13,7 @@ from keras_transformer.models.diffusion.denoiser import norm_of_tokens, predict_
 from keras_transformer.positions import AxialSinusoidal
 from keras_transformer.utils.types import Activation, LayerLike
 from keras_transformer.vision import PatchEmbedding
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 # Width 64 d, d heads and d layers, section 4: SD3 medium (2B) and the largest model (8B).
 SIZES = {

@@ -12,7 +12,7 @@ from keras_transformer.models.multimodal.probe_pooling import ProbePooling
 from keras_transformer.models.multimodal.siglip import TOWERS
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import NaFlexEmbedding
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 # Tschannen et al., arXiv 2502.14786, section 2.1: also "g", which transformers' checkpoints have.
 SIZES = {**TOWERS, "g": Size(40, 1536, 16, 6144)}

@@ -15,7 +15,7 @@ from keras_transformer.models.building.stack import make_norm
 from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchEmbedding
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 
 class SAMSize(NamedTuple):

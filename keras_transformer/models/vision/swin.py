@@ -17,8 +17,8 @@ from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchMerging
-from keras_transformer.vision.patch_embedding import pair_of
-from keras_transformer.vision.patch_merging import halved
+from keras_transformer.vision.patches.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_merging import halved
 
 
 class SwinSize(NamedTuple):

@@ -12,7 +12,7 @@ from keras_transformer.training.losses.assignment import assign
 from keras_transformer.training.losses.cross_entropy import cross_entropy
 from keras_transformer.utils.serialization import choice, serializable
 from keras_transformer.utils.types import Config, Tensor
-from keras_transformer.vision.boxes import box_iou, convert_boxes, generalized_box_iou
+from keras_transformer.vision.detection.boxes import box_iou, convert_boxes, generalized_box_iou
 
 
 @serializable

@@ -8,10 +8,10 @@ import numpy as np
 
 from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageProcessorError
-from keras_transformer.vision.interpolation import resize_matrix
-from keras_transformer.vision.processor import ImageProcessor
+from keras_transformer.vision.processing.processor import ImageProcessor
+from keras_transformer.vision.processing.sizes import resized
 from keras_transformer.vision.prompts.point_embedding import LABELS, NOT_A_POINT, PADDING
-from keras_transformer.vision.sizes import resized
+from keras_transformer.vision.resizing.interpolation import resize_matrix
 
 
 class PromptProcessor:

@@ -10,8 +10,8 @@ import numpy as np
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageError
-from keras_transformer.vision.image_loading import image_list
-from keras_transformer.vision.images_in_text import stacked_pixels
+from keras_transformer.vision.interleaved.images_in_text import stacked_pixels
+from keras_transformer.vision.processing.image_loading import image_list
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer

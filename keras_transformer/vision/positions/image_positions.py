@@ -12,7 +12,7 @@ from keras_transformer.attention.cache.dense import cache_spec, token_slots
 from keras_transformer.layers.row_gather import take_of_row, write_to_row
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, DType, Tensor
-from keras_transformer.vision.images_at import images_at, of_images
+from keras_transformer.vision.positions.images_at import images_at, of_images
 
 
 @serializable

@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageError
-from keras_transformer.vision.image_loading import image_list
+from keras_transformer.vision.processing.image_loading import image_list
 
 if TYPE_CHECKING:
-    from keras_transformer.vision.processor import ImageProcessor
+    from keras_transformer.vision.processing.processor import ImageProcessor
 
 
 class ImageBatches(keras.utils.PyDataset):

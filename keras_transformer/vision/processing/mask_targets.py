@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_transformer.utils.types import ArrayLike
-from keras_transformer.vision.image_loading import pillow
+from keras_transformer.vision.processing.image_loading import pillow
 
 # The label of pixels that do not count, in the data sets of the field.
 IGNORED = 255

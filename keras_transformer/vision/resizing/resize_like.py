@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Shape, Tensor
-from keras_transformer.vision.interpolation import dynamic_resize_matrix, resize_matrix
+from keras_transformer.vision.resizing.interpolation import dynamic_resize_matrix, resize_matrix
 
 
 @serializable

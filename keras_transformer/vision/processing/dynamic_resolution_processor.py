@@ -10,10 +10,10 @@ import numpy as np
 
 from keras_transformer.utils.processor_config import is_count, read_processor_config
 from keras_transformer.utils.types import ArrayLike, Path
-from keras_transformer.vision import hugging_face
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
-from keras_transformer.vision.image_loading import image_list, named_error, open_image
-from keras_transformer.vision.processor import ImageProcessor
+from keras_transformer.vision.processing import hugging_face
+from keras_transformer.vision.processing.image_loading import image_list, named_error, open_image
+from keras_transformer.vision.processing.processor import ImageProcessor
 
 _KINDS = tuple(f"{name}ImageProcessor{end}" for name in ("Qwen2VL", "Qwen2_5_VL") for end in ("", "Fast", "Pil"))
 # Of OpenAI's CLIP.

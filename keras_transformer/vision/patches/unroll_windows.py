@@ -11,7 +11,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.row_gather import take_of_row
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
-from keras_transformer.vision.images_at import images_at, of_images
+from keras_transformer.vision.positions.images_at import images_at, of_images
 
 
 @serializable

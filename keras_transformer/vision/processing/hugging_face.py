@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Path
 from keras_transformer.vision.errors import ImageProcessorError
 
 if TYPE_CHECKING:
-    from keras_transformer.vision.processor import ImageProcessor
+    from keras_transformer.vision.processing.processor import ImageProcessor
 
 # Pillow's filters in the order of their numbers.
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")

@@ -12,7 +12,7 @@ from keras import ops
 from keras_transformer.positions.axial_rotary import COORDINATE_STEPS, centers
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
 
 
 @serializable

@@ -12,7 +12,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
-from keras_transformer.vision.interpolation import INTERPOLATIONS, resize_matrix
+from keras_transformer.vision.resizing.interpolation import INTERPOLATIONS, resize_matrix
 
 
 @serializable

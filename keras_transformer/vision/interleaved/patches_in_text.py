@@ -10,12 +10,12 @@ import numpy as np
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageError
-from keras_transformer.vision.image_loading import image_list
-from keras_transformer.vision.images_in_text import by_row, marked_tokens
+from keras_transformer.vision.interleaved.images_in_text import by_row, marked_tokens
+from keras_transformer.vision.processing.image_loading import image_list
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-    from keras_transformer.vision.dynamic_resolution_processor import DynamicResolutionProcessor
+    from keras_transformer.vision.processing.dynamic_resolution_processor import DynamicResolutionProcessor
 
 _VIDEO = "<|video_pad|>"
 

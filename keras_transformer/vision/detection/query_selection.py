@@ -13,7 +13,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
-from keras_transformer.vision.box_refinement import box_offsets
+from keras_transformer.vision.detection.box_refinement import box_offsets
 
 # Anchors closer than this to the edge of the image are not used.
 _MARGIN = 0.01

@@ -12,13 +12,12 @@ import numpy as np
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.types import ArrayLike, Config, Path
-from keras_transformer.vision.cropping import center_crop, padded
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
-from keras_transformer.vision.image_loading import image_list, named_error, open_image, pillow
-from keras_transformer.vision.sizes import resized, size_setting
+from keras_transformer.vision.processing.image_loading import image_list, named_error, open_image, pillow
+from keras_transformer.vision.processing.sizes import center_crop, padded, resized, size_setting
 
 if TYPE_CHECKING:
-    from keras_transformer.vision.batches import ImageBatches
+    from keras_transformer.vision.processing.batches import ImageBatches
 
 FILE = "image_processor.json"
 RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
@@ -230,7 +229,7 @@ class ImageProcessor:
         Raises:
             ImageError: no images, or a different number of labels.
         """
-        from keras_transformer.vision.batches import ImageBatches
+        from keras_transformer.vision.processing.batches import ImageBatches
 
         return ImageBatches(self, images, labels, batch_size, shuffle, seed, workers)
 
@@ -249,7 +248,7 @@ class ImageProcessor:
         Raises:
             ImageProcessorError: no such file, another type, or a setting that is invalid or not supported.
         """
-        from keras_transformer.vision.hugging_face import settings
+        from keras_transformer.vision.processing.hugging_face import settings
 
         return cls(**settings(folder))
 
@@ -262,7 +261,7 @@ class ImageProcessor:
         Raises:
             ImageProcessorError: a channel order other than "rgb", which the file does not support.
         """
-        from keras_transformer.vision.hugging_face import write
+        from keras_transformer.vision.processing.hugging_face import write
 
         write(self, folder)
 

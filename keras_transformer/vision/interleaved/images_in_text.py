@@ -11,8 +11,8 @@ import numpy as np
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageError
-from keras_transformer.vision.image_loading import image_list
-from keras_transformer.vision.place_images import mark_images
+from keras_transformer.vision.interleaved.place_images import mark_images
+from keras_transformer.vision.processing.image_loading import image_list
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer

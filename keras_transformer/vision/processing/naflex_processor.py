@@ -10,10 +10,10 @@ import numpy as np
 
 from keras_transformer.utils.processor_config import is_count, read_processor_config
 from keras_transformer.utils.types import ArrayLike, Path
-from keras_transformer.vision import hugging_face
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
-from keras_transformer.vision.image_loading import image_list, named_error, open_image
-from keras_transformer.vision.processor import ImageProcessor
+from keras_transformer.vision.processing import hugging_face
+from keras_transformer.vision.processing.image_loading import image_list, named_error, open_image
+from keras_transformer.vision.processing.processor import ImageProcessor
 
 _LARGEST_SCALE, _STEP = 100.0, 1e-5
 _KINDS = tuple(f"Siglip2ImageProcessor{ending}" for ending in ("", "Fast", "Pil"))

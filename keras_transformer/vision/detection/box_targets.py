@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.utils.types import ArrayLike
-from keras_transformer.vision.boxes import convert_boxes
+from keras_transformer.vision.detection.boxes import convert_boxes
 
 
 def box_targets(

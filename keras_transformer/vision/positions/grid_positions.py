@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
-from keras_transformer.vision.interpolation import INTERPOLATIONS, dynamic_resize_matrix, resize_matrix
-from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patches.patch_embedding import pair_of
+from keras_transformer.vision.resizing.interpolation import INTERPOLATIONS, dynamic_resize_matrix, resize_matrix
 
 
 @serializable

@@ -1,0 +1,1 @@
+"""Boxes, and layers of object detectors."""

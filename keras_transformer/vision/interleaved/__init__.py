@@ -1,0 +1,1 @@
+"""Images within the tokens of a text."""

@@ -1,0 +1,1 @@
+"""Positions and coordinates of patches and pixels."""

@@ -1,0 +1,1 @@
+"""Image files to the inputs of models."""

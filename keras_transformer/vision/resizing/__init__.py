@@ -1,0 +1,1 @@
+"""Images and masks of another size."""
