@@ -16,7 +16,7 @@ import numpy as np
 from measure import Table, arguments, limit_threads, milliseconds, ratio, ratio_note, take_turns, timed, versions
 
 from keras_transformer.attention import BlockwiseAttention, MultiHeadLatentAttention
-from keras_transformer.backend.in_place import InPlace
+from keras_transformer.backend.compilation.in_place import InPlace
 
 MODES = ("prefill", "decode")
 

@@ -22,7 +22,7 @@ import time
 import keras
 
 from keras_transformer import models
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "parameters.json"
 VOCABULARY = 32000

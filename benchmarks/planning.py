@@ -87,7 +87,7 @@ def predicted(job):
     from training_networks import NETWORKS
     from training_worker import set_threads
 
-    from keras_transformer.backend.unallocated import unallocated
+    from keras_transformer.backend.devices.unallocated import unallocated
     from keras_transformer.planning import get_device, plan
 
     set_threads(job["threads"])

@@ -24,7 +24,7 @@ def build(model, length, dtype):
     import keras
 
     from keras_transformer import attention, feedforward, models, tasks
-    from keras_transformer.backend.unallocated import unallocated
+    from keras_transformer.backend.devices.unallocated import unallocated
 
     width, heads = model["width"], model["heads"]
     size = models.Size(model["layers"], width, heads, model.get("intermediate", 4 * width))

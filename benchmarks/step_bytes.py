@@ -22,7 +22,7 @@ import numpy as np
 from gpu_networks import NETWORKS
 from measure import Table, arguments, versions
 
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 
 GIGABYTE = 1e9
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.twins import rebuilt
 from keras_transformer.utils.types import Tensor

@@ -18,8 +18,8 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.equal_layers import key_of
-from keras_transformer.backend.layer_call import LayerCall
+from keras_transformer.backend.compilation.equal_layers import key_of
+from keras_transformer.backend.compilation.layer_call import LayerCall
 
 # In the name of every function that is made here.
 MARK = "repeated_layer"

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.softmax_ops import masked_bias
-from keras_transformer.backend.vjp import after, not_before
+from keras_transformer.backend.gradients.vjp import after, not_before
 from keras_transformer.utils.types import Tensor
 
 

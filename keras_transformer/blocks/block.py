@@ -8,8 +8,8 @@ from typing import Any
 
 import keras
 
-from keras_transformer.backend.gathered_weights import gathered_weights
-from keras_transformer.backend.recompute import recomputed
+from keras_transformer.backend.devices.gathered_weights import gathered_weights
+from keras_transformer.backend.gradients.recompute import recomputed
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
 from keras_transformer.layers.dropout import Dropout

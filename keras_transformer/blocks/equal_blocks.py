@@ -11,9 +11,9 @@ import keras
 
 from keras_transformer.attention.capture import is_capturing
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.equal_layers import key_of
-from keras_transformer.backend.layer_call import LayerCall
-from keras_transformer.backend.shared_trace import SharedTrace, can_share_traces
+from keras_transformer.backend.compilation.equal_layers import key_of
+from keras_transformer.backend.compilation.layer_call import LayerCall
+from keras_transformer.backend.compilation.shared_trace import SharedTrace, can_share_traces
 from keras_transformer.blocks.block import Block
 
 # Fewer take about as long to trace as the function and its calls.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.backend.first_step import build_optimizer
+from keras_transformer.backend.compilation.first_step import build_optimizer
 from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.unallocated import allocate, allocate_parts, unallocated
+from keras_transformer.backend.devices.unallocated import allocate, allocate_parts, unallocated
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.config import Config

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.backend.split_layers import mesh_that_splits_experts, on_devices_of_experts
+from keras_transformer.backend.devices.split_layers import mesh_that_splits_experts, on_devices_of_experts
 from keras_transformer.feedforward.activations import Gating, get_activation
 from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, dispatch_to_buffers, gather
 from keras_transformer.feedforward.expert_counts import ExpertCounts

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.utils.types import Tensor
 
 _CUBE = 0.044715

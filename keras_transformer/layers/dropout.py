@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from keras_transformer.backend.dropout import dropout
+from keras_transformer.backend.kernels.dropout import dropout
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
 

@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.split_rows import mesh_that_splits_rows
-from keras_transformer.backend.xla import kernel_product
+from keras_transformer.backend.compilation.xla import kernel_product
+from keras_transformer.backend.devices.split_rows import mesh_that_splits_rows
 from keras_transformer.layers.activations import in_training
 from keras_transformer.layers.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable

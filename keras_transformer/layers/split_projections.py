@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.split_layers import BATCH, MODEL, mesh_that_splits_layers
-from keras_transformer.backend.split_rows import SEQUENCE, axis_size
+from keras_transformer.backend.devices.split_layers import BATCH, MODEL, mesh_that_splits_layers
+from keras_transformer.backend.devices.split_rows import SEQUENCE, axis_size
 from keras_transformer.layers.projection import Projection
 from keras_transformer.utils.types import Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.planning.names import check_config, read_config
 from keras_transformer.utils.types import Path
 

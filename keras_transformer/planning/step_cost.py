@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import keras
 
-from keras_transformer.backend.xla import traced_for_fusion
+from keras_transformer.backend.compilation.xla import traced_for_fusion
 from keras_transformer.planning.counting import Kernels, Share, graph_events
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.operations import Operation, seconds

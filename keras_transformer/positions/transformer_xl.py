@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.shared_matmul import shared_matmul
+from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import rows
 from keras_transformer.positions.rotary_scaling import rotary_rates

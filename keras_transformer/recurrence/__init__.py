@@ -1,6 +1,6 @@
 """Recurrent token mixers: a state of fixed size takes the place of keys and values."""
 
-from keras_transformer.backend.scan import associative_scan, linear_scan
+from keras_transformer.backend.kernels.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
 from keras_transformer.recurrence.gated_delta_net import GatedDeltaNet
 from keras_transformer.recurrence.gated_retention import GatedRetention

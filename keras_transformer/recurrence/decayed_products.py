@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
-from keras_transformer.backend.scan import associative_scan, chunk_size_for
+from keras_transformer.backend.kernels.scan import associative_scan, chunk_size_for
 from keras_transformer.utils.types import Tensor
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.backend.scan import chunk_size_for
+from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence

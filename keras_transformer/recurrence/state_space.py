@@ -13,7 +13,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_length
-from keras_transformer.backend.scan import linear_scan
+from keras_transformer.backend.kernels.scan import linear_scan
 from keras_transformer.utils.types import Tensor
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_length, pad_to_blocks
-from keras_transformer.backend.scan import associative_scan, chunk_size_for
+from keras_transformer.backend.kernels.scan import associative_scan, chunk_size_for
 from keras_transformer.utils.types import Tensor
 
 # The logarithm of a zero weight: far below any other, but finite, so that differences are not NaN.

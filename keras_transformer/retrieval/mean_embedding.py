@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiling import compiled
+from keras_transformer.backend.compilation.compiling import compiled
 from keras_transformer.retrieval.n_grams import normalize
 from keras_transformer.utils.types import ArrayLike, Tensor
 

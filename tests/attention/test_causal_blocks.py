@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer.attention import masks
 from keras_transformer.attention.mechanisms import causal_blocks
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 
 LENGTH = 640  # Five blocks.
 RANDOM = np.random.default_rng(0)

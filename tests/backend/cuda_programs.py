@@ -18,7 +18,7 @@ from keras import ops
 
 from keras_transformer import attention, data, models, tasks
 from keras_transformer.attention.mechanisms import softmax
-from keras_transformer.backend import fused_attention, segment_attention
+from keras_transformer.backend.kernels import fused_attention, segment_attention
 from keras_transformer.training import MaskedCrossentropy
 
 LENGTH, WINDOW, WORDS = 96, 20, 64  # No other size of the networks is 96.

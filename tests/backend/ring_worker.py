@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_transformer.attention import SoftmaxAttention
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.backend.ring_attention import Ring, ring_attention
+from keras_transformer.backend.kernels.ring_attention import Ring, ring_attention
 from keras_transformer.training.distribution.communication import collectives
 
 # Name -> shape of the mesh, heads of queries and keys, causal, masked, length of rows.

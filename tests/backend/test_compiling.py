@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.backend.compiling import ModelStructure, compiled
+from keras_transformer.backend.compilation.compiling import ModelStructure, compiled
 
 X = np.float32([[1.0, 2.0, 3.0]])
 

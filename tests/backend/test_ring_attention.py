@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.backend.ring_attention import Ring, ring_attention
+from keras_transformer.backend.kernels.ring_attention import Ring, ring_attention
 
 WORKER = Path(__file__).with_name("ring_worker.py")
 BATCH, LENGTH, HEADS, WIDTH, DEVICES = 2, 256, 2, 16, 8

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.backend.shared_matmul import shared_matmul
+from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 
 
 @pytest.mark.parametrize("kernel", [(16, 5), (1, 16, 5), (2, 16, 5)])

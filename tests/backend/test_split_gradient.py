@@ -15,7 +15,7 @@ def spec(*shape, dtype="float32"):
 
 def kept(function, specs, trained):
     """Returns the shapes of the tensors that are kept, without arguments."""
-    from keras_transformer.backend.joint_graph import JointGraph
+    from keras_transformer.backend.gradients.joint_graph import JointGraph
 
     joint = JointGraph(function, specs, trained)
     return [tuple(joint._graph.get_tensor_by_name(name).shape) for name in joint.kept() if name not in joint.arguments]
@@ -24,7 +24,7 @@ def kept(function, specs, trained):
 def test_gradients_and_integers_of_a_function_with_an_unused_argument():
     import tensorflow as tf
 
-    from keras_transformer.backend.split_gradient import SplitGradient
+    from keras_transformer.backend.gradients.split_gradient import SplitGradient
 
     def function(x, w, unused):
         h = tf.reshape(tf.matmul(x, w), [-1])
@@ -79,7 +79,7 @@ def test_products_and_sums_over_rows_are_kept():
 def test_function_that_reads_another_tensor_has_captures():
     import tensorflow as tf
 
-    from keras_transformer.backend.split_gradient import SplitGradient
+    from keras_transformer.backend.gradients.split_gradient import SplitGradient
 
     factor = tf.Variable(2.0)
     assert SplitGradient(lambda x: [x * factor], [spec(2)], [0], "name").has_captures

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.cache.dense import write_rows
 from keras_transformer.attention.scoring.base import grouped_scores
-from keras_transformer.backend.xla import compiled_by_xla, kernel_product
+from keras_transformer.backend.compilation.xla import compiled_by_xla, kernel_product
 
 ON_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads the program of TensorFlow")
 

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks"))
 import architecture_tasks as tasks

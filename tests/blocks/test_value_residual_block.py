@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.blocks import ValueResidualBlock
 from keras_transformer.recurrence import ChannelMixing, RWKV7TimeMixing
 

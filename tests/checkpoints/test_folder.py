@@ -215,7 +215,7 @@ def test_models_built_after_a_refusal_have_weights(folder):
 def test_large_tensors_are_taken_over_and_train_alike(monkeypatch):
     keras.utils.set_random_seed(0)
     small = from_huggingface(SOURCE, verbose=0)
-    monkeypatch.setattr("keras_transformer.backend.unallocated._LARGE", 0)
+    monkeypatch.setattr("keras_transformer.backend.devices.unallocated._LARGE", 0)
     keras.utils.set_random_seed(0)
     large = from_huggingface(SOURCE, verbose=0)
     np.testing.assert_equal(large.get_weights(), small.get_weights())

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from checkpoint_cases import Expected, difference, predicted
 from keras_transformer import checkpoints, text
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.checkpoints.transfers import make_transfers
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.backend.variable_values import VariableValues
-from keras_transformer.backend.vjp import vjp
 from keras_transformer.layers.activations import gelu_tanh, in_training
 from keras_transformer.layers.norms import NORMS, LayerNormalization, RMSNormalization
 from keras_transformer.layers.projection import Projection

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import attention, models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.models import Stepwise
 from keras_transformer.models.recurrent.attentional_gru import AttentionalGRU
 from keras_transformer.models.recurrent.bidirectional_gru import BidirectionalGRU

@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention, attention_maps
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import ISTA
 from keras_transformer.models.vision import crate

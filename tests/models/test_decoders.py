@@ -9,7 +9,7 @@ from variants import exhaustive_but
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.checkpoints.transfers import weights_of
 from keras_transformer.models.building.rotary_attention import GroupedSize
 from keras_transformer.models.text.decoders import bloom, gemma, gemma2, gemma3, llama, mistral, mixtral, qwen2, qwen3

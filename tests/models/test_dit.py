@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.models.diffusion import dit
 
 REFERENCE = np.load(Path(__file__).parents[1] / "data" / "dit.npz")

@@ -7,7 +7,7 @@ from variants import exhaustive_but
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.audio import LogMel
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.generation import GenerationError
 from keras_transformer.models.audio.whisper import Sinusoids
 from keras_transformer.models.building.encoder_decoder import ShiftRight

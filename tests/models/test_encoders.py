@@ -8,7 +8,7 @@ import pytest
 from variants import exhaustive_but
 
 from keras_transformer import load_model, models
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.blocks import Residual
 from keras_transformer.checkpoints.transfers import weights_of
 

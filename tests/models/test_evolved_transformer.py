@@ -7,7 +7,7 @@ from variants import exhaustive_but
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.attention import DynamicConvolution, LongShortRangeAttention
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.models.text.encoder_decoders import evolved_transformer, lite_transformer
 
 # As the paper counts them, in millions, with a vocabulary of 33,288.

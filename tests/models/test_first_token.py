@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_transformer import attention, models, positions, tasks
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.blocks import RESIDUALS
 
 SIZE = models.Size(2, 32, 2, 40)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import diffusion, models
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 
 REFERENCE = np.load(Path(__file__).parents[1] / "data" / "image_autoencoder.npz")
 OPTIONS = {"widths": (4, 8), "latent_channels": 3, "num_groups": 2}

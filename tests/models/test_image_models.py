@@ -6,7 +6,7 @@ import pytest
 from variants import exhaustive_but
 
 from keras_transformer import load_model, models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
 from keras_transformer.models.multimodal import clip, siglip
 from keras_transformer.models.vision import convnext, deit, dinov2, dinov3, resnet, sam, segformer, swin

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 
 IMAGE, NUM_IMAGE_TOKENS = 9, 4
 

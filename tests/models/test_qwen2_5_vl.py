@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.generation import GenerationError
 from keras_transformer.positions import MultimodalRotary
 

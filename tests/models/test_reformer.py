@@ -9,7 +9,7 @@ import pytest
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.attention import ChunkedAttention, LSHAttention
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.checkpoints import from_huggingface
 from keras_transformer.checkpoints.transfers import weights_of
 from keras_transformer.positions import Axial

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.encoders.xlnet import Xlnet
 from keras_transformer.checkpoints.layouts import Expanded

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.planning import Device, PlanningError, plan
 from keras_transformer.planning.counting import Kernels, graph_events
 from keras_transformer.planning.memory import Liveness

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import attention, models, recurrence, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.blocks.block import Block
 from keras_transformer.export.commands import main as cli
 from keras_transformer.planning import (

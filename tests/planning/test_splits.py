@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.export.commands import main as cli
 from keras_transformer.planning import Device, PlanningError, Reached, Split, search
 from keras_transformer.planning.communication import (

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.positions import Rotary
 
 X, UPSTREAM = np.random.default_rng(0).normal(size=(2, 2, 5, 3, 8)).astype("float32")

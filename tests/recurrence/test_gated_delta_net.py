@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.recurrence import GatedDeltaNet
 from keras_transformer.recurrence.delta_products import delta_products
 from keras_transformer.recurrence.state_scan import state_scan

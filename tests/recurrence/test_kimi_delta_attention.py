@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.recurrence import KimiDeltaAttention
 from keras_transformer.recurrence.channel_delta_products import channel_delta_products
 from keras_transformer.recurrence.channel_pairs import channel_pairs

@@ -6,7 +6,7 @@ import pytest
 from variants import exhaustive_but
 
 from keras_transformer import attention, models, tasks
-from keras_transformer.backend.in_place import InPlace
+from keras_transformer.backend.compilation.in_place import InPlace
 from keras_transformer.generation import Engine, GenerationError, Random
 from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from keras import ops
 
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
-from keras_transformer.backend.scan import associative_scan
+from keras_transformer.backend.kernels.scan import associative_scan
 from keras_transformer.utils.types import Tensor
 
 

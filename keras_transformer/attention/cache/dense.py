@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.attention.cache.quantized import SCALE, dequantize_rows, quantize_rows
 from keras_transformer.attention.partition.bands import take_rows
-from keras_transformer.backend.xla import update_once
+from keras_transformer.backend.compilation.xla import update_once
 from keras_transformer.utils.types import Cache, Tensor
 
 

@@ -25,7 +25,7 @@ from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.token_mixer import TokenMixer
-from keras_transformer.backend.shared_matmul import shared_matmul
+from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import RelativeEmbedding

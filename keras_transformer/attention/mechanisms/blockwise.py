@@ -19,7 +19,7 @@ from keras_transformer.attention.tiled.counter_based_dropout import CounterBased
 from keras_transformer.attention.tiled.tile_position import TilePosition
 from keras_transformer.attention.tiled.tiled_attention import tiled_attention
 from keras_transformer.attention.tiled.tiles import Tiles
-from keras_transformer.backend.ring_attention import ring_attention, ring_of_distribution
+from keras_transformer.backend.kernels.ring_attention import ring_attention, ring_of_distribution
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.recomputed_attention import QueryBlock
-from keras_transformer.backend.split_rows import mesh_that_splits_rows
+from keras_transformer.backend.devices.split_rows import mesh_that_splits_rows
 from keras_transformer.utils.types import Tensor
 
 # Below, more products of fewer rows take longer than what they leave out.

@@ -15,7 +15,7 @@ from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, block_count, pad_length, pad_to_blocks, take_rows
 from keras_transformer.attention.token_mixer import zero_masked
-from keras_transformer.backend.scan import chunk_size_for
+from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
 

@@ -24,7 +24,7 @@ from keras_transformer.attention.partition.bucket_masks import (
     within_buckets,
 )
 from keras_transformer.attention.partition.sorted_chunks import SortedChunks
-from keras_transformer.backend.shared_matmul import shared_matmul
+from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
 

@@ -19,8 +19,8 @@ from keras_transformer.attention.softmax_ops import (
     weighted_sum,
     zero_masked_queries,
 )
-from keras_transformer.backend.fused_attention import fused_attention, has_fused_attention
-from keras_transformer.backend.segment_attention import has_segment_attention, segment_attention
+from keras_transformer.backend.kernels.fused_attention import fused_attention, has_fused_attention
+from keras_transformer.backend.kernels.segment_attention import has_segment_attention, segment_attention
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor

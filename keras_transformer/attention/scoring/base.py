@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.xla import dot_products
+from keras_transformer.backend.compilation.xla import dot_products
 from keras_transformer.utils.types import Config, Shape, Tensor
 
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.scoring.base import Scoring
-from keras_transformer.backend.shared_matmul import shared_matmul
+from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.backend.counter_based_random import count, mix, positive
+from keras_transformer.backend.kernels.counter_based_random import count, mix, positive
 from keras_transformer.utils.types import Tensor
 
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.tiled.tiles import integer, take_block
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.utils.types import Tensor
 
 

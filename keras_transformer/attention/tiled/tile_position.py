@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.gradients.vjp import after, vjp
 from keras_transformer.backend.variable_values import VariableValues
-from keras_transformer.backend.vjp import after, vjp
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.split_rows import axis_size
+from keras_transformer.backend.devices.split_rows import axis_size
 from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.layers.projection import Projection
 

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache
 from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, StatePool
-from keras_transformer.backend.in_place import InPlace
+from keras_transformer.backend.compilation.in_place import InPlace
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.utils.types import Tensor
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.cache.layout import slot_axes
-from keras_transformer.backend.compiling import ModelStructure, compiled, needs_fixed_shapes
+from keras_transformer.backend.compilation.compiling import ModelStructure, compiled, needs_fixed_shapes
 from keras_transformer.generation.chat.sizes import cache_size, turn_size
 from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.generation.loop import pad

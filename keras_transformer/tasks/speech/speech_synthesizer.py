@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_transformer.audio import FrameExpansion, HiFiGAN, Recording, StochasticDurationPredictor
-from keras_transformer.backend.compiling import compiled
+from keras_transformer.backend.compilation.compiling import compiled
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.tasks.heads import check_backbone, check_count
 from keras_transformer.tasks.text_model import TextModel

@@ -12,8 +12,8 @@ from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.backend.layer_order import layers_in_order
-from keras_transformer.backend.vjp import vjp
 from keras_transformer.blocks.block import Block
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.training.errors import PruningError

@@ -154,7 +154,7 @@ def _with_leading_axis(step):
 
 
 def _distribution(build, shape, fully_sharded, devices):
-    from keras_transformer.backend.unallocated import unallocated
+    from keras_transformer.backend.devices.unallocated import unallocated
     from keras_transformer.models.transforms.layout_map import layout_map
 
     if len(devices) == shape[0] and not fully_sharded:

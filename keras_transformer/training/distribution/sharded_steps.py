@@ -8,8 +8,8 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.gathered_weights import gathered_weights
-from keras_transformer.backend.split_rows import SEQUENCE, axis_size
+from keras_transformer.backend.devices.gathered_weights import gathered_weights
+from keras_transformer.backend.devices.split_rows import SEQUENCE, axis_size
 from keras_transformer.blocks.block import Block
 from keras_transformer.utils.types import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from keras_transformer.backend.xla import is_traced_for_xla
+from keras_transformer.backend.compilation.xla import is_traced_for_xla
 from keras_transformer.training.losses.softmax_likelihood import negative_log_likelihood
 from keras_transformer.utils.types import Tensor
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_transformer.backend.xla import is_traced_for_xla
+from keras_transformer.backend.compilation.xla import is_traced_for_xla
 from keras_transformer.utils.types import Tensor
 
 # Far above the smallest normal float32, so that a probability has all its digits.

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.backend.loss_gradients import gradient_function
+from keras_transformer.backend.gradients.loss_gradients import gradient_function
 from keras_transformer.training.monitoring.names import path_in
 from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing
 from keras_transformer.training.monitoring.variable_copies import VariableCopies

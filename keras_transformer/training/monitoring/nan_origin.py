@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.gradient_hook import gradient_hook
+from keras_transformer.backend.gradients.gradient_hook import gradient_hook
+from keras_transformer.backend.gradients.loss_gradients import loss_and_gradients
 from keras_transformer.backend.layer_order import layers_in_order
-from keras_transformer.backend.loss_gradients import loss_and_gradients
 from keras_transformer.training.checkpointing.snapshot import training_variables
 from keras_transformer.training.monitoring.names import named_leaves, path_in
 from keras_transformer.training.monitoring.variable_copies import (

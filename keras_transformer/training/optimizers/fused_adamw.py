@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.vjp import not_before
+from keras_transformer.backend.gradients.vjp import not_before
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
 

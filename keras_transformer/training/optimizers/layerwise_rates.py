@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.vjp import not_before
+from keras_transformer.backend.gradients.vjp import not_before
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 

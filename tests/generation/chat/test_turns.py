@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.backend.compiling import needs_fixed_shapes
+from keras_transformer.backend.compilation.compiling import needs_fixed_shapes
 from keras_transformer.generation.chat import sizes
 from keras_transformer.generation.chat.conversation_steps import ConversationSteps
 

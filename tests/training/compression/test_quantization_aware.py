@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import load_model, models, tasks, training
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.quantization import QuantizedWeights, WeightQuantizationError, WeightScheme, quantize_weights
 from keras_transformer.quantization.kernels import kernels_of
 from keras_transformer.quantization.rounding import half

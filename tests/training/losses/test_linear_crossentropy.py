@@ -6,7 +6,7 @@ import pytest
 from graph_order import ancestors
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.training.losses.linear_crossentropy import linear_crossentropy
 
 RANDOM = np.random.default_rng(0)

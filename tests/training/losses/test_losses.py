@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.vjp import vjp
+from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.training import MaskedCrossentropy
 from keras_transformer.training.losses.cross_entropy import cross_entropy
 

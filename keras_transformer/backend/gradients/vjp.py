@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.xla import is_traced_for_xla
+from keras_transformer.backend.compilation.xla import is_traced_for_xla
 from keras_transformer.utils.types import Tensor
 
 

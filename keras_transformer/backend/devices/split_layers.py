@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.split_rows import SEQUENCE, axis_size
+from keras_transformer.backend.devices.split_rows import SEQUENCE, axis_size
 from keras_transformer.utils.types import Shape, Tensor
 
 MODEL, BATCH = "model", "batch"

@@ -26,7 +26,7 @@ def gradient_hook(x: Tensor, record: Callable[[Tensor], None]) -> Tensor:
 
     >>> import numpy as np
     >>> from keras import ops
-    >>> from keras_transformer.backend.vjp import vjp
+    >>> from keras_transformer.backend.gradients.vjp import vjp
     >>> seen = []
     >>> _, pullback = vjp(lambda x: 3 * gradient_hook(x, lambda g: seen.append(float(g))) + x, ops.array(2.0))
     >>> float(pullback(ops.array(1.0))[0]), seen

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.fused_attention import cuda_capability
+from keras_transformer.backend.kernels.fused_attention import cuda_capability
 from keras_transformer.utils.types import Tensor
 
 # The kernel takes rows of whole blocks, and products of at least 16 channels.

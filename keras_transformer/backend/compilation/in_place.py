@@ -9,14 +9,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiling import (
+from keras_transformer.backend.compilation.compiling import (
     Function,
     ModelStructure,
     Recompiled,
     needs_fixed_shapes,
     tracing_lock,
 )
-from keras_transformer.backend.xla import compiled_by_xla
+from keras_transformer.backend.compilation.xla import compiled_by_xla
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.backend.gradients.vjp import after, vjp
 from keras_transformer.backend.variable_values import VariableValues
-from keras_transformer.backend.vjp import after, vjp
 from keras_transformer.utils.types import Tensor
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from keras_transformer.backend.split_gradient import SplitGradient
+from keras_transformer.backend.compilation.xla import is_traced_for_xla
+from keras_transformer.backend.gradients.split_gradient import SplitGradient
 from keras_transformer.backend.variable_values import VariableValues
-from keras_transformer.backend.xla import is_traced_for_xla
 from keras_transformer.utils.types import Tensor
 
 

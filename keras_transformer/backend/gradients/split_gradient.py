@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_transformer.backend.joint_graph import JointGraph
+from keras_transformer.backend.gradients.joint_graph import JointGraph
 from keras_transformer.utils.types import Tensor
 
 

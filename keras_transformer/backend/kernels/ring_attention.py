@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_transformer.backend.ring_chunks import (
+from keras_transformer.backend.devices.split_rows import SEQUENCE, axis_size, mesh_that_splits_rows
+from keras_transformer.backend.kernels.ring_chunks import (
     MASKED,
     in_chunks,
     in_order,
@@ -17,7 +18,6 @@ from keras_transformer.backend.ring_chunks import (
     summed_over_queries,
     weighted,
 )
-from keras_transformer.backend.split_rows import SEQUENCE, axis_size, mesh_that_splits_rows
 from keras_transformer.utils.types import Tensor
 
 

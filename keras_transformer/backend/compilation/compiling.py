@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.backend.xla import compiled_by_xla
+from keras_transformer.backend.compilation.xla import compiled_by_xla
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Tracing and compiling: functions as programs, steps in place, XLA."""

@@ -1,0 +1,1 @@
+"""Weights and rows over several devices."""

@@ -1,0 +1,1 @@
+"""Gradients that Keras lacks: vector-Jacobian products, recomputation, gradients within a model."""
