@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from keras_transformer import load_model, models
-from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
-from keras_transformer.tasks.pair_classifier import PairClassifier
-from keras_transformer.tasks.pair_matcher import PairMatcher
-from keras_transformer.tasks.replaced_token_detector import ReplacedTokenDetector
-from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
-from keras_transformer.tasks.sequence_classifier import SequenceClassifier
-from keras_transformer.tasks.span_answerer import SpanAnswerer
-from keras_transformer.tasks.tagger import Tagger
+from keras_transformer.tasks.text.masked_language_model import MaskedLanguageModel
+from keras_transformer.tasks.text.pair_classifier import PairClassifier
+from keras_transformer.tasks.text.pair_matcher import PairMatcher
+from keras_transformer.tasks.text.replaced_token_detector import ReplacedTokenDetector
+from keras_transformer.tasks.text.sentence_embedder import SentenceEmbedder
+from keras_transformer.tasks.text.sequence_classifier import SequenceClassifier
+from keras_transformer.tasks.text.span_answerer import SpanAnswerer
+from keras_transformer.tasks.text.tagger import Tagger
 from keras_transformer.training import MaskedCrossentropy
 
 SIZE = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)

@@ -1,6 +1,6 @@
 import pytest
 
-from keras_transformer.tasks.question_windows import question_windows
+from keras_transformer.tasks.text.question_windows import question_windows
 from keras_transformer.text import Characters, WordPiece
 
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghij", "##x"])

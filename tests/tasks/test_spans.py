@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match, normalize_answer
+from keras_transformer.tasks.text.spans import AnswerSpan, answer_f1, best_spans, exact_match, normalize_answer
 
 
 def test_spans_against_all_pairs():

@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Cache, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.protocols import TokenSampler
-    from keras_transformer.tasks.language_model import LanguageModel
+    from keras_transformer.tasks.text.language_model import LanguageModel
 
 
 def generate_graph(

@@ -17,7 +17,7 @@ from keras_transformer.generation.errors import GenerationError
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.tasks.language_model import LanguageModel
+    from keras_transformer.tasks.text.language_model import LanguageModel
 
 # To limit the number of compiled shapes, batches and block tables are padded to these fractions of their maximum sizes.
 _BATCH_SHARES = (0.125, 0.25, 0.5, 0.75, 1)

@@ -19,7 +19,7 @@ from keras_transformer.utils.types import ArrayLike, Cache, Tensor
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import Source, TokenSampler
-    from keras_transformer.tasks.language_model import LanguageModel
+    from keras_transformer.tasks.text.language_model import LanguageModel
 
 # Lengths are rounded up to multiples of these, to limit the number of compiled shapes.
 _CACHE_BLOCK = 32

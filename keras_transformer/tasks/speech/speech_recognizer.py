@@ -9,8 +9,8 @@ from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_count, check_tokens, token_mask
-from keras_transformer.tasks.span_answerer import PADDING_LOGIT
 from keras_transformer.tasks.task_model import TaskModel
+from keras_transformer.tasks.text.span_answerer import PADDING_LOGIT
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 

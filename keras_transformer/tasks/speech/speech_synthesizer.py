@@ -12,7 +12,7 @@ from keras_transformer.audio import FrameExpansion, HiFiGAN, Recording, Stochast
 from keras_transformer.backend.compilation.compiling import compiled
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.tasks.heads import check_backbone, check_count
-from keras_transformer.tasks.text_model import TextModel
+from keras_transformer.tasks.text.text_model import TextModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Config
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.models import with_query_stream
-from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
+from keras_transformer.tasks.text.masked_language_model import MaskedLanguageModel
 
 
 def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_language_model") -> keras.Model:

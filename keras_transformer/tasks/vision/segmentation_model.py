@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformer.tasks.image_model import ImageModel
+from keras_transformer.tasks.vision.image_model import ImageModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike, Tensor
 from keras_transformer.vision.resizing.interpolation import resize_matrix

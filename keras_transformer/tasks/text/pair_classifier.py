@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.tasks.heads import input_named
-from keras_transformer.tasks.sequence_classifier import SequenceClassifier
+from keras_transformer.tasks.text.sequence_classifier import SequenceClassifier
 from keras_transformer.utils.types import Activation
 
 

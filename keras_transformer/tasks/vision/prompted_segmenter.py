@@ -12,7 +12,7 @@ from keras_transformer.blocks import TwoWayBlock
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.tasks.heads import check_backbone, check_count
-from keras_transformer.tasks.prompted_segmentation_model import DECODER, PromptedSegmentationModel
+from keras_transformer.tasks.vision.prompted_segmentation_model import DECODER, PromptedSegmentationModel
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import (
     FoldPrompts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from keras_transformer.tasks.language_model import LanguageModel
+from keras_transformer.tasks.text.language_model import LanguageModel
 
 
 def untie_embeddings(model: LanguageModel) -> LanguageModel:

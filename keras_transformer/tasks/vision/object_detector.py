@@ -9,8 +9,8 @@ from keras import ops
 
 from keras_transformer.blocks.block import Block
 from keras_transformer.models.vision.detectors.refinement import first_boxes, query_selection, refined_stages
-from keras_transformer.tasks.detection_model import DetectionModel
 from keras_transformer.tasks.heads import check_count, check_tokens
+from keras_transformer.tasks.vision.detection_model import DetectionModel
 from keras_transformer.vision.detection.query_selection import prior_logit
 
 

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from keras_transformer.models.vision.detectors.refinement import query_selection
-from keras_transformer.tasks.image_model import ImageModel
-from keras_transformer.tasks.with_detections import DetectionOutputs
+from keras_transformer.tasks.vision.image_model import ImageModel
+from keras_transformer.tasks.vision.with_detections import DetectionOutputs
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike, Tensor
 

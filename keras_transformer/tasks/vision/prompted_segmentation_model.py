@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.tasks.image_model import ImageModel
+from keras_transformer.tasks.vision.image_model import ImageModel
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike
 

@@ -6,8 +6,8 @@ import keras
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.tasks.heads import check_tokens, input_named
-from keras_transformer.tasks.span_answerer import TokenLogits
 from keras_transformer.tasks.task_model import TaskModel
+from keras_transformer.tasks.text.span_answerer import TokenLogits
 from keras_transformer.utils.types import Activation
 
 

@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer.models.building.feature_maps import feature_maps
 from keras_transformer.tasks.heads import check_backbone, check_count
-from keras_transformer.tasks.segmentation_model import SegmentationModel
+from keras_transformer.tasks.vision.segmentation_model import SegmentationModel
 from keras_transformer.vision import ResizeLike
 
 
