@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer.export.verification.graph_execution import Operation
-from keras_transformer.planning.multiply_adds import einsum_multiply_adds
+from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 
 _REDUCTIONS, _RUNNING = ("Mean", "Prod", "Sum"), ("Cumprod", "Cumsum")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from keras_transformer.planning.access import Access
+from keras_transformer.planning.graph.access import Access
 
 
 class Reached(NamedTuple):

@@ -9,16 +9,16 @@ import keras
 from keras_transformer.blocks.block import Block
 from keras_transformer.planning.communication import Fabric, model_sums, reduce_bytes, replica_bytes
 from keras_transformer.planning.costs import Memory, Times, Training
-from keras_transformer.planning.counting import Kernels
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
+from keras_transformer.planning.graph.counting import Kernels
+from keras_transformer.planning.graph.pieces import Pieces
+from keras_transformer.planning.graph.repeated_blocks import find_groups
+from keras_transformer.planning.graph.stages import Stage, Weights, blocks_of_stages, make_stage
+from keras_transformer.planning.graph.traces import Traces
 from keras_transformer.planning.options import DECAYING, OPTIMIZER_SLOTS, UNFUSED_PASSES
-from keras_transformer.planning.pieces import Pieces
-from keras_transformer.planning.repeated_blocks import find_groups
 from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.split import Split, check_split
-from keras_transformer.planning.stages import Stage, Weights, blocks_of_stages, make_stage
-from keras_transformer.planning.traces import Traces
 
 _GATHERED_BLOCKS = 2  # Of fully sharded weights: the block that computes and the one that comes next.
 

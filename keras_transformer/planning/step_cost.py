@@ -8,13 +8,13 @@ from typing import NamedTuple
 import keras
 
 from keras_transformer.backend.compilation.xla import traced_for_fusion
-from keras_transformer.planning.counting import Kernels, Share, graph_events
 from keras_transformer.planning.devices import Device
-from keras_transformer.planning.operations import Operation, seconds
-from keras_transformer.planning.pieces import Part, Pieces
-from keras_transformer.planning.repeated_blocks import Groups
-from keras_transformer.planning.step_graphs import DecodingStep, training_graph
-from keras_transformer.planning.traces import count_pieces, few_blocks
+from keras_transformer.planning.graph.counting import Kernels, Share, graph_events
+from keras_transformer.planning.graph.operations import Operation, seconds
+from keras_transformer.planning.graph.pieces import Part, Pieces
+from keras_transformer.planning.graph.repeated_blocks import Groups
+from keras_transformer.planning.graph.step_graphs import DecodingStep, training_graph
+from keras_transformer.planning.graph.traces import count_pieces, few_blocks
 from keras_transformer.tasks import LanguageModel
 
 

@@ -11,7 +11,7 @@ from graph_cost import Cost
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import read
-from keras_transformer.planning.multiply_adds import einsum_multiply_adds
+from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 
 _ONNX_VIEWS = {"Constant", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Loop", "If", "Scan"}
 _TFLITE_VIEWS = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SHAPE", "RANK", "WHILE", "IF"}

@@ -12,9 +12,9 @@ import math
 import tensorflow as tf
 
 from keras_transformer.planning.errors import UnknownCostError
-from keras_transformer.planning.multiply_adds import multiply_adds
-from keras_transformer.planning.nodes import ancestors, function_graph
-from keras_transformer.planning.trip_counts import LOOPS, StaticValues
+from keras_transformer.planning.graph.multiply_adds import multiply_adds
+from keras_transformer.planning.graph.nodes import ancestors, function_graph
+from keras_transformer.planning.graph.trip_counts import LOOPS, StaticValues
 
 _VIEWS = {
     *("Const", "Placeholder", "ReadVariableOp", "VariableShape", "NoOp", "Identity", "IdentityN", "StopGradient"),

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from graph_cost import traced_cost
 from keras_transformer.planning.errors import UnknownCostError
-from keras_transformer.planning.multiply_adds import einsum_multiply_adds
+from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 
 BLOCK = 16
 

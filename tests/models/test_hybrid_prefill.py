@@ -37,7 +37,7 @@ def test_loops_of_prefill_are_over_chunks():
 
 def trip_counts(graph):
     """Returns how often each loop of a graph runs."""
-    from keras_transformer.planning.trip_counts import LOOPS, StaticValues
+    from keras_transformer.planning.graph.trip_counts import LOOPS, StaticValues
 
     values = StaticValues(graph)
     loops = [node for node in graph.get_operations() if node.type in LOOPS]

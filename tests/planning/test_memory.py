@@ -7,12 +7,12 @@ import tensorflow as tf
 from keras_transformer import models, tasks
 from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.planning import Device, PlanningError, plan
-from keras_transformer.planning.counting import Kernels, graph_events
-from keras_transformer.planning.memory import Liveness
-from keras_transformer.planning.pieces import Part
-from keras_transformer.planning.repeated_blocks import find_groups
-from keras_transformer.planning.step_graphs import training_graph
-from keras_transformer.planning.traces import Traces
+from keras_transformer.planning.graph.counting import Kernels, graph_events
+from keras_transformer.planning.graph.memory import Liveness
+from keras_transformer.planning.graph.pieces import Part
+from keras_transformer.planning.graph.repeated_blocks import find_groups
+from keras_transformer.planning.graph.step_graphs import training_graph
+from keras_transformer.planning.graph.traces import Traces
 
 SIZE = models.Size(8, 128, 4, 320)
 GPU = Device(100.0, 16.0, 300.0, 32.0)

@@ -24,15 +24,15 @@ from keras_transformer.planning import (
     get_device,
     plan,
 )
-from keras_transformer.planning.events import Event, Events
-from keras_transformer.planning.memory import Liveness, size_of
+from keras_transformer.planning.graph.events import Event, Events
+from keras_transformer.planning.graph.memory import Liveness, size_of
+from keras_transformer.planning.graph.pieces import divide
+from keras_transformer.planning.graph.repeated_blocks import find_groups
+from keras_transformer.planning.graph.subgraphs import Subgraphs, is_list
+from keras_transformer.planning.graph.trip_counts import LOOPS
 from keras_transformer.planning.names import model_names, size_names
-from keras_transformer.planning.pieces import divide
-from keras_transformer.planning.repeated_blocks import find_groups
 from keras_transformer.planning.sharding import Sharding
 from keras_transformer.planning.step_cost import training_step
-from keras_transformer.planning.subgraphs import Subgraphs, is_list
-from keras_transformer.planning.trip_counts import LOOPS
 
 SIZE = models.Size(2, 32, 4, 64)
 WORDS, ROWS, LENGTH = 48, 3, 16
@@ -471,7 +471,7 @@ def test_exchange_under_tensor_parallelism_by_hand():
 
 
 def test_a_loop_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("keras_transformer.planning.trip_counts._MAX_TRIPS", 6)
+    monkeypatch.setattr("keras_transformer.planning.graph.trip_counts._MAX_TRIPS", 6)
 
     @tf.function(autograph=False)
     def step(x):

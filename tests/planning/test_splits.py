@@ -17,8 +17,8 @@ from keras_transformer.planning.communication import (
     reduce_bytes,
     replica_bytes,
 )
+from keras_transformer.planning.graph.stages import blocks_of_stages
 from keras_transformer.planning.planner import Planner
-from keras_transformer.planning.stages import blocks_of_stages
 
 PUBLISHED = pathlib.Path(__file__).parents[2] / "benchmarks" / "published_trainings.json"
 LENGTH = 16

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from keras_transformer import training
 from keras_transformer.planning import OPTIMIZER_SLOTS, get_device
-from keras_transformer.planning.access import Access
-from keras_transformer.planning.counting import Kernels, graph_events
-from keras_transformer.planning.operations import Operation
+from keras_transformer.planning.graph.access import Access
+from keras_transformer.planning.graph.counting import Kernels, graph_events
+from keras_transformer.planning.graph.operations import Operation
 from keras_transformer.planning.options import UNFUSED_PASSES
 
 SIDE = 16

@@ -9,9 +9,9 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.planning.devices import Device
-from keras_transformer.planning.operations import Seconds, seconds
-from keras_transformer.planning.pieces import Pieces
-from keras_transformer.planning.repeated_blocks import Groups
+from keras_transformer.planning.graph.operations import Seconds, seconds
+from keras_transformer.planning.graph.pieces import Pieces
+from keras_transformer.planning.graph.repeated_blocks import Groups
 from keras_transformer.planning.sharding import Sharding
 
 

@@ -12,11 +12,11 @@ from keras_transformer.attention.mechanisms.causal_blocks import whole_rows
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.compilation.xla import traced_for_fusion
 from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once, find_equal_blocks
-from keras_transformer.planning.counting import Kernels, Share, graph_events
-from keras_transformer.planning.pieces import Part, Pieces, divide
-from keras_transformer.planning.repeated_blocks import Groups
+from keras_transformer.planning.graph.counting import Kernels, Share, graph_events
+from keras_transformer.planning.graph.pieces import Part, Pieces, divide
+from keras_transformer.planning.graph.repeated_blocks import Groups
+from keras_transformer.planning.graph.step_graphs import StepGraph, training_graph
 from keras_transformer.planning.sharding import Sharding
-from keras_transformer.planning.step_graphs import StepGraph, training_graph
 from keras_transformer.training.recomputation import recompute_blocks
 
 _SMALL_BATCHES = (2, 3)  # 1 may be traced as another graph, without broadcasting.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from keras_transformer.planning.operations import Operation
+from keras_transformer.planning.graph.operations import Operation
 
 
 class Event(NamedTuple):

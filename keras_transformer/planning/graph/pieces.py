@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.planning.events import Event, Events
-from keras_transformer.planning.operations import Operation
+from keras_transformer.planning.graph.events import Event, Events
+from keras_transformer.planning.graph.operations import Operation
 
 
 class Run(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from keras_transformer.planning.access import Access
-from keras_transformer.planning.events import Events
-from keras_transformer.planning.fusion import FusedKernels
-from keras_transformer.planning.loops_ahead import waiting_bytes
-from keras_transformer.planning.memory import (
+from keras_transformer.planning.graph.access import Access
+from keras_transformer.planning.graph.events import Events
+from keras_transformer.planning.graph.fusion import FusedKernels
+from keras_transformer.planning.graph.memory import (
     FUNCTIONS,
     LIST_OPS,
     PREALLOCATED,
@@ -19,11 +19,48 @@ from keras_transformer.planning.memory import (
     is_view,
     size_of,
 )
-from keras_transformer.planning.multiply_adds import elements, multiply_adds
-from keras_transformer.planning.nodes import ancestors
-from keras_transformer.planning.operations import Operation
-from keras_transformer.planning.subgraphs import Subgraphs, is_list
-from keras_transformer.planning.trip_counts import LOOPS
+from keras_transformer.planning.graph.multiply_adds import elements, multiply_adds
+from keras_transformer.planning.graph.nodes import ancestors
+from keras_transformer.planning.graph.operations import Operation
+from keras_transformer.planning.graph.subgraphs import Subgraphs, is_list
+from keras_transformer.planning.graph.trip_counts import LOOPS
+
+
+def waiting_bytes(body: Any, size_of: Callable[[Any], float]) -> float:
+    """Returns the bytes that an iteration computes without those before it, and that wait for their results.
+
+    Args:
+        body: `FuncGraph` of the loop, whose inputs and outputs are its variables, in the same order.
+        size_of: function of a symbolic tensor to its bytes.
+
+    Example: the products, which only the sum needs in order.
+
+    >>> import tensorflow as tf
+    >>> @tf.function(autograph=False)
+    ... def step(x):
+    ...     add = lambda index, total: (index + 1, total + tf.matmul(x, x * tf.cast(index, "float32")))
+    ...     return tf.while_loop(lambda index, total: index < 8, add, (0, x))
+    >>> graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
+    >>> loop = next(node for node in graph.get_operations() if "While" in node.type)
+    >>> waiting_bytes(graph._get_function(loop.get_attr("body").name).graph, lambda tensor: 400)
+    400.0
+    """
+    ordered = {tensor.op for tensor, output in zip(body.inputs, body.outputs, strict=True) if _changes(tensor, output)}
+    waiting: dict[Any, Any] = {}
+    for node in ancestors([tensor.op for tensor in body.outputs]):
+        inputs = [buffer_of(tensor) for tensor in node.inputs]
+        if node in ordered or not any(tensor.op in ordered for tensor in inputs):
+            continue
+        ordered.add(node)
+        waiting.update((each.ref(), each) for each in inputs if each.op not in ordered)
+    return math.fsum(size_of(tensor) for tensor in waiting.values() if tensor.op.type not in PREALLOCATED)
+
+
+def _changes(tensor: Any, output: Any) -> bool:
+    """Whether a variable of a loop is more than a counter, and not the same in all iterations."""
+    is_counter = tensor.dtype.is_integer and tensor.shape.rank == 0
+    return not is_counter and buffer_of(output) is not tensor
+
 
 _FREE = PREALLOCATED | SHAPE_OPS | LIST_OPS
 _LOOKUPS = frozenset(["GatherV2", "ResourceGather"])

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from keras_transformer.planning.memory import buffer_of
-from keras_transformer.planning.nodes import ancestors, function_graph
-from keras_transformer.planning.trip_counts import LOOPS, StaticValues
+from keras_transformer.planning.graph.memory import buffer_of
+from keras_transformer.planning.graph.nodes import ancestors, function_graph
+from keras_transformer.planning.graph.trip_counts import LOOPS, StaticValues
 
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 # The inputs, of operations that append to a list, that are the list and the new element.

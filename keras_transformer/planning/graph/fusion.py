@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.planning.memory import ELEMENTWISE, FUNCTIONS, REDUCTIONS, SHAPE_OPS, buffer_of
+from keras_transformer.planning.graph.memory import ELEMENTWISE, FUNCTIONS, REDUCTIONS, SHAPE_OPS, buffer_of
 
 # Broadcasts and further reductions.
 _OTHERS = frozenset(["BiasAddGrad", "BroadcastTo", "SparseSoftmaxCrossEntropyWithLogits", "Tile"])

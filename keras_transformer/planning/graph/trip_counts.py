@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
 from keras_transformer.planning.errors import UnknownCostError
-from keras_transformer.planning.nodes import function_graph
+from keras_transformer.planning.graph.nodes import function_graph
 
 LOOPS = frozenset(["While", "StatelessWhile"])
 _MAX_TRIPS = 100_000

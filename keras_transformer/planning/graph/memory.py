@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.planning.events import Event
-from keras_transformer.planning.multiply_adds import elements
-from keras_transformer.planning.trip_counts import LOOPS
+from keras_transformer.planning.graph.events import Event
+from keras_transformer.planning.graph.multiply_adds import elements
+from keras_transformer.planning.graph.trip_counts import LOOPS
 
 # Operations whose output is a view of their input.
 VIEWS = frozenset(

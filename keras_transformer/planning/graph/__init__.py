@@ -1,0 +1,1 @@
+"""Costs counted in the traced graph of a step."""
