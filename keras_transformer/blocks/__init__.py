@@ -1,21 +1,19 @@
 """Transformer blocks: residual schemes around a mixer and a feed-forward network."""
 
-from keras_transformer.blocks.alt_up import AltUp, StreamExpansion, StreamReduction
-from keras_transformer.blocks.alt_up_block import AltUpBlock, AltUpKeyValueBlock
-from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
-from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock
-from keras_transformer.blocks.conformer_block import ConformerBlock
-from keras_transformer.blocks.cross_decoder_block import CrossDecoderBlock
-from keras_transformer.blocks.decoder_block import DecoderBlock
-from keras_transformer.blocks.deformable_decoder_block import DeformableDecoderBlock
-from keras_transformer.blocks.encoder_block import EncoderBlock
-from keras_transformer.blocks.joint_block import JointBlock
+from keras_transformer.blocks.decoders.branched_decoder_block import BranchedDecoderBlock
+from keras_transformer.blocks.decoders.cross_decoder_block import CrossDecoderBlock
+from keras_transformer.blocks.decoders.decoder_block import DecoderBlock
+from keras_transformer.blocks.decoders.deformable_decoder_block import DeformableDecoderBlock
+from keras_transformer.blocks.decoders.parallel_decoder_block import ParallelDecoderBlock
+from keras_transformer.blocks.decoders.prefix_decoder_block import PrefixDecoderBlock
+from keras_transformer.blocks.decoders.query_decoder_block import QueryDecoderBlock
+from keras_transformer.blocks.decoders.value_residual_block import ValueResidualBlock
+from keras_transformer.blocks.encoders.branched_encoder_block import BranchedEncoderBlock
+from keras_transformer.blocks.encoders.conformer_block import ConformerBlock
+from keras_transformer.blocks.encoders.encoder_block import EncoderBlock
+from keras_transformer.blocks.encoders.ngram_induced_encoding import NGramInducedEncoding
+from keras_transformer.blocks.encoders.streaming_encoder_block import StreamingEncoderBlock
 from keras_transformer.blocks.memory.memory_stack import MemoryStack
-from keras_transformer.blocks.ngram_induced_encoding import NGramInducedEncoding
-from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
-from keras_transformer.blocks.prefix_decoder_block import PrefixDecoderBlock
-from keras_transformer.blocks.query_decoder_block import QueryDecoderBlock
-from keras_transformer.blocks.query_stream import QueryStream, TakeQueryStream
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.gated import GatedResidual
@@ -39,10 +37,12 @@ from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock
 from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder
 from keras_transformer.blocks.reversible.reversible_block import ReversibleBlock
 from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
-from keras_transformer.blocks.single_stream_block import SingleStreamBlock
-from keras_transformer.blocks.streaming_encoder_block import StreamingEncoderBlock
-from keras_transformer.blocks.two_way_block import TwoWayBlock
-from keras_transformer.blocks.value_residual_block import ValueResidualBlock
+from keras_transformer.blocks.streams.alt_up import AltUp, StreamExpansion, StreamReduction
+from keras_transformer.blocks.streams.alt_up_block import AltUpBlock, AltUpKeyValueBlock
+from keras_transformer.blocks.streams.joint_block import JointBlock
+from keras_transformer.blocks.streams.query_stream import QueryStream, TakeQueryStream
+from keras_transformer.blocks.streams.single_stream_block import SingleStreamBlock
+from keras_transformer.blocks.streams.two_way_block import TwoWayBlock
 from keras_transformer.layers.norms import NORMS
 
 __all__ = [

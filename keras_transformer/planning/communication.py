@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.parallel_decoder_block import ParallelDecoderBlock
+from keras_transformer.blocks.decoders.parallel_decoder_block import ParallelDecoderBlock
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError

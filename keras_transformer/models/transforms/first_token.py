@@ -5,8 +5,8 @@ from __future__ import annotations
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.blocks.encoder_block import EncoderBlock
-from keras_transformer.blocks.first_token import check_first_token
+from keras_transformer.blocks.encoders.encoder_block import EncoderBlock
+from keras_transformer.blocks.encoders.first_token import check_first_token
 from keras_transformer.models.transforms.graph_walk import walk
 from keras_transformer.models.transforms.known_operations import is_known
 

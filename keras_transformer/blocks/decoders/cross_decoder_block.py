@@ -1,7 +1,7 @@
 """The block of the cross-decoder of YOCO."""
 
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.blocks.cross_block import CrossBlock
+from keras_transformer.blocks.decoders.cross_block import CrossBlock
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Shape, Tensor
 

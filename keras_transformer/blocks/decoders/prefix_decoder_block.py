@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.blocks.decoder_block import DecoderBlock
+from keras_transformer.blocks.decoders.decoder_block import DecoderBlock
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Shape, Tensor
 

@@ -13,7 +13,7 @@ from keras_transformer.attention import CrossDecoderAttention, SharedKeyValue
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import cache_spec, token_slots
-from keras_transformer.blocks.alt_up import AltUp
+from keras_transformer.blocks.streams.alt_up import AltUp
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import token_projection

@@ -10,7 +10,7 @@ import keras
 from keras_transformer.attention import capture
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block, serialize_template, template
-from keras_transformer.blocks.first_token import check_first_token
+from keras_transformer.blocks.encoders.first_token import check_first_token
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize

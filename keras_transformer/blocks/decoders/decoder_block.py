@@ -9,8 +9,8 @@ import keras
 
 from keras_transformer.attention.masks import Visibility, implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
-from keras_transformer.blocks.cached_block import CachedBlock
-from keras_transformer.blocks.encoder_attention import EncoderAttention
+from keras_transformer.blocks.decoders.cached_block import CachedBlock
+from keras_transformer.blocks.decoders.encoder_attention import EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_transformer.attention import ChunkedAttention
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.blocks.encoder_block import EncoderBlock
+from keras_transformer.blocks.encoders.encoder_block import EncoderBlock
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, DType, LayerLike, Tensor
 

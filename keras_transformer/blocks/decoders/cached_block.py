@@ -7,7 +7,7 @@ import keras
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.prefixes import add_prefix, drop_prefixes, select_prefix
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.encoder_attention import CROSS
+from keras_transformer.blocks.decoders.encoder_attention import CROSS
 from keras_transformer.utils.types import Cache, DType
 
 # Prefix of the feed-forward's tensors in the cache.

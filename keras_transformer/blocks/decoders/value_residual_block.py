@@ -8,7 +8,7 @@ import keras
 
 from keras_transformer.attention.cache.dense import cache_spec
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.blocks.cached_block import CachedBlock
+from keras_transformer.blocks.decoders.cached_block import CachedBlock
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_transformer.blocks.decoder_block import DecoderBlock
+from keras_transformer.blocks.decoders.decoder_block import DecoderBlock
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, LayerLike, Shape
 

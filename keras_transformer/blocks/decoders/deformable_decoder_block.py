@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
-from keras_transformer.blocks.query_decoder_block import QueryDecoderBlock
+from keras_transformer.blocks.decoders.query_decoder_block import QueryDecoderBlock
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Shape, Tensor
 

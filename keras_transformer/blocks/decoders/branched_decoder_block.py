@@ -11,7 +11,7 @@ from keras_transformer.attention.cache.prefixes import add_prefix, drop_prefixes
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
+from keras_transformer.blocks.decoders.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor

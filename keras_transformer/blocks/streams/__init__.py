@@ -1,0 +1,1 @@
+"""Blocks of several streams of tokens."""
