@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from keras_transformer import export
 from keras_transformer.attention import KernelPooling
-from keras_transformer.attention.layers.kernels import FLAT_KERNELS, KERNELS
+from keras_transformer.attention.layers.convolutional.kernels import FLAT_KERNELS, KERNELS
 from keras_transformer.plots.figure import COLOR_MAP, FAINT, FIRST, SECOND, new_figure
 
 NUM_POINTS, NUM_QUERIES, NOISE = 60, 100, 0.5

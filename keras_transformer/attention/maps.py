@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_transformer.attention.capture import capture
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.multi_head.multi_head_attention import MultiHeadAttention
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.random_features import RandomFeatures
+from keras_transformer.attention.kernel_features.random_features import RandomFeatures
 from keras_transformer.backend import keras_private
 
 

@@ -69,7 +69,7 @@ def test_cache(chunks, heads):
 
 def test_a_row_that_sees_all_makes_no_other_row_dense():
     """A row of 64 blocks, 62 of three and one of two: the blocks gathered are counted."""
-    from keras_transformer.attention.mechanisms.block_sparse import _buckets
+    from keras_transformer.attention.mechanisms.sparse.block_sparse import _buckets
 
     layout = neighbors(64)
     layout[0] = True

@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.attention import masks
-from keras_transformer.attention.mechanisms import causal_blocks
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.softmax import causal_blocks
 from keras_transformer.backend.gradients.vjp import vjp
 
 LENGTH = 640  # Five blocks.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import GatedAttentionUnit, MixedChunkAttention
-from keras_transformer.attention.layers.attention_functions import laplace
+from keras_transformer.attention.layers.gated.gated_attention_unit import laplace
 from keras_transformer.positions import RelativeBias
 
 DATA = Path(__file__).parents[1] / "data"

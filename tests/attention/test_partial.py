@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import SoftmaxAttention, Visibility
-from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
+from keras_transformer.attention.softmax.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.positions import ShawRelative
 
 

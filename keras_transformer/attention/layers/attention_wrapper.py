@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.multi_head.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.utils.types import Config, Initializer
 

@@ -15,13 +15,13 @@ from keras_transformer.attention.cache.first_tokens import init_first_cache, wri
 from keras_transformer.attention.masks import combine, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mixer import MixerInputs, with_call_argument
-from keras_transformer.attention.partial_softmax import merge_parts, partial_attention
 from keras_transformer.attention.partition.global_tokens import (
     choose_global,
     of_keys,
     of_queries,
 )
 from keras_transformer.attention.partition.windows import new_window_part, window_part
+from keras_transformer.attention.softmax.partial_softmax import merge_parts, partial_attention
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition

@@ -13,12 +13,12 @@ from keras_transformer.attention.arguments import key_value_heads, positive
 from keras_transformer.attention.cache.dense import check_key_mask, init_dense_cache, write_rows
 from keras_transformer.attention.layers.block_compression import BlockCompression
 from keras_transformer.attention.masks import Visibility, with_batch_axis
-from keras_transformer.attention.mechanisms.local import LocalAttention
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.mechanisms.sparse.local import LocalAttention
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.partition.selected_blocks import BlockSelection, block_importance, take_slots
-from keras_transformer.attention.tiled.query_tiles import by_query_tiles
+from keras_transformer.attention.softmax.query_tiles import by_query_tiles
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition

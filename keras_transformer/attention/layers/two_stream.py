@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.partial_softmax import partial_attention
+from keras_transformer.attention.softmax.partial_softmax import partial_attention
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.positions.distances import distances

@@ -1,26 +1,26 @@
 """Attention mechanisms by name. To add one, add its file, its line here and its case in tests/contract/cases.py."""
 
 from keras_transformer.attention.mechanism import Mechanism
-from keras_transformer.attention.mechanisms.bigbird import BigBirdAttention
-from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAttention
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
 from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
-from keras_transformer.attention.mechanisms.clustered import ClusteredAttention
+from keras_transformer.attention.mechanisms.clusters.clustered import ClusteredAttention
+from keras_transformer.attention.mechanisms.clusters.improved_clustered import ImprovedClusteredAttention
+from keras_transformer.attention.mechanisms.clusters.lsh import LSHAttention
 from keras_transformer.attention.mechanisms.differential import DifferentialAttention
-from keras_transformer.attention.mechanisms.dilated import DilatedAttention
-from keras_transformer.attention.mechanisms.improved_clustered import ImprovedClusteredAttention
 from keras_transformer.attention.mechanisms.infini import InfiniAttention
 from keras_transformer.attention.mechanisms.linear import LinearAttention
 from keras_transformer.attention.mechanisms.linformer import LinformerAttention
-from keras_transformer.attention.mechanisms.local import LocalAttention
-from keras_transformer.attention.mechanisms.longnet import LongNetAttention
-from keras_transformer.attention.mechanisms.lsh import LSHAttention
 from keras_transformer.attention.mechanisms.performer import PerformerAttention
 from keras_transformer.attention.mechanisms.retrieval import RetrievalAttention
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAttention
-from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
-from keras_transformer.attention.mechanisms.streaming import StreamingAttention
+from keras_transformer.attention.mechanisms.sparse.bigbird import BigBirdAttention
+from keras_transformer.attention.mechanisms.sparse.block_sparse import BlockSparseAttention
+from keras_transformer.attention.mechanisms.sparse.dilated import DilatedAttention
+from keras_transformer.attention.mechanisms.sparse.local import LocalAttention
+from keras_transformer.attention.mechanisms.sparse.longnet import LongNetAttention
+from keras_transformer.attention.mechanisms.sparse.sparse_fixed import FixedSparseAttention
+from keras_transformer.attention.mechanisms.sparse.sparse_strided import StridedSparseAttention
+from keras_transformer.attention.mechanisms.sparse.streaming import StreamingAttention
 from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
 
 MECHANISMS: dict[str, type[Mechanism]] = {

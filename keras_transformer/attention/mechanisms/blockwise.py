@@ -15,10 +15,10 @@ from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
-from keras_transformer.attention.tiled.counter_based_dropout import CounterBasedDropout
-from keras_transformer.attention.tiled.tile_position import TilePosition
-from keras_transformer.attention.tiled.tiled_attention import tiled_attention
-from keras_transformer.attention.tiled.tiles import Tiles
+from keras_transformer.attention.softmax.counter_based_dropout import CounterBasedDropout
+from keras_transformer.attention.softmax.tile_position import TilePosition
+from keras_transformer.attention.softmax.tiled_attention import tiled_attention
+from keras_transformer.attention.softmax.tiles import Tiles
 from keras_transformer.backend.kernels.ring_attention import ring_attention, ring_of_distribution
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
+from keras_transformer.attention.kernel_features.feature_maps import FEATURE_MAPS, FeatureMap
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.chunks import causal_unnormalized_attention, unnormalized_attention

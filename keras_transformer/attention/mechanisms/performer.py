@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from keras_transformer.attention.kernel_features.random_features import RandomFeatures
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.linear import LinearAttention
-from keras_transformer.attention.random_features import RandomFeatures
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 

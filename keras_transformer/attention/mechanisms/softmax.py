@@ -9,11 +9,11 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
-from keras_transformer.attention.mechanisms.causal_blocks import causal_blocks, number_of_blocks, parts_of_rows
-from keras_transformer.attention.recomputed_attention import recomputed_attention
 from keras_transformer.attention.scoring import SCORINGS
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
-from keras_transformer.attention.softmax_ops import (
+from keras_transformer.attention.softmax.causal_blocks import causal_blocks, number_of_blocks, parts_of_rows
+from keras_transformer.attention.softmax.recomputed_attention import recomputed_attention
+from keras_transformer.attention.softmax.softmax_ops import (
     masked_bias,
     softmax_with_sinks,
     weighted_sum,

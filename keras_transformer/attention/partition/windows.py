@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility, with_batch_axis
-from keras_transformer.attention.partial_softmax import PartialAttention, partial_attention
 from keras_transformer.attention.partition.bands import Bands, pad_length
 from keras_transformer.attention.partition.strides import StridedSubsequences
+from keras_transformer.attention.softmax.partial_softmax import PartialAttention, partial_attention
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

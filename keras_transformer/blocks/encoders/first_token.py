@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.multi_head.multi_head_attention import MultiHeadAttention
 from keras_transformer.feedforward import DenseFeedForward, GatedFeedForward
 
 # Feed-forwards whose output for a token depends on that token alone; no subclasses, which may override `call`.

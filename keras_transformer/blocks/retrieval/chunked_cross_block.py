@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.layers.chunked_cross_attention import ChunkedCrossAttention
+from keras_transformer.attention.layers.cross.chunked_cross_attention import ChunkedCrossAttention
 from keras_transformer.blocks.decoders.cross_block import CrossBlock
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, DType, Shape, Tensor

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.attention.layers.joint_attention import JointAttention
+from keras_transformer.attention.layers.cross.joint_attention import JointAttention
 from keras_transformer.blocks.block import serialize_template, template
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.layers.modulation import Modulation, norm_without_weights

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import keras
 
-from keras_transformer.attention.layers.window_attention import WindowAttention
+from keras_transformer.attention.layers.spatial.window_attention import WindowAttention
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.norms import LayerNormalization

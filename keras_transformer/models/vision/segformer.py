@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.attention.layers.spatial_reduction_attention import SpatialReductionAttention
+from keras_transformer.attention.layers.spatial.spatial_reduction_attention import SpatialReductionAttention
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import MixFeedForward
 from keras_transformer.layers.norms import LayerNormalization

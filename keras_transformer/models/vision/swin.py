@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
+from keras_transformer.attention.layers.spatial.shifted_window_attention import ShiftedWindowAttention
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.layers.dropout import Dropout

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.attention.mechanisms.causal_blocks import whole_rows
+from keras_transformer.attention.softmax.causal_blocks import whole_rows
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.compilation.xla import traced_for_fusion
 from keras_transformer.blocks.equal_blocks import equal_blocks_traced_once, find_equal_blocks

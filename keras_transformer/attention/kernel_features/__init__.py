@@ -1,0 +1,1 @@
+"""Feature maps of linear attention, which take the place of softmax."""

@@ -1,0 +1,1 @@
+"""Token mixers that convolve over the sequence."""

@@ -1,0 +1,1 @@
+"""Attention to keys and values that another layer made, or another sequence."""

@@ -1,0 +1,1 @@
+"""Attention whose output is gated."""

@@ -1,0 +1,1 @@
+"""Attention over the patches of a grid, of images."""

@@ -1,0 +1,1 @@
+"""Mechanisms that attend within groups of similar queries and keys."""

@@ -1,0 +1,1 @@
+"""Mechanisms that attend to a fixed pattern of positions."""

@@ -1,0 +1,1 @@
+"""`MultiHeadAttention`: projections, heads and axes around a mechanism."""

@@ -1,0 +1,1 @@
+"""Softmax attention over parts of the keys: merged, recomputed, or by tiles."""

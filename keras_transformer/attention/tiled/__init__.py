@@ -1,1 +1,0 @@
-"""Exact softmax attention computed tile by tile, in memory linear in the length."""
