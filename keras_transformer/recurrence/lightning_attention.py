@@ -14,7 +14,7 @@ from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.heads import float_heads
 from keras_transformer.recurrence.mixer import Recurrence
-from keras_transformer.recurrence.time_mixing import check_layer_index
+from keras_transformer.recurrence.rwkv.time_mixing import check_layer_index
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
 

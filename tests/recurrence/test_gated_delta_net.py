@@ -6,9 +6,9 @@ from keras import ops
 
 from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.recurrence import GatedDeltaNet
-from keras_transformer.recurrence.delta_products import delta_products
-from keras_transformer.recurrence.state_scan import state_scan
-from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
+from keras_transformer.recurrence.delta.delta_products import delta_products
+from keras_transformer.recurrence.delta.state_scan import state_scan
+from keras_transformer.recurrence.delta.triangular_inverse import unit_lower_inverse
 
 
 def sequential(query, key, value, rate, log_decay, mask, state):

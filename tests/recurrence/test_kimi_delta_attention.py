@@ -6,9 +6,9 @@ from keras import ops
 
 from keras_transformer.backend.gradients.vjp import vjp
 from keras_transformer.recurrence import KimiDeltaAttention
-from keras_transformer.recurrence.channel_delta_products import channel_delta_products
-from keras_transformer.recurrence.channel_pairs import channel_pairs
-from keras_transformer.recurrence.state_scan import state_scan
+from keras_transformer.recurrence.delta.channel_delta_products import channel_delta_products
+from keras_transformer.recurrence.delta.channel_pairs import channel_pairs
+from keras_transformer.recurrence.delta.state_scan import state_scan
 
 
 def sequential(query, read, write, value, log_decay, mask, state, key=None):

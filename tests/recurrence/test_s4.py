@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.recurrence import S4, S4D
-from keras_transformer.recurrence.s4 import hippo
-from keras_transformer.recurrence.state_space import system_response
+from keras_transformer.recurrence.state_spaces.s4 import hippo
+from keras_transformer.recurrence.state_spaces.state_space import system_response
 
 
 def time_second(x):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.recurrence import ChannelMixing, TimeMixing
-from keras_transformer.recurrence.wkv import wkv
+from keras_transformer.recurrence.rwkv.wkv import wkv
 
 BLOCK = "params/blocks.0."
 

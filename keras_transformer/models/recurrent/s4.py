@@ -16,7 +16,7 @@ from keras_transformer.models.building.stack import (
     token_model,
 )
 from keras_transformer.recurrence import RECURRENCES
-from keras_transformer.recurrence.s4_layer import S4Layer
+from keras_transformer.recurrence.state_spaces.s4_layer import S4Layer
 from keras_transformer.utils.serialization import resolve
 from keras_transformer.utils.types import Activation, Config
 

@@ -12,8 +12,8 @@ from keras import ops
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.recurrence.decayed_products import per_value_head
-from keras_transformer.recurrence.delta_chunks import carry_states, chunks_first, tokens_first
-from keras_transformer.recurrence.triangular_inverse import unit_lower_inverse
+from keras_transformer.recurrence.delta.delta_chunks import carry_states, chunks_first, tokens_first
+from keras_transformer.recurrence.delta.triangular_inverse import unit_lower_inverse
 from keras_transformer.utils.types import Tensor
 
 

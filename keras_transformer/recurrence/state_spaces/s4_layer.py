@@ -13,7 +13,7 @@ from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
-from keras_transformer.recurrence.state_space import system_response
+from keras_transformer.recurrence.state_spaces.state_space import system_response
 from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
 
 

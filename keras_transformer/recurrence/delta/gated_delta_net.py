@@ -10,8 +10,8 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
-from keras_transformer.recurrence.delta_products import delta_products
-from keras_transformer.recurrence.delta_recurrence import DeltaRecurrence
+from keras_transformer.recurrence.delta.delta_products import delta_products
+from keras_transformer.recurrence.delta.delta_recurrence import DeltaRecurrence
 from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable

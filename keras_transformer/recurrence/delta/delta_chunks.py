@@ -8,7 +8,7 @@ from __future__ import annotations
 from keras import ops
 
 from keras_transformer.attention.partition.bands import pad_to_blocks
-from keras_transformer.recurrence.state_scan import state_scan
+from keras_transformer.recurrence.delta.state_scan import state_scan
 from keras_transformer.utils.types import Tensor
 
 

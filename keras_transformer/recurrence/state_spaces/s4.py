@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
-from keras_transformer.recurrence.s4_layer import S4Layer
-from keras_transformer.recurrence.state_space import ChunkedSystem
+from keras_transformer.recurrence.state_spaces.s4_layer import S4Layer
+from keras_transformer.recurrence.state_spaces.state_space import ChunkedSystem
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import ArrayLike
 

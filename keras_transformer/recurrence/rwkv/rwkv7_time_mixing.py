@@ -13,11 +13,11 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.mixer import MixerInputs, with_call_argument
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.projection import token_projection
-from keras_transformer.recurrence.channel_delta_products import channel_delta_products
+from keras_transformer.recurrence.delta.channel_delta_products import channel_delta_products
 from keras_transformer.recurrence.heads import float_heads, unit_length
 from keras_transformer.recurrence.mixer import Recurrence
-from keras_transformer.recurrence.time_mixing import check_layer_index
-from keras_transformer.recurrence.token_shift import TokenShift
+from keras_transformer.recurrence.rwkv.time_mixing import check_layer_index
+from keras_transformer.recurrence.rwkv.token_shift import TokenShift
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 

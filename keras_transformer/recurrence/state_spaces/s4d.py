@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.recurrence.s4_layer import S4Layer
-from keras_transformer.recurrence.state_space import ChunkedSystem
+from keras_transformer.recurrence.state_spaces.s4_layer import S4Layer
+from keras_transformer.recurrence.state_spaces.state_space import ChunkedSystem
 from keras_transformer.utils.serialization import choice, serializable
 from keras_transformer.utils.types import Activation, Config, Initializer
 

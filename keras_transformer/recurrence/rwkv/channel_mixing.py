@@ -11,8 +11,8 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
-from keras_transformer.recurrence.time_mixing import check_layer_index
-from keras_transformer.recurrence.token_shift import TokenShift
+from keras_transformer.recurrence.rwkv.time_mixing import check_layer_index
+from keras_transformer.recurrence.rwkv.token_shift import TokenShift
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 

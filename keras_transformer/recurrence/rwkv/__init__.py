@@ -1,0 +1,1 @@
+"""The recurrences of RWKV."""
