@@ -2,33 +2,33 @@
 
 import keras
 
-from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.axial import Axial
-from keras_transformer.positions.axial_rotary import AxialRotary
-from keras_transformer.positions.axial_sinusoidal import AxialSinusoidal
-from keras_transformer.positions.boxes import BoxPosition
-from keras_transformer.positions.decomposed_grid_bias import DecomposedGridBias
-from keras_transformer.positions.gated_relative_bias import GatedRelativeBias
-from keras_transformer.positions.grid_rotary import GridRotary
+from keras_transformer.positions.grids.axial import Axial
+from keras_transformer.positions.grids.axial_rotary import AxialRotary
+from keras_transformer.positions.grids.axial_sinusoidal import AxialSinusoidal
+from keras_transformer.positions.grids.boxes import BoxPosition
+from keras_transformer.positions.grids.decomposed_grid_bias import DecomposedGridBias
+from keras_transformer.positions.grids.grid_rotary import GridRotary
+from keras_transformer.positions.grids.relative_grid_bias import RelativeGridBias
 from keras_transformer.positions.learned import Learned
-from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
-from keras_transformer.positions.multimodal_rotary import MultimodalRotary
-from keras_transformer.positions.relative_bias import RelativeBias
-from keras_transformer.positions.relative_embedding import RelativeEmbedding
-from keras_transformer.positions.relative_grid_bias import RelativeGridBias
-from keras_transformer.positions.rotary import ROTARY_SCALINGS, Rotary
-from keras_transformer.positions.rotary_scaling import (
+from keras_transformer.positions.relative.alibi import ALiBi
+from keras_transformer.positions.relative.gated_relative_bias import GatedRelativeBias
+from keras_transformer.positions.relative.relative_bias import RelativeBias
+from keras_transformer.positions.relative.relative_embedding import RelativeEmbedding
+from keras_transformer.positions.relative.shaw import ShawRelative
+from keras_transformer.positions.relative.transformer_xl import TransformerXLRelative
+from keras_transformer.positions.rotations.length_scaling import DynamicNTKScaling, LongRoPEScaling
+from keras_transformer.positions.rotations.multimodal_rotary import MultimodalRotary
+from keras_transformer.positions.rotations.rotary import ROTARY_SCALINGS, Rotary
+from keras_transformer.positions.rotations.rotary_scaling import (
     LinearScaling,
     Llama3Scaling,
     NTKScaling,
     RotaryScaling,
     YaRNScaling,
 )
-from keras_transformer.positions.shaw import ShawRelative
+from keras_transformer.positions.rotations.xpos import XPos
 from keras_transformer.positions.sinusoidal import Sinusoidal
-from keras_transformer.positions.transformer_xl import TransformerXLRelative
-from keras_transformer.positions.xpos import XPos
 
 EMBEDDING_POSITIONS: dict[str, type[keras.layers.Layer]] = {
     "sinusoidal": Sinusoidal,

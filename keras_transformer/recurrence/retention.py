@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
-from keras_transformer.positions.rotary import cos_and_sin, rotate_pairs
+from keras_transformer.positions.rotations.rotary import cos_and_sin, rotate_pairs
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.utils.serialization import serializable

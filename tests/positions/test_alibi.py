@@ -7,7 +7,7 @@ import pytest
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
 from keras_transformer.positions import ALiBi
-from keras_transformer.positions.alibi import alibi_slopes
+from keras_transformer.positions.relative.alibi import alibi_slopes
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "alibi_bloom.npz")
 

@@ -10,7 +10,7 @@ from keras_transformer.attention import LocalAttention, MultiHeadAttention, Soft
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.positions import RelativeBias
-from keras_transformer.positions.relative_bias import relative_buckets
+from keras_transformer.positions.relative.relative_bias import relative_buckets
 from keras_transformer.utils.serialization import load_model
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "t5_attention.npz")

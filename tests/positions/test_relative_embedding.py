@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.positions import RelativeEmbedding
-from keras_transformer.positions.relative_embedding import log_buckets
+from keras_transformer.positions.relative.relative_embedding import log_buckets
 
 
 def rows(embedding, length):

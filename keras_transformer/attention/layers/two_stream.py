@@ -13,7 +13,7 @@ from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.softmax.partial_softmax import partial_attention
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.positions.distances import distances
+from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.positions.axial_rotary import COORDINATE_STEPS, centers
+from keras_transformer.positions.grids.axial_rotary import COORDINATE_STEPS, centers
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 from keras_transformer.vision.patches.patch_embedding import pair_of

@@ -11,7 +11,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.layers.spatial.grid_attention import GridAttention
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.grid_windows import GridWindows
-from keras_transformer.positions.relative_grid_bias import RelativeGridBias
+from keras_transformer.positions.grids.relative_grid_bias import RelativeGridBias
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Initializer, Tensor
 

@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.relative_bias import RelativeBias
+from keras_transformer.positions.relative.relative_bias import RelativeBias
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize_shared
 from keras_transformer.utils.types import Config, Shape, Tensor
 

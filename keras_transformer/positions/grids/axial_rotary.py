@@ -9,8 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.grid_sides import grid_sides
-from keras_transformer.positions.rotary import rotate_pairs
+from keras_transformer.positions.grids.grid_sides import grid_sides
+from keras_transformer.positions.rotations.rotary import rotate_pairs
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 

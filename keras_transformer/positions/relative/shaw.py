@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.distances import distances
+from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers.norms import NORMS
-from keras_transformer.positions.distances import distances
+from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Initializer, LayerLike, Shape, Tensor
 

@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.distances import rows
-from keras_transformer.positions.rotary import check_layout, cos_and_sin, expand_pairs, rotate_pairs
-from keras_transformer.positions.rotary_scaling import rotary_rates
+from keras_transformer.positions.relative.distances import rows
+from keras_transformer.positions.rotations.rotary import check_layout, cos_and_sin, expand_pairs, rotate_pairs
+from keras_transformer.positions.rotations.rotary_scaling import rotary_rates
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 

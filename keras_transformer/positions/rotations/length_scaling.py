@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 
-from keras_transformer.positions.rotary_scaling import RotaryScaling, rotary_rates
+from keras_transformer.positions.rotations.rotary_scaling import RotaryScaling, rotary_rates
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 

@@ -11,8 +11,8 @@ from keras import ops
 from keras_transformer.backend.compilation.xla import is_unfused
 from keras_transformer.backend.devices.split_rows import mesh_that_splits_rows
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
-from keras_transformer.positions.rotary_scaling import (
+from keras_transformer.positions.rotations.length_scaling import DynamicNTKScaling, LongRoPEScaling
+from keras_transformer.positions.rotations.rotary_scaling import (
     LinearScaling,
     Llama3Scaling,
     NTKScaling,

@@ -10,9 +10,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.positions.length_scaling import DynamicNTKScaling, LongRoPEScaling
-from keras_transformer.positions.rotary import ROTARY_SCALINGS, cos_and_sin, rotate_pairs
-from keras_transformer.positions.rotary_scaling import RotaryScaling, rotary_rates
+from keras_transformer.positions.rotations.length_scaling import DynamicNTKScaling, LongRoPEScaling
+from keras_transformer.positions.rotations.rotary import ROTARY_SCALINGS, cos_and_sin, rotate_pairs
+from keras_transformer.positions.rotations.rotary_scaling import RotaryScaling, rotary_rates
 from keras_transformer.utils.serialization import resolve, serializable
 from keras_transformer.utils.types import Config, Tensor
 

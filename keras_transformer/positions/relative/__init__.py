@@ -1,0 +1,1 @@
+"""Biases and embeddings of relative positions."""
