@@ -23,8 +23,8 @@ from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, readable_size
 from keras_transformer.quantization import WeightQuantizationError
-from keras_transformer.quantization.calibration import as_batches
 from keras_transformer.quantization.choose_schemes import Choice, least_bytes, most_bytes, within
+from keras_transformer.quantization.observation.calibration import as_batches
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

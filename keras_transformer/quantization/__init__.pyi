@@ -31,12 +31,12 @@ from .quantize_weights import (
 from .quantized_weights import (
     QuantizedWeights as QuantizedWeights,
 )
-from .rotate import (
-    rotate as rotate,
-)
 from .scheme import (
     WeightScheme as WeightScheme,
 )
-from .smooth import (
+from .transforms.rotate import (
+    rotate as rotate,
+)
+from .transforms.smooth import (
     smooth as smooth,
 )

@@ -9,11 +9,17 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_transformer.quantization.calibration import Batch, as_batches
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel, kernels_of
+from keras_transformer.quantization.observation.calibration import Batch, as_batches
+from keras_transformer.quantization.observation.sensitivities import (
+    Errors,
+    by_inputs,
+    by_outputs,
+    divergence,
+    squared_change,
+)
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.sensitivities import Errors, by_inputs, by_outputs, divergence, squared_change
 
 CANDIDATES = (WeightScheme(4, 128), WeightScheme(4, 32), WeightScheme(8, None))
 MEASURES: dict[str, Callable[..., Errors]] = {

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 
 from keras_transformer.quantization.blocks import Blocks
-from keras_transformer.quantization.calibration import as_batches, calibrate
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel, check_paths, chosen, kernels_of
 from keras_transformer.quantization.methods import METHODS, Method
+from keras_transformer.quantization.observation.calibration import as_batches, calibrate
 from keras_transformer.quantization.quantized_weights import QuantizedWeights, values_beside
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme

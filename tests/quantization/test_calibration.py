@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.quantization import WeightQuantizationError, WeightScheme, graph_run, quantize_weights
-from keras_transformer.quantization.calibration import as_batches, calibrate
+from keras_transformer.quantization import WeightQuantizationError, WeightScheme, quantize_weights
 from keras_transformer.quantization.kernels import kernels_of
-from keras_transformer.quantization.padding import input_masks
+from keras_transformer.quantization.observation import graph_run
+from keras_transformer.quantization.observation.calibration import as_batches, calibrate
+from keras_transformer.quantization.observation.graph_run import input_masks
 
 SIZE = models.Size(2, 64, 4, 128)
 

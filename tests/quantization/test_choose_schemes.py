@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_transformer.quantization import WeightQuantizationError, WeightScheme, choose_schemes, quantize_weights
-from keras_transformer.quantization.calibration import as_batches
 from keras_transformer.quantization.choose_schemes import Choice, cheapest, measured, nbytes
 from keras_transformer.quantization.kernels import kernels_of
+from keras_transformer.quantization.observation.calibration import as_batches
 
 FOUR, EIGHT = WeightScheme(4, 32), WeightScheme(8, None)
 

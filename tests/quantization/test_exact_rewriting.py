@@ -16,11 +16,11 @@ from keras_transformer.quantization import (
     rotate,
     smooth,
 )
-from keras_transformer.quantization.calibration import as_batches, calibrate
-from keras_transformer.quantization.folding import Fold, find_folds
-from keras_transformer.quantization.hadamard import hadamard, orthogonal
 from keras_transformer.quantization.kernels import kernels_of
-from keras_transformer.quantization.statistics import Statistics
+from keras_transformer.quantization.observation.calibration import as_batches, calibrate
+from keras_transformer.quantization.observation.statistics import Statistics
+from keras_transformer.quantization.transforms.folding import Fold, find_folds
+from keras_transformer.quantization.transforms.hadamard import hadamard, orthogonal
 
 SIZE = models.Size(1, 64, 4, 128)
 

@@ -12,9 +12,9 @@ from keras_transformer.quantization import (
     WeightScheme,
 )
 from keras_transformer.quantization.methods.gptq import column_order, inverse_factor
-from keras_transformer.quantization.refinement import fitted_scales
+from keras_transformer.quantization.methods.refinement import fitted_scales
+from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import best_scales, in_blocks
-from keras_transformer.quantization.statistics import Statistics
 
 SCHEMES = [
     WeightScheme(4, 32),

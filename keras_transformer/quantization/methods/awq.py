@@ -10,14 +10,14 @@ import keras
 import numpy as np
 
 from keras_transformer.quantization.blocks import Blocks
-from keras_transformer.quantization.calibration import calibrate
 from keras_transformer.quantization.errors import WeightQuantizationError
-from keras_transformer.quantization.folding import Fold, find_folds, geometric
 from keras_transformer.quantization.methods.clipping import Clipping
 from keras_transformer.quantization.methods.method import Method
+from keras_transformer.quantization.observation.calibration import calibrate
+from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import best_scales, codes_of, in_blocks, values_of
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.statistics import Statistics
+from keras_transformer.quantization.transforms.folding import Fold, find_folds, geometric
 
 
 class AWQ(Method):

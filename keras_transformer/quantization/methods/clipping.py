@@ -6,9 +6,9 @@ import numpy as np
 
 from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.quantization.methods.method import Method
+from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.statistics import Statistics
 
 
 class Clipping(Method):

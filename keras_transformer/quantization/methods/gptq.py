@@ -7,10 +7,10 @@ import numpy as np
 from keras_transformer.quantization.blocks import Blocks
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.methods.method import Method
-from keras_transformer.quantization.refinement import refined
+from keras_transformer.quantization.methods.refinement import refined
+from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import best_scales, blocks_of, in_blocks, round_rows
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.statistics import Statistics
 
 ORDERS = ("activation", "block", None)
 # Columns that are updated one by one; those behind them get the sum of their updates in one product.

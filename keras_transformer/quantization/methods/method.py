@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from keras_transformer.quantization.blocks import Blocks
+from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.statistics import Statistics
 
 
 class Method:

@@ -8,7 +8,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.quantization.blocks import Blocks
-from keras_transformer.quantization.calibration import as_batches
+from keras_transformer.quantization.observation.calibration import as_batches
 from keras_transformer.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.quantization.scheme import WeightScheme
 from keras_transformer.training.compression.aware_model import learned_model, quantization_aware

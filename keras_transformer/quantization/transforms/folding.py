@@ -13,10 +13,10 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.layers.norms import NORMS, ZeroCenteredRMSNormalization
-from keras_transformer.quantization.calibration import Batch
 from keras_transformer.quantization.kernels import Kernel, kernels_of
-from keras_transformer.quantization.outputs import outputs_of
-from keras_transformer.quantization.recording import recorded
+from keras_transformer.quantization.observation.calibration import Batch
+from keras_transformer.quantization.observation.outputs import outputs_of
+from keras_transformer.quantization.observation.recording import recorded
 
 _NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization, *NORMS.values())
 # How many layers that were called before a weight are tried, beginning with the last.
@@ -85,7 +85,7 @@ def find_folds(model: keras.Model, batch: Batch) -> list[Fold]:
 
     Example:
 
-    >>> from keras_transformer.quantization.calibration import as_batches
+    >>> from keras_transformer.quantization.observation.calibration import as_batches
     >>> norm = keras.layers.LayerNormalization(name="norm")
     >>> model = keras.Sequential([keras.Input((64,)), norm, keras.layers.Dense(64, "gelu")])
     >>> [fold.producer.name for fold in find_folds(model, as_batches(model, np.random.normal(size=(1, 64)))[0])]

@@ -11,10 +11,10 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.quantization.errors import WeightQuantizationError
-from keras_transformer.quantization.graph_run import GraphRun, Group
 from keras_transformer.quantization.kernels import Kernel
-from keras_transformer.quantization.statistics import Statistics
-from keras_transformer.quantization.steps import steps_of
+from keras_transformer.quantization.observation.graph_run import GraphRun, Group
+from keras_transformer.quantization.observation.statistics import Statistics
+from keras_transformer.quantization.observation.steps import steps_of
 
 Batch = dict[str, np.ndarray]
 

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformer.quantization.calibration import as_batches, calibrate
 from keras_transformer.quantization.errors import WeightQuantizationError
-from keras_transformer.quantization.folding import find_folds, geometric
+from keras_transformer.quantization.observation.calibration import as_batches, calibrate
+from keras_transformer.quantization.transforms.folding import find_folds, geometric
 
 
 def smooth(model: keras.Model, data: Any, strength: float = 0.5, verbose: bool = False) -> list[str]:

@@ -9,12 +9,12 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.quantization.calibration import as_batches
 from keras_transformer.quantization.errors import WeightQuantizationError
-from keras_transformer.quantization.hadamard import orthogonal
 from keras_transformer.quantization.kernels import kernels_of
-from keras_transformer.quantization.outputs import outputs_of
-from keras_transformer.quantization.recording import recorded
+from keras_transformer.quantization.observation.calibration import as_batches
+from keras_transformer.quantization.observation.outputs import outputs_of
+from keras_transformer.quantization.observation.recording import recorded
+from keras_transformer.quantization.transforms.hadamard import orthogonal
 
 _NORMS = (keras.layers.RMSNormalization, ZeroCenteredRMSNormalization)
 # Of the largest output: what the rounding of float32 may change in a deep model.

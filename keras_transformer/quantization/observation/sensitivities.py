@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_transformer.quantization.calibration import Batch, calibrate
 from keras_transformer.quantization.kernels import Kernel
 from keras_transformer.quantization.methods.clipping import importance
-from keras_transformer.quantization.outputs import outputs_of
+from keras_transformer.quantization.observation.calibration import Batch, calibrate
+from keras_transformer.quantization.observation.outputs import outputs_of
+from keras_transformer.quantization.observation.statistics import Statistics
 from keras_transformer.quantization.rounding import round_rows
 from keras_transformer.quantization.scheme import WeightScheme
-from keras_transformer.quantization.statistics import Statistics
 
 Fitting = Mapping[str, Sequence[WeightScheme]]
 Errors = dict[tuple[str, WeightScheme], float]

@@ -1,0 +1,1 @@
+"""Changes of weights that leave the outputs: folding, rotation, smoothing."""
