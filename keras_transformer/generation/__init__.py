@@ -26,8 +26,7 @@ from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.grammar.json_schema import JsonSchema
 from keras_transformer.generation.grammar.lark import Lark
 from keras_transformer.generation.grammar.regex import Regex
-from keras_transformer.generation.sampler_names import SAMPLERS
-from keras_transformer.generation.samplers import Greedy, Random
+from keras_transformer.generation.samplers import SAMPLERS, Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.ctc import CTCResult, ctc_beam_search, ctc_greedy

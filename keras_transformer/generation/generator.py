@@ -18,7 +18,7 @@ from keras_transformer.generation.grammar.model_grammars import ModelGrammars
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import Sampler, ScoredSearch
-from keras_transformer.generation.sampler_names import resolve_sampler
+from keras_transformer.generation.samplers import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
 
 if TYPE_CHECKING:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.filters import draw, keep_min_p, keep_top_k, keep_top_p, most_likely
+from keras_transformer.generation.protocols import Sampler
+from keras_transformer.generation.search.beam import BeamSearch
+from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.token_search import TokenSearch
+from keras_transformer.generation.search.tree_search import TreeSearch
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import Search
+
 
 MIN_TEMPERATURE = 1e-4
 
@@ -127,3 +133,27 @@ class Random:
     def search(self, request: DecodingRequest) -> Search:
         """Returns the search of one request."""
         return TokenSearch(self, request)
+
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    "greedy": Greedy,
+    "random": Random,
+    "beam": BeamSearch,
+    "contrastive": Contrastive,
+    "tree_search": TreeSearch,
+}
+
+
+def resolve_sampler(sampler: str | Sampler) -> Sampler:
+    """Returns a sampler from its name or an instance.
+
+    Raises:
+        GenerationError: unknown name (the message lists the valid ones), or not a sampler.
+    """
+    if isinstance(sampler, str):
+        if sampler not in SAMPLERS:
+            raise GenerationError(f"Unknown sampler {sampler!r}. Valid names: {', '.join(SAMPLERS)}")
+        return SAMPLERS[sampler]()
+    if not isinstance(sampler, Sampler):
+        raise GenerationError(f"Expected a sampler or one of {', '.join(SAMPLERS)}. Received: {sampler!r}")
+    return sampler

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.protocols import Sampler, TokenSampler
-from keras_transformer.generation.sampler_names import resolve_sampler
+from keras_transformer.generation.samplers import resolve_sampler
 from keras_transformer.generation.search.draft_model import (
     ModelDraft,
     check_rewindable,
