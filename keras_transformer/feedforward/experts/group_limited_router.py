@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.feedforward.router import Routing, TopKRouter
+from keras_transformer.feedforward.experts.router import Routing, TopKRouter
 from keras_transformer.utils.serialization import choice, serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.feedforward.experts.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.gated import GatedFeedForward
-from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 

@@ -11,9 +11,14 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.backend.devices.split_layers import mesh_that_splits_experts, on_devices_of_experts
 from keras_transformer.feedforward.activations import Gating, get_activation
-from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, dispatch_to_buffers, gather
-from keras_transformer.feedforward.expert_counts import ExpertCounts
-from keras_transformer.feedforward.router import TopKRouter
+from keras_transformer.feedforward.experts.dispatch import (
+    ExpertCounts,
+    combine,
+    dispatch_to_blocks,
+    dispatch_to_buffers,
+    gather,
+)
+from keras_transformer.feedforward.experts.router import TopKRouter
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.utils.types import Activation, Config, DType, Initializer, Shape, Tensor
