@@ -4,10 +4,10 @@ from keras_transformer.audio.augmentation import RandomSound, SpecAugment
 from keras_transformer.audio.errors import AudioError, FeatureExtractorError
 from keras_transformer.audio.filter_augment import FilterAugment
 from keras_transformer.audio.loading import Recording, load_audio, resample, stack_recordings
-from keras_transformer.audio.log_mel import LogMel
 from keras_transformer.audio.normalization import SoundNormalization
-from keras_transformer.audio.normalized_log_mel import NormalizedLogMel
 from keras_transformer.audio.sample_normalization import SampleNormalization
+from keras_transformer.audio.spectrograms.log_mel import LogMel
+from keras_transformer.audio.spectrograms.normalized_log_mel import NormalizedLogMel
 from keras_transformer.audio.speech.conformer_convolution import ConformerConvolution
 from keras_transformer.audio.speech.convolution_stem import ConvolutionStem
 from keras_transformer.audio.speech.convolution_subsampling import ConvolutionSubsampling

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.audio.fourier import WINDOWS, fourier_kernel, power_spectrum
-from keras_transformer.audio.mel import mel_filters
-from keras_transformer.audio.spectrogram import MelSpectrogram
+from keras_transformer.audio.spectrograms.fourier import WINDOWS, fourier_kernel, power_spectrum
+from keras_transformer.audio.spectrograms.mel import mel_filters
+from keras_transformer.audio.spectrograms.spectrogram import MelSpectrogram
 from keras_transformer.utils.processor_config import is_number
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Path, Shape, Tensor

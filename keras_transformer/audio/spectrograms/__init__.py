@@ -1,0 +1,1 @@
+"""Spectrograms of sound, in the forms that models take."""
