@@ -17,7 +17,7 @@ from keras_transformer.export.text.wordpiece import WordPieceSteps
 from keras_transformer.export.text.words import GPT2, PATTERNS, DigitSplitter, Splitter
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
-from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX
+from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX
 from keras_transformer.utils.types import Tensor
 
 Encoder = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

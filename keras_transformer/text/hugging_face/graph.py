@@ -6,8 +6,8 @@ from typing import Any
 
 from keras_transformer.text.errors import SpecialTokenError
 from keras_transformer.text.hugging_face.json import added_tokens
+from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
-from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX
 
 
 def as_wordpiece(content: dict[str, Any], tokenizer: Any) -> WordPiece | None:

@@ -10,7 +10,7 @@ from keras_transformer.text.errors import TextError
 from keras_transformer.text.hugging_face.json import added_tokens
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
-from keras_transformer.text.tokenizers.wordpiece_vocabulary import PREFIX
+from keras_transformer.text.tokenizers.tokenizer_files import PREFIX
 
 # A token of byte fallback.
 _BYTE = re.compile("<0x([0-9A-F]{2})>")

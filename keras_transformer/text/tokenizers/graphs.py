@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.text.errors import GraphError, TextError
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
-from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX
+from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX
 from keras_transformer.utils.types import Tensor
 
 # Removed by BERT's text cleaning: control, format and private use characters except tab and line ends, and U+FFFD.

@@ -10,8 +10,12 @@ from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenErr
 from keras_transformer.text.hugging_face.formats import encode_batch, library, library_calls
 from keras_transformer.text.tokenizers.special_tokens import BERT, special_token_roles, tokens_in, well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-from keras_transformer.text.tokenizers.tokenizer_files import read_file
-from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX, vocabulary_lines
+from keras_transformer.text.tokenizers.tokenizer_files import (
+    MAX_CHARACTERS_PER_WORD,
+    PREFIX,
+    read_file,
+    vocabulary_lines,
+)
 from keras_transformer.utils.types import Path
 
 FILE = "vocab.txt"
