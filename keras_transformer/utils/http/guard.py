@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -12,7 +12,48 @@ from starlette.middleware.cors import CORSMiddleware
 
 from keras_transformer.utils.http.access import Access, AccessError
 from keras_transformer.utils.http.refusals import refusal
-from keras_transformer.utils.http.traffic import Traffic
+
+
+class Traffic:
+    """Number of requests in progress, and whether further ones are refused.
+
+    Args:
+        max_requests: int >= 1: largest number of requests in progress, from the first byte of a body to the last of the
+            response.
+
+    Example:
+
+    >>> traffic = Traffic(max_requests=1)
+    >>> with traffic.request():
+    ...     print(traffic.refused())
+    (429, '1 requests are in progress: try again later')
+    >>> traffic.is_draining = True
+    >>> traffic.refused()
+    (503, 'the server is shutting down')
+    """
+
+    def __init__(self, max_requests: int = 1024) -> None:
+        self._max_requests = max_requests
+        self.active = 0
+        self.is_draining = False
+
+    def refused(self) -> tuple[int, str] | None:
+        """Status and reason if no further request is accepted now."""
+        if self.is_draining:
+            return 503, "the server is shutting down"
+        if self.active >= self._max_requests:
+            return 429, f"{self.active} requests are in progress: try again later"
+        return None
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Context of an accepted request."""
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+
 
 _CLOSE = {"Connection": "close"}
 # What is left of a body when its request is answered.
