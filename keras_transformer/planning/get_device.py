@@ -1,4 +1,4 @@
-"""Devices by name."""
+"""Devices by name, and this machine's processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of Llama and its relatives, as arguments of models."""
+"""Llama and its relatives: settings as arguments of models, and the mapping of their tensors."""
 
 from __future__ import annotations
 

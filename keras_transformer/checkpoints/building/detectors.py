@@ -1,4 +1,4 @@
-"""Settings of RT-DETR and its successors, as arguments of models."""
+"""RT-DETR and its successors: settings as arguments of models, and the mapping of their tensors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm
 from keras_transformer.models import HybridEncoderSize
+
+# No published decoder has more.
+_MOST_BLOCKS = 12
 
 
 def encoder_size(config: Config) -> HybridEncoderSize:
@@ -74,10 +77,6 @@ def _levels(config: Config) -> tuple[int, ...]:
     if not isinstance(found, (list, tuple)) or not set(map(str, found)) <= {"0", "1", "2"}:
         raise ConfigError(f"{config.source}: 'encode_proj_layers' must be a list of 0, 1 and 2. Found: {found!r}")
     return tuple(int(level) for level in found)
-
-
-# No published decoder has more.
-_MOST_BLOCKS = 12
 
 
 def encoder_block_entries(theirs: str, ours: str) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""The mapping of BART and its relatives: blocks of encoder and decoder, and their final norms."""
+"""BART and its relatives: settings as arguments of models, the mapping of their tensors, and the heads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from keras_transformer.checkpoints.layouts import Matrix
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm
 
 _BIAS = "final_logits_bias"
+SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def start_id(config: Config) -> int:
@@ -73,9 +74,6 @@ def span_answerer(backbone: keras.Model, config: Config) -> keras.Model:
 def span_head(config: Config, prefix: str) -> list[Entry]:
     """Returns the mapping of `span_answerer`."""
     return linear("qa_outputs", "span")
-
-
-SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def block_entries(

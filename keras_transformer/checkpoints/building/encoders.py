@@ -1,4 +1,4 @@
-"""Settings of BERT and its relatives, as arguments of models."""
+"""BERT and its relatives: settings as arguments of models, the mapping of their tensors, and the heads."""
 
 from __future__ import annotations
 

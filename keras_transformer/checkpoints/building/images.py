@@ -1,4 +1,4 @@
-"""Settings of models of images, as arguments of models."""
+"""Models of images: settings as arguments of models, and the mapping of their tensors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.layouts import Expanded, PointConvolution, Transposed
 from keras_transformer.checkpoints.mapping import Entry, attention, batch_norm, linear, norm, same
 from keras_transformer.models import Size
+
+_LONGEST = 16
 
 
 def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
@@ -78,9 +80,6 @@ def attention_entries(theirs: str, ours: str, config: Config) -> list[Entry]:
         bias=config.flag("qkv_bias", True),
         output_bias=True,
     )
-
-
-_LONGEST = 16
 
 
 def image_options(config: Config, image_size: int = 224, patch_size: int = 16) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings of encoders of speech, as arguments of models."""
+"""Encoders of speech: settings as arguments of models, the mapping of their tensors, and the heads."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ _CONVOLUTIONS = {
     "conv_kernel": (10, 3, 3, 3, 3, 2, 2),
     "conv_stride": (5, 2, 2, 2, 2, 2, 2),
 }
+_POSITION = "encoder.pos_conv_embed.conv"
+_CONVOLUTION = Transposed((2, 1, 0))
 
 
 def speech_size(config: Config) -> Size:
@@ -111,10 +113,6 @@ def block_adapter(config: Config) -> BottleneckAdapter | None:
     """Returns the adapter of every block, as of MMS; None for none. Only encoders with norms first have them."""
     width = config.integer("adapter_attn_dim", None)
     return BottleneckAdapter(width) if width and config.flag("do_stable_layer_norm", False) else None
-
-
-_POSITION = "encoder.pos_conv_embed.conv"
-_CONVOLUTION = Transposed((2, 1, 0))
 
 
 def convolution(theirs: str, ours: str, bias: bool = True) -> list[Entry]:

@@ -14,6 +14,11 @@ from keras import ops
 
 from keras_transformer.utils.types import Tensor
 
+# Tolerance for float32 rounding, so that an integer product is not rounded up.
+_SLACK = 1e-3
+# At most 1 / 4 of the rows are unused. More blocks would read the kernels more often.
+_BLOCKS_PER_EXPERT = 4
+
 
 class ExpertCounts(keras.metrics.Metric):
     """Number of assignments of each expert and of dropped assignments since the start of the epoch.
@@ -54,12 +59,6 @@ def _value(variable):
     except TypeError:
         # In a training step on JAX the value is not available: only the logs of whole epochs have it.
         return ops.zeros(variable.shape, "int32")
-
-
-# Tolerance for float32 rounding, so that an integer product is not rounded up.
-_SLACK = 1e-3
-# At most 1 / 4 of the rows are unused. More blocks would read the kernels more often.
-_BLOCKS_PER_EXPERT = 4
 
 
 class Dispatch(NamedTuple):

@@ -1,4 +1,4 @@
-"""Layers of CLIP: end-token pooling, normalization and contrastive logits."""
+"""Layers of CLIP and SigLIP: end-token pooling, normalization, contrastive logits, and the model of both encoders."""
 
 from __future__ import annotations
 

@@ -25,6 +25,11 @@ from keras_transformer.planning.graph.operations import Operation
 from keras_transformer.planning.graph.subgraphs import Subgraphs, is_list
 from keras_transformer.planning.graph.trip_counts import LOOPS
 
+_FREE = PREALLOCATED | SHAPE_OPS | LIST_OPS
+_LOOKUPS = frozenset(["GatherV2", "ResourceGather"])
+# A function of the shape of a tensor to the fraction of it that one device has.
+Share = Callable[[tuple[int, ...]], float]
+
 
 def waiting_bytes(body: Any, size_of: Callable[[Any], float]) -> float:
     """Returns the bytes that an iteration computes without those before it, and that wait for their results.
@@ -60,12 +65,6 @@ def _changes(tensor: Any, output: Any) -> bool:
     """Whether a variable of a loop is more than a counter, and not the same in all iterations."""
     is_counter = tensor.dtype.is_integer and tensor.shape.rank == 0
     return not is_counter and buffer_of(output) is not tensor
-
-
-_FREE = PREALLOCATED | SHAPE_OPS | LIST_OPS
-_LOOKUPS = frozenset(["GatherV2", "ResourceGather"])
-# A function of the shape of a tensor to the fraction of it that one device has.
-Share = Callable[[tuple[int, ...]], float]
 
 
 class Kernels(NamedTuple):

@@ -16,6 +16,10 @@ from keras_transformer.quantization.observation.steps import Key, Step
 from keras_transformer.utils.types import Tensor
 
 _TOKENS_MASK = "padding_mask"
+# The ids of the layers that read one tensor.
+Group = tuple[int, ...]
+# Bytes of an activation of all batches that stay in memory.
+_IN_MEMORY = 1 << 30
 
 
 def input_masks(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
@@ -61,12 +65,6 @@ def valid(x: np.ndarray, width: int, masks: list[np.ndarray | None]) -> np.ndarr
         return rows[flat[0].astype(bool)] if flat else rows
     each = len(rows) // mask.size
     return rows[np.repeat(mask.reshape(-1), each)]
-
-
-# The ids of the layers that read one tensor.
-Group = tuple[int, ...]
-# Bytes of an activation of all batches that stay in memory.
-_IN_MEMORY = 1 << 30
 
 
 class GraphRun:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 
 LETTERS_FILE = "vocab.json"
+SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model", "spm.model")
+# Pre-tokenization patterns that differ from that of GPT-2.
+_CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_QWEN_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def is_letters(config: dict[str, Any]) -> bool:
@@ -56,14 +62,6 @@ def letters(path: Path, config: dict[str, Any]) -> Any:
             parts.insert(0, decoders.Replace(delimiter, space))
         tokenizer.decoder = decoders.Sequence(parts)
     return tokenizer
-
-
-SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model", "spm.model")
-# Pre-tokenization patterns that differ from that of GPT-2.
-_CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-_QWEN_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:

@@ -11,6 +11,10 @@ from keras_transformer.utils.types import Path
 
 # Larger than any known vocabulary.
 MAX_BYTES = 2**29
+# Prefix of the tokens that continue a word (`continuing_subword_prefix`).
+PREFIX = "##"
+# Longer words are encoded as the unknown token, as in the published code of BERT.
+MAX_CHARACTERS_PER_WORD = 100
 
 
 def read_file(path: Path) -> bytes:
@@ -56,12 +60,6 @@ def errors_with_path(path: Path) -> Iterator[None]:
         yield
     except InvalidTokenizerError as error:
         raise InvalidTokenizerError(f"'{path}': {error}") from None
-
-
-# Prefix of the tokens that continue a word (`continuing_subword_prefix`).
-PREFIX = "##"
-# Longer words are encoded as the unknown token, as in the published code of BERT.
-MAX_CHARACTERS_PER_WORD = 100
 
 
 def vocabulary_lines(data: bytes, path: Path) -> list[str]:

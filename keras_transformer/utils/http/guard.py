@@ -13,6 +13,10 @@ from starlette.middleware.cors import CORSMiddleware
 from keras_transformer.utils.http.access import Access, AccessError
 from keras_transformer.utils.http.refusals import refusal
 
+_CLOSE = {"Connection": "close"}
+# What is left of a body when its request is answered.
+_MAX_IGNORED_BYTES, _IGNORE_S, _PAUSE_S = 16 << 20, 5.0, 0.5
+
 
 class Traffic:
     """Number of requests in progress, and whether further ones are refused.
@@ -53,11 +57,6 @@ class Traffic:
             yield
         finally:
             self.active -= 1
-
-
-_CLOSE = {"Connection": "close"}
-# What is left of a body when its request is answered.
-_MAX_IGNORED_BYTES, _IGNORE_S, _PAUSE_S = 16 << 20, 5.0, 0.5
 
 
 class Guard:

@@ -1,4 +1,4 @@
-"""Parsing of size settings, and the sizes of resized images."""
+"""Parsing of size settings, the sizes of resized images, and their crops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import numpy as np
 
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
+
+# A limit above the sizes of all models, against mistakes and exhausted memory.
+MAX_EDGE = 2**14
+FORMS = (
+    {"height", "width"},
+    {"shortest_edge"},
+    {"shortest_edge", "longest_edge"},
+    {"longest_edge"},
+    {"max_height", "max_width"},
+)
 
 
 def center_crop(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -44,17 +54,6 @@ def padded(images: Sequence[np.ndarray], size: Sequence[int] | None = None) -> l
     """
     height, width = (max(image.shape[axis] for image in images) for axis in (0, 1)) if size is None else size
     return [np.pad(image, [(0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)]) for image in images]
-
-
-# A limit above the sizes of all models, against mistakes and exhausted memory.
-MAX_EDGE = 2**14
-FORMS = (
-    {"height", "width"},
-    {"shortest_edge"},
-    {"shortest_edge", "longest_edge"},
-    {"longest_edge"},
-    {"max_height", "max_width"},
-)
 
 
 def size_setting(size: Sequence[int] | Mapping[str, int] | None, name: str = "size") -> dict[str, int] | None:
