@@ -83,7 +83,6 @@ setup(
         "demo": DEMO,
         "metrics": METRICS,
         "retrieval": ["faiss-cpu>=1.12,<2", "usearch>=2.20,<3"],
-        "browsing": ["bm25s>=0.3,<0.4"],
         "docs": [*PLOTS, *DOCS],
         "serve": HTTP,
         "grpc": [*HTTP, *GRPC],

@@ -4,7 +4,7 @@
     python examples/browsing_answers.py --corpus doc/usr/share/doc/python3.11/html
     python examples/browsing_answers.py --quick          # a tiny corpus that the script writes, and a few steps
 
-Requires `pip install ".[browsing]"`.
+Requires `pip install bm25s`.
 
 Questions are generated from entries of the documentation: which version added a function, since when it is deprecated, what
 the default of an argument is. The answer to each stands in one place. Three sets of names do not overlap: those of behavior
@@ -35,9 +35,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import browsing
 from keras_transformer import (
     attention,
-    browsing,
     data,
     generation,
     load_model,

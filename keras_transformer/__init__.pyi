@@ -11,9 +11,6 @@ from . import (
     blocks as blocks,
 )
 from . import (
-    browsing as browsing,
-)
-from . import (
     catalog as catalog,
 )
 from . import (

@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "examples"))  # For the page on the packages in it.
 CHECKPOINT = ROOT / "tests" / "data" / "checkpoints" / "sentence-bert"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -78,7 +78,6 @@ ORDER = [
     "checkpoints",
     "planning",
     "retrieval",
-    "browsing",
     "catalog",
 ]
 # These run on every backend of Keras: they name none of them.

@@ -12,10 +12,9 @@ import keras_transformer
 PACKAGES = sorted({*keras_transformer.__all__} - {"__version__", "load_model", "backend", "layers", "utils", "catalog"})
 # Constructors whose arguments a base class declares.
 _IMPLICIT = {"self", "args", "kwargs"}
-# Their examples cannot run as doctests without it: bm25s, litert-lm-builder, MediaPipe, onnxruntime-extensions, Ray, or a
+# Their examples cannot run as doctests without it: litert-lm-builder, MediaPipe, onnxruntime-extensions, Ray, or a
 # server, which runs until it is interrupted.
 NEEDS_A_LIBRARY = {
-    *("browsing.FullTextIndex", "browsing.PassageIndex"),
     *("export.write_litertlm", "export.write_mediapipe", "export.write_text_onnx"),
     *("export.ray_application", "export.serve_with_ray", "export.http_application", "export.run_server"),
 }

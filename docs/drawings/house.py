@@ -22,7 +22,7 @@ FLOORS = {
     "Models": ("diffusion", "models"),
     "Tasks": ("generation", "tasks", "data"),
     "Training": ("plots", "quantization", "training"),
-    "Exchange": ("checkpoints", "planning", "retrieval", "browsing"),
+    "Exchange": ("checkpoints", "planning", "retrieval"),
     "Files": ("export",),
 }
 

@@ -23,7 +23,6 @@ PACKAGES = (
     "audio",
     "diffusion",
     "retrieval",
-    "browsing",
     "data",
     "training",
     "checkpoints",

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 from keras_transformer.planning.devices import DEVICES, Device, Reached
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.planning.graph.access import Access
@@ -20,8 +18,32 @@ _ROWS, _COLUMNS = 1536, 4096
 _BYTES = 4 * _ROWS * _COLUMNS
 
 
+def get_device(name: str) -> Device:
+    """Returns a device by its name.
+
+    Args:
+        name: str, in upper or lower case: a key of `DEVICES`, or "here" for this processor, measured.
+
+    Raises:
+        PlanningError: an unknown name; the message suggests the nearest and lists the known ones.
+
+    Example:
+
+    >>> get_device("H100").memory
+    80
+    """
+    if name == "here":
+        return this_processor()
+    try:
+        return choice(name.lower(), DEVICES, argument="device")
+    except ValueError as error:
+        raise PlanningError(str(error)) from None
+
+
 def this_processor() -> Device:
     """Returns this processor as a device, each rate that of the fastest of some operations of TensorFlow."""
+    import tensorflow as tf
+
     side = tf.random.normal((_SIDE, _SIDE))
     x = tf.random.normal((_ROWS, _COLUMNS))
     product = _fastest(lambda: tf.matmul(side, side), repeats=30)
@@ -35,6 +57,8 @@ def this_processor() -> Device:
 
 def _access(x: Any, bandwidth: float) -> Access:
     """Measures the fractions of a bandwidth, in bytes per second, that kinds of operations reach."""
+    import tensorflow as tf
+
     heads = tf.reshape(x, (4, _ROWS // 4, _COLUMNS // 64, 64))
     labels, rows = tf.zeros((_ROWS,), "int32"), tf.random.shuffle(tf.range(_ROWS))
 
@@ -61,27 +85,3 @@ def _fastest(run: Callable[[], Any], repeats: int = 10) -> float:
 
 def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def get_device(name: str) -> Device:
-    """Returns a device by its name.
-
-    Args:
-        name: str, in upper or lower case: a key of `DEVICES`, or "here" for this processor, measured.
-
-    Raises:
-        PlanningError: an unknown name; the message suggests the nearest and lists the known ones.
-
-    Example:
-
-    >>> get_device("H100").memory
-    80
-    """
-    if name == "here":
-        from keras_transformer.planning.get_device import this_processor  # Imports TensorFlow.
-
-        return this_processor()
-    try:
-        return choice(name.lower(), DEVICES, argument="device")
-    except ValueError as error:
-        raise PlanningError(str(error)) from None

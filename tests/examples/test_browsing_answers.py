@@ -5,7 +5,7 @@ import argparse
 import numpy as np
 import pytest
 
-from keras_transformer import browsing
+import browsing
 
 pytestmark = pytest.mark.exhaustive
 pytest.importorskip("bm25s")

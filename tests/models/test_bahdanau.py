@@ -9,6 +9,7 @@ import pytest
 from keras_transformer import attention, models, tasks
 from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.models import Stepwise
+from keras_transformer.models.recurrent import bahdanau
 from keras_transformer.models.recurrent.attentional_gru import AttentionalGRU
 from keras_transformer.models.recurrent.bidirectional_gru import BidirectionalGRU
 from keras_transformer.utils.serialization import load_model
@@ -186,7 +187,7 @@ def test_a_source_of_nothing_gives_no_context():
 
 def test_published_parameters():
     """Appendix A.2.3: 620, 1,000, 1,000 and 500, 30,000 words each; biases and the head's matrix counted."""
-    size = models.bahdanau.SIZES["base"]
+    size = bahdanau.SIZES["base"]
     m, n, a, length = size
     encoder = 2 * (3 * n * (m + n) + 3 * n)
     decoder = 3 * n * (m + n + 2 * n) + 3 * n + n * n + n + a * (n + 2 * n + 1) + 2 * length * (m + n + 2 * n + 1)

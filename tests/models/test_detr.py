@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from keras_transformer import checkpoints, models, tasks, vision
 from keras_transformer.attention import MultiHeadAttention, PositionedAttention
 from keras_transformer.blocks import QueryDecoderBlock
+from keras_transformer.checkpoints.families.vision.detectors import detr
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.training import DetectionLoss
 from laws import randomize
@@ -94,7 +95,7 @@ TIMM = (
 
 def test_files_with_the_names_of_timm_are_read(tmp_path, monkeypatch):
     """The published files have them. Here a small ResNet takes the place of the one that they name."""
-    monkeypatch.setitem(checkpoints.architectures.detr.SIZES, "50", RESNET)
+    monkeypatch.setitem(detr.SIZES, "50", RESNET)
     folder = pathlib.Path(shutil.copytree(FOLDER, tmp_path / "timm"))
     config = json.loads((folder / "config.json").read_text())
     first = config["backbone_config"] | {"hidden_act": "relu", "downsample_in_bottleneck": False}

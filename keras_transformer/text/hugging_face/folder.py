@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import family_of, set_template
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.hugging_face.interspersed import interspersed, is_interspersed
 from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed
 from keras_transformer.text.hugging_face.tokenizer import CHAT_FILE, FILE, HuggingFaceTokenizer
-from keras_transformer.text.hugging_face.vocabulary import SENTENCEPIECE_FILES, from_vocabulary
+from keras_transformer.text.hugging_face.vocabulary import (
+    SENTENCEPIECE_FILES,
+    from_vocabulary,
+    interspersed,
+    is_interspersed,
+)
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
 from keras_transformer.utils.json_files import read_json

@@ -11,6 +11,7 @@ from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.hugging_face.json import library_errors
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
 from keras_transformer.text.hugging_face.vocabulary_ids import read_vocabulary
+from keras_transformer.text.tokenizers.interspersed_characters import InterspersedCharacters
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import PREFIX, read_file, vocabulary_lines
 from keras_transformer.utils.types import Path
@@ -19,13 +20,59 @@ if TYPE_CHECKING:
     from keras_transformer.text.hugging_face.families import Family
 
 
-LETTERS_FILE = "vocab.json"
+_VOCABULARY = "vocab.json"
+# As `VitsTokenizer` does: the language has two letters of one sound, and the vocabulary one of them.
+_REPLACEMENTS = {"ron": {"ț": "ţ"}}
+_ROLES = {"unk_token": "unknown", "pad_token": "pad"}
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model", "spm.model")
 # Pre-tokenization patterns that differ from that of GPT-2.
 _CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+
+
+def is_interspersed(config: dict[str, Any]) -> bool:
+    """Returns whether the merged config files are those of a tokenizer of VITS."""
+    return config.get("tokenizer_class") == "VitsTokenizer"
+
+
+def interspersed(folder: Path, config: dict[str, Any]) -> InterspersedCharacters:
+    """Returns the tokenizer of a folder with `vocab.json` of VITS.
+
+    Args:
+        folder: str or path.
+        config: dict. The merged config files.
+
+    Raises:
+        InvalidTokenizerError: the file is missing, or not an object of token to id; an option is no boolean.
+    """
+    path = os.path.join(folder, _VOCABULARY)
+    vocabulary = read_vocabulary(path)
+    roles = {}
+    for key, role in _ROLES.items():
+        token = config.get(key, "<unk>" if role == "unknown" else "<pad>")
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str) and token:
+            vocabulary.setdefault(token, len(vocabulary))
+            roles[role] = token
+    speaks_phonemes = _flag(path, config, "phonemize", True)
+    is_roman = _flag(path, config, "is_uroman", False)
+    return InterspersedCharacters(
+        vocabulary,
+        roles,
+        blanks=_flag(path, config, "add_blank", True),
+        normalize=_flag(path, config, "normalize", True),
+        spelling="phonemes" if speaks_phonemes else "roman" if is_roman else None,
+        replacements=_REPLACEMENTS.get(str(config.get("language"))),
+    )
+
+
+def _flag(path: str, config: dict[str, Any], name: str, default: bool) -> bool:
+    value = config.get(name, default)
+    if not isinstance(value, bool):
+        raise InvalidTokenizerError(f"'{path}': {name} must be true or false. Received: {value!r:.80}")
+    return value
 
 
 def is_letters(config: dict[str, Any]) -> bool:
@@ -79,8 +126,8 @@ def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
     """
     family = family_of(config)
     present = {name: os.path.join(folder, name) for name in os.listdir(folder)}
-    if LETTERS_FILE in present and is_letters(config):
-        return FAMILIES["wav2vec2"], letters(present[LETTERS_FILE], config)
+    if _VOCABULARY in present and is_letters(config):
+        return FAMILIES["wav2vec2"], letters(present[_VOCABULARY], config)
     if "vocab.txt" in present and (family is None or family.name == "bert"):
         return FAMILIES["bert"], _wordpiece(present["vocab.txt"], config)
     models = [name for name in SENTENCEPIECE_FILES if name in present]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keras_transformer.browsing.full_text import FullTextIndex
-from keras_transformer.browsing.pages import Page
-from keras_transformer.browsing.state import Quote
+from browsing.full_text import FullTextIndex
+from browsing.pages import Page
+from browsing.state import Quote
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_transformer.browsing import Browser, BrowserLimits, demonstrate, sphinx_facts
+from browsing import Browser, BrowserLimits, demonstrate, sphinx_facts
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from keras_transformer.browsing.corpus import Corpus
-from keras_transformer.browsing.errors import PageError
-from keras_transformer.browsing.full_text import FullTextIndex
+from browsing.corpus import Corpus
+from browsing.errors import PageError
+from browsing.full_text import FullTextIndex
 
 _MAX_RESULTS = 50
 
@@ -45,7 +45,7 @@ class CorpusServer:
     Example:
 
     >>> import pathlib
-    >>> from keras_transformer.browsing import CorpusClient
+    >>> from browsing import CorpusClient
     >>> _ = pathlib.Path("cats.html").write_text("<title>Cats</title><p>They sleep.")
     >>> class Everything:
     ...     def search(self, query, count):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html.parser import HTMLParser
 
-from keras_transformer.browsing.actions import is_control
+from browsing.actions import is_control
 
 # Their content is not text.
 _HIDDEN = {"script", "style", "template", "noscript", "nav", "footer", "svg", "select", "button", "textarea"}

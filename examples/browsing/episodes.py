@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_transformer.browsing.browser import Browser
-from keras_transformer.browsing.client import SEARCH
-from keras_transformer.browsing.sphinx_facts import Fact
-from keras_transformer.browsing.state import Quote
+from browsing.browser import Browser
+from browsing.client import SEARCH
+from browsing.sphinx_facts import Fact
+from browsing.state import Quote
 
 # From texts to their continuations.
 Policy = Callable[[list[str]], Sequence[str]]
@@ -70,7 +70,7 @@ def run_episodes(browsers: Sequence[Browser], policy: Policy) -> list[Episode]:
 
     Example: see `Browser` for the server.
 
-    >>> from keras_transformer.browsing import CorpusClient
+    >>> from browsing import CorpusClient
     >>> browser = Browser(CorpusClient("http://127.0.0.1:9"), "What do cats do?")
     >>> [episode] = run_episodes([browser], lambda texts: ["sleep" if "answer:" in text else "end" for text in texts])
     >>> [step.action for step in episode.steps], episode.answer
@@ -106,7 +106,7 @@ def demonstrate(browser: Browser, fact: Fact) -> Episode | None:
 
     Example: see `examples/browsing_answers.py`.
 
-    >>> from keras_transformer.browsing import CorpusClient
+    >>> from browsing import CorpusClient
     >>> fact = Fact("Which version added cats.nap?", "1.4", "cats.nap", "added", "New in version 1.4.", "cats.html", 3, 9)
     >>> demonstrate(Browser(CorpusClient("http://127.0.0.1:9"), fact.question), fact) is None  # No server.
     True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.browsing import (
+from browsing import (
     Browser,
     BrowserLimits,
     BrowserState,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.browsing.episodes import Step
-from keras_transformer.browsing.errors import CorpusError
+from browsing.episodes import Step
+from browsing.errors import CorpusError
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.types import ArrayLike
 

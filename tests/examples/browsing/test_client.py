@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from keras_transformer.browsing import CorpusClient, CorpusError, ForbiddenAddressError, PageError
+from browsing import CorpusClient, CorpusError, ForbiddenAddressError, PageError
 
 
 def test_the_server_listens_on_loopback_alone(server):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.browsing import Action, InvalidActionError
+from browsing import Action, InvalidActionError
 
 TEXTS = {
     "search json.dumps default": ("search", "json.dumps default"),

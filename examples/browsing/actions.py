@@ -6,7 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from keras_transformer.browsing.errors import InvalidActionError
+from browsing.errors import InvalidActionError
 
 # Name of an action to the form of its argument.
 ACTIONS = {

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from keras_transformer.browsing.actions import Action, is_control
-from keras_transformer.browsing.client import SEARCH, CorpusClient
-from keras_transformer.browsing.errors import (
+from browsing.actions import Action, is_control
+from browsing.client import SEARCH, CorpusClient
+from browsing.errors import (
     BrowsingError,
     CorpusError,
     EpisodeEndedError,
@@ -16,8 +16,8 @@ from keras_transformer.browsing.errors import (
     PageError,
     TextNotFoundError,
 )
-from keras_transformer.browsing.pages import Page
-from keras_transformer.browsing.state import BrowserLimits, BrowserState, Quote, View, render_answer, render_state
+from browsing.pages import Page
+from browsing.state import BrowserLimits, BrowserState, Quote, View, render_answer, render_state
 
 
 class Browser:
@@ -47,7 +47,7 @@ class Browser:
     Example: over the folder `site` with the page "cats.html"; see `CorpusServer`.
 
     >>> import pathlib
-    >>> from keras_transformer.browsing import Corpus, CorpusServer
+    >>> from browsing import Corpus, CorpusServer
     >>> pathlib.Path("site").mkdir()
     >>> _ = pathlib.Path("site/cats.html").write_text("<title>Cats</title><p>Cats sleep a lot.")
     >>> class Everything:

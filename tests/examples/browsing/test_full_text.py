@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from keras_transformer.browsing import CorpusError, CorpusServer, FullTextIndex, Page
-from keras_transformer.browsing.full_text import words
+from browsing import CorpusError, CorpusServer, FullTextIndex, Page
+from browsing.full_text import words
 
 pytest.importorskip("bm25s")
 

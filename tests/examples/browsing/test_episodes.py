@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer import models, tasks, text
-from keras_transformer.browsing import (
+from browsing import (
     Browser,
     BrowserLimits,
     CorpusError,
@@ -17,6 +16,7 @@ from keras_transformer.browsing import (
     cut_passages,
     run_episodes,
 )
+from keras_transformer import models, tasks, text
 
 
 def test_browsers_act_together_and_each_as_alone(client):

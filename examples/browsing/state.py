@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keras_transformer.browsing.errors import CorpusError
-from keras_transformer.browsing.pages import Link, Page
+from browsing.errors import CorpusError
+from browsing.pages import Link, Page
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from keras_transformer.browsing import CorpusError, PageError, read_html
-from keras_transformer.browsing.corpus import Corpus
-from keras_transformer.browsing.pages import Link
+from browsing import CorpusError, PageError, read_html
+from browsing.corpus import Corpus
+from browsing.pages import Link
 
 
 def test_a_page_is_lines_links_and_sections(site):

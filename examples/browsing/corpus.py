@@ -5,8 +5,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Iterator
 
-from keras_transformer.browsing.errors import CorpusError, PageError
-from keras_transformer.browsing.pages import Page, read_html
+from browsing.errors import CorpusError, PageError
+from browsing.pages import Page, read_html
 from keras_transformer.utils.types import Path
 
 _SUFFIXES = (".html", ".htm", ".xhtml")

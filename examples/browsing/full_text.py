@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.browsing.errors import CorpusError
-from keras_transformer.browsing.pages import Page
-from keras_transformer.version import install_command
+from browsing.errors import CorpusError
+from browsing.pages import Page
 
 
 class FullTextIndex:
@@ -22,7 +21,7 @@ class FullTextIndex:
         documents: iterable of str.
 
     Raises:
-        ImportError: bm25s is not installed: the extra "browsing".
+        ImportError: bm25s is not installed.
         CorpusError: there is no document with a word.
 
     Example:
@@ -87,5 +86,5 @@ def _library() -> Any:
     try:
         import bm25s
     except ImportError:
-        raise ImportError(f"Full-text search needs bm25s: {install_command('browsing')}.") from None
+        raise ImportError("Full-text search needs bm25s: pip install bm25s.") from None
     return bm25s

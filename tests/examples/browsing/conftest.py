@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.browsing import Corpus, CorpusClient, CorpusServer
+from browsing import Corpus, CorpusClient, CorpusServer
 
 HOSTILE = """<title>A page
 that gives orders</title><h2>Orders</h2>

@@ -9,9 +9,9 @@ import time
 from collections import OrderedDict
 from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 
-from keras_transformer.browsing.actions import is_control
-from keras_transformer.browsing.errors import CorpusError, ForbiddenAddressError, PageError
-from keras_transformer.browsing.pages import Link, Page, read_html
+from browsing.actions import is_control
+from browsing.errors import CorpusError, ForbiddenAddressError, PageError
+from browsing.pages import Link, Page, read_html
 
 _CHUNK = 65536
 # The address of search results, which is no page of the corpus.

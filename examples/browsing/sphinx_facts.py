@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from keras_transformer.browsing.client import CorpusClient
-from keras_transformer.browsing.errors import BrowsingError
-from keras_transformer.browsing.pages import Page, Section
-from keras_transformer.browsing.state import Quote
+from browsing.client import CorpusClient
+from browsing.errors import BrowsingError
+from browsing.pages import Page, Section
+from browsing.state import Quote
 
 _ADDED = re.compile(r"(?:New|Added) in version ([0-9]+\.[0-9]+)\.")
 _DEPRECATED = re.compile(r"Deprecated since version ([0-9]+\.[0-9]+)")
@@ -84,7 +84,7 @@ def sphinx_facts(pages: Iterable[Page]) -> list[Fact]:
 
     Example:
 
-    >>> from keras_transformer.browsing import read_html
+    >>> from browsing import read_html
     >>> html = '<dl><dt id="cats.nap">cats.nap(hours=2)</dt><dd><p>New in version 1.4.</p></dd></dl>'
     >>> for fact in sphinx_facts([read_html("cats.html", html)]):
     ...     print(fact.question, fact.answer)
