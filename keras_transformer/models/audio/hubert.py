@@ -6,7 +6,8 @@ import keras
 
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, SpanMasking
 from keras_transformer.blocks import Residual
-from keras_transformer.models.audio.speech_encoder import speech_encoder
+from keras_transformer.layers.norms import LayerNormalization
+from keras_transformer.models.audio.speech_encoder import SpeechFrames, speech_attention, speech_blocks, speech_encoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.utils.types import Activation
 
@@ -58,18 +59,16 @@ def HuBERT(
 
     Reference: Hsu et al., HuBERT, arXiv 2106.07447, section II and table I; deviations as of `Wav2Vec2`.
     """
-    return speech_encoder(
-        get_size(size, SIZES),
-        feature_encoder=feature_encoder,
-        normalizes_features=normalizes_features,
-        position=position,
-        span_masking=span_masking,
+    size, norm = get_size(size, SIZES), LayerNormalization(epsilon=layer_norm_epsilon)
+    feature_norm = norm if normalizes_features else None
+    blocks = speech_blocks(
+        size,
+        lambda: speech_attention(size, attention_dropout),
         residual=residual,
+        norm=norm,
         activation=activation,
         dropout=dropout,
-        attention_dropout=attention_dropout,
         hidden_dropout=hidden_dropout,
-        feature_dropout=feature_dropout,
-        layer_norm_epsilon=layer_norm_epsilon,
-        name=name,
     )
+    frames = SpeechFrames(size.hidden_dim, feature_encoder, position, span_masking, feature_norm, feature_dropout)
+    return speech_encoder(frames, blocks, residual=residual, norm=norm, dropout=dropout, name=name)

@@ -9,7 +9,8 @@ import keras
 from keras_transformer.attention import ChunkedAttention, Mechanism
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, SpanMasking
 from keras_transformer.blocks import Residual
-from keras_transformer.models.audio.speech_encoder import speech_encoder
+from keras_transformer.layers.norms import LayerNormalization
+from keras_transformer.models.audio.speech_encoder import SpeechFrames, speech_attention, speech_blocks, speech_encoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.utils.types import Activation
 
@@ -81,21 +82,25 @@ def Wav2Vec2(
     Reference: Baevski et al., wav2vec 2.0, arXiv 2006.11477, section 2. A row of a batch gives what it gives alone, where
     the published code counts padding in the norm of the base model's feature encoder.
     """
-    return speech_encoder(
-        get_size(size, SIZES),
-        feature_encoder=feature_encoder,
-        position=position,
-        span_masking=span_masking,
-        adapter=adapter,
-        block_adapter=block_adapter,
+    size, norm = get_size(size, SIZES), LayerNormalization(epsilon=layer_norm_epsilon)
+    blocks = speech_blocks(
+        size,
+        lambda: speech_attention(size, attention_dropout, mechanism),
         residual=residual,
-        mechanism=mechanism,
+        norm=norm,
         activation=activation,
         dropout=dropout,
-        attention_dropout=attention_dropout,
         hidden_dropout=hidden_dropout,
-        feature_dropout=feature_dropout,
-        layer_norm_epsilon=layer_norm_epsilon,
+    )
+    frames = SpeechFrames(size.hidden_dim, feature_encoder, position, span_masking, norm, feature_dropout)
+    return speech_encoder(
+        frames,
+        blocks,
+        residual=residual,
+        norm=norm,
+        dropout=dropout,
+        block_adapter=block_adapter,
+        adapter=adapter,
         name=name,
     )
 

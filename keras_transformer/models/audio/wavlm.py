@@ -6,9 +6,11 @@ import keras
 
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, SpanMasking
 from keras_transformer.blocks import Residual
-from keras_transformer.models.audio.speech_encoder import speech_encoder
+from keras_transformer.layers.norms import LayerNormalization
+from keras_transformer.models.audio.speech_encoder import SpeechFrames, speech_attention, speech_blocks, speech_encoder
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.positions import RelativeBias
+from keras_transformer.positions import GatedRelativeBias, RelativeBias
+from keras_transformer.utils.serialization import clone
 from keras_transformer.utils.types import Activation
 
 # Chen et al., section IV.
@@ -59,18 +61,16 @@ def WavLM(
 
     Reference: Chen et al., WavLM, arXiv 2110.13900, section III.A; deviations as of `Wav2Vec2`.
     """
-    return speech_encoder(
-        get_size(size, SIZES),
-        feature_encoder=feature_encoder,
-        position=position,
-        span_masking=span_masking,
-        relative_bias=relative_bias or RelativeBias(320, 800),
+    relative_bias = clone(relative_bias or RelativeBias(320, 800), name="relative_bias")
+    size, norm = get_size(size, SIZES), LayerNormalization(epsilon=layer_norm_epsilon)
+    blocks = speech_blocks(
+        size,
+        lambda: speech_attention(size, attention_dropout, position=GatedRelativeBias(relative_bias, name="position")),
         residual=residual,
+        norm=norm,
         activation=activation,
         dropout=dropout,
-        attention_dropout=attention_dropout,
         hidden_dropout=hidden_dropout,
-        feature_dropout=feature_dropout,
-        layer_norm_epsilon=layer_norm_epsilon,
-        name=name,
     )
+    frames = SpeechFrames(size.hidden_dim, feature_encoder, position, span_masking, norm, feature_dropout)
+    return speech_encoder(frames, blocks, residual=residual, norm=norm, dropout=dropout, name=name)

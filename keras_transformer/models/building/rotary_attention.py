@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
+from keras_transformer.attention import LocalAttention, MultiHeadAttention, ScaledDot, SoftCappedDot, SoftmaxAttention
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.positions import AttentionPosition, Rotary
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import choice
 
 _BLOCK = 512
@@ -47,38 +47,38 @@ def get_grouped_size(
 
 def rotary_attention(
     grouped: GroupedSize,
+    position: AttentionPosition | None,
     *,
     window: int | Sequence[int | None] | None = None,
-    position: AttentionPosition | None = None,
     scoring: str | keras.layers.Layer = "scaled_dot",
     dropout: float = 0.0,
-    is_rotated: bool = True,
     use_sinks: bool = False,
+    use_bias: bool = False,
     **options: Any,
 ) -> keras.layers.Layer | list[keras.layers.Layer]:
     """Attention layer as a template for the blocks of a stack.
 
     Args:
         grouped: `GroupedSize`.
+        position: `positions.Rotary`, or another; None for no position.
         window: int: number of tokens that a query attends to, itself included; None for all previous tokens. A list returns
             a list of layers, which repeats over the blocks.
-        position: `positions.Rotary`, or another; None for the default of Llama.
         scoring: a name in `attention.SCORINGS`, or an instance.
         dropout: float in [0, 1). Of the attention weights.
-        is_rotated: bool. Whether there is a position at all.
         use_sinks: bool. Whether each head has a sink: see `SoftmaxAttention`.
+        use_bias: bool. Whether the query, key, value and output projections have biases.
         **options: other arguments of `MultiHeadAttention`.
     """
     if isinstance(window, (list, tuple)):
-        shared: dict[str, Any] = {"position": position, "scoring": scoring, "dropout": dropout, **options}
-        shared |= {"is_rotated": is_rotated, "use_sinks": use_sinks}
-        return [rotary_attention(grouped, window=each, **shared) for each in window]
+        shared: dict[str, Any] = {"scoring": scoring, "dropout": dropout, "use_sinks": use_sinks, "use_bias": use_bias}
+        return [rotary_attention(grouped, position, window=each, **shared, **options) for each in window]
     return MultiHeadAttention(
         grouped.size.num_heads,
         grouped.key_dim,
         num_key_value_heads=grouped.num_key_value_heads,
         mechanism=_mechanism(window, scoring, dropout, use_sinks),
-        position=(Rotary(layout="halves") if position is None else position) if is_rotated else None,
+        position=position,
+        use_bias=use_bias,
         **options,
     )
 
@@ -90,3 +90,8 @@ def _mechanism(window, scoring, dropout, use_sinks):
         return SoftmaxAttention(**options)
     # Texts are usually shorter than the windows of large models: larger blocks would be mostly padding.
     return LocalAttention(window, min(_BLOCK, (window + 1) // 2), **options)
+
+
+def capped_scoring(query_scale: float | None, soft_cap: float | None) -> keras.layers.Layer:
+    """Scaled dot-product scoring, with a soft cap if one is given."""
+    return ScaledDot(query_scale) if soft_cap is None else SoftCappedDot(soft_cap, query_scale)

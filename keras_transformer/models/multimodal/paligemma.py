@@ -88,7 +88,8 @@ def PaliGemma(
     projected = keras.layers.Dense(size.hidden_dim, name="image_projection")(tower.output)
     encoder = keras.Model(tower.input, projected, name="image_encoder")
     norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
-    attention = rotary_attention(grouped, position=position, dropout=attention_dropout, use_bias=use_attention_bias)
+    position = position or Rotary(layout="halves")
+    attention = rotary_attention(grouped, position, dropout=attention_dropout, use_bias=use_attention_bias)
     blocks = [
         PrefixDecoderBlock(
             make_attention(size, attention),

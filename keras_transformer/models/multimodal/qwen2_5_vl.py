@@ -86,8 +86,8 @@ def Qwen2_5VL(
     # Layers
     attention = rotary_attention(
         grouped,
+        position or MultimodalRotary(max_wavelength=1e6),
         window=window,
-        position=position or MultimodalRotary(max_wavelength=1e6),
         dropout=attention_dropout,
         use_bias=True,
         use_output_bias=False,

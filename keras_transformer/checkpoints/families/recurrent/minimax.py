@@ -23,8 +23,8 @@ from keras_transformer.checkpoints.layouts import HeadByHead
 from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import get_grouped_size
+from keras_transformer.models.building.rotary_attention import get_grouped_size, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.recurrence import LightningAttention
 
 _KINDS = {"linear_attention": True, "full_attention": False}
@@ -39,26 +39,30 @@ class MiniMax(Mixtral):
 
     def backbone(self, config: Config) -> keras.Model:
         options = decoder_options(config, rms_norm_epsilon=1e-5)
-        norm = RMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
+        norm = RMSNormalization(epsilon=options["rms_norm_epsilon"])
         size, activation, width = model_size(config), options["activation"], head_width(config)
+        attention = rotary_attention(
+            get_grouped_size(size, {}, **grouped_heads(config, num_key_value_heads=8)),
+            rotary(config, width, 1e6),
+            window=window(config),
+            dropout=options["attention_dropout"],
+        )
         mixers = [
             LightningAttention(
                 size.num_heads, width, layer_index=index, num_layers=size.num_layers, activation=activation
             )
             if is_linear
-            else None
+            else attention
             for index, is_linear in enumerate(_linear_blocks(config))
         ]
-        return llama_decoder(
-            get_grouped_size(size, {}, **grouped_heads(config, num_key_value_heads=8)),
+        return Decoder(
+            size,
             config.integer("vocab_size"),
-            norm=norm,
-            position=rotary(config, width, 1e6),
-            window=window(config),
-            mixers=mixers,
-            feedforward=MixtureOfExperts(size.intermediate_dim, router(config), activation=activation),
+            position=None,
             residual=NormalizedSkipResidual(norm, _factor(config, "alpha"), _factor(config, "beta")),
-            attention_dropout=options["attention_dropout"],
+            norm=norm,
+            attention=mixers,
+            feedforward=MixtureOfExperts(size.intermediate_dim, router(config), activation=activation),
             name="minimax",
         )
 

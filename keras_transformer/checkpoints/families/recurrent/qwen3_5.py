@@ -12,18 +12,16 @@ from keras_transformer.checkpoints.building.decoders import (
 )
 from keras_transformer.checkpoints.building.heads import decoder_heads
 from keras_transformer.checkpoints.building.model_size import model_size
-from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.recurrent.qwen3_next import (
-    ROTARY_FRACTION,
     Qwen3Next,
     hybrid_entries,
-    hybrid_options,
+    hybrid_mixers,
 )
 from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 
 class Qwen3_5Text(Qwen3Next):
@@ -35,17 +33,16 @@ class Qwen3_5Text(Qwen3Next):
     heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
 
     def backbone(self, config: Config) -> keras.Model:
-        options, width = decoder_options(config), config.integer("head_dim", 256)
-        norm = ZeroCenteredRMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
-        return llama_decoder(
-            GroupedSize(model_size(config), config.integer("num_key_value_heads", 4), width),
+        size, options = model_size(config), decoder_options(config)
+        norm = ZeroCenteredRMSNormalization(epsilon=options["rms_norm_epsilon"])
+        return Decoder(
+            size,
             config.integer("vocab_size"),
+            position=None,
             norm=norm,
-            query_key_norm=norm,
-            position=rotary(config, width, fraction=ROTARY_FRACTION),
+            attention=hybrid_mixers(config, norm, num_key_value_heads=4),
+            feedforward=GatedFeedForward(size.intermediate_dim, options["activation"]),
             name="qwen3_5_text",
-            **options,
-            **hybrid_options(config),
         )
 
     def entries(self, config: Config) -> list[Entry]:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
-from keras_transformer.checkpoints.building.decoders import attention_entries
+from keras_transformer.checkpoints.building.decoders import attention_entries, decoder_options
 from keras_transformer.checkpoints.building.heads import decoder_heads
+from keras_transformer.checkpoints.building.model_size import model_size
+from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
-from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen2_moe import qwen_moe, qwen_moe_entries
+from keras_transformer.checkpoints.families.text.mixtures_of_experts.qwen2_moe import (
+    Experts,
+    qwen_moe,
+    qwen_moe_entries,
+)
 from keras_transformer.checkpoints.layouts import HeadByHead, Transposed
 from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
 from keras_transformer.recurrence import GatedDeltaNet
 
-ROTARY_FRACTION = 0.25
+_ROTARY_FRACTION = 0.25
 _HEAD_WIDTH, _NUM_EXPERTS = 256, 512
 
 
@@ -29,26 +35,24 @@ class Qwen3Next(Llama):
     heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
 
     def backbone(self, config: Config) -> keras.Model:
-        return qwen_moe(
-            config,
-            num_key_value_heads=2,
-            key_dim=config.integer("head_dim", _HEAD_WIDTH),
-            experts={"num_experts": _NUM_EXPERTS, "chosen": 10, "width": 512, "normalize": True},
-            shared=config.integer("shared_expert_intermediate_size", 512),
-            norm=ZeroCenteredRMSNormalization,
-            rotary_fraction=ROTARY_FRACTION,
-            name="qwen3_next",
-            query_key_norm=True,
-            **hybrid_options(config),
-        )
+        norm = ZeroCenteredRMSNormalization(epsilon=decoder_options(config)["rms_norm_epsilon"])
+        shared = config.integer("shared_expert_intermediate_size", 512)
+        experts = Experts(_NUM_EXPERTS, 10, 512, shared, normalize=True)
+        return qwen_moe(config, hybrid_mixers(config, norm, num_key_value_heads=2), norm, experts, name="qwen3_next")
 
     def entries(self, config: Config) -> list[Entry]:
         mixer_entries = hybrid_entries(config, _fused_projections)
         return qwen_moe_entries(config, _NUM_EXPERTS, shared=True, mixer_entries=mixer_entries)
 
 
-def hybrid_options(config: Config) -> dict[str, Any]:
-    """Returns the options of `llama_decoder` for blocks of Gated DeltaNet among those of gated attention."""
+def hybrid_mixers(config: Config, norm: keras.layers.Layer, num_key_value_heads: int) -> list[keras.layers.Layer]:
+    """Returns the mixers of blocks of Gated DeltaNet among those of gated attention.
+
+    Args:
+        config: `Config`.
+        norm: norm layer to copy for queries and keys.
+        num_key_value_heads: int. The default.
+    """
     heads = config.integer("linear_num_value_heads", 32)
     if heads % _key_heads(config):
         config.only("linear_num_key_heads", f"a divisor of {heads}, the number of value heads")
@@ -61,11 +65,16 @@ def hybrid_options(config: Config) -> dict[str, Any]:
         activation=config.activation(default="silu"),
         epsilon=config.number("rms_norm_eps", 1e-6),
     )
-    return {
-        "mixers": [recurrence if is_recurrent else None for is_recurrent in _recurrent_blocks(config)],
-        "use_gate": True,
-        "use_bias": config.flag("attention_bias", False),
-    }
+    width = config.integer("head_dim", _HEAD_WIDTH)
+    attention = rotary_attention(
+        GroupedSize(model_size(config), config.integer("num_key_value_heads", num_key_value_heads), width),
+        rotary(config, width, fraction=_ROTARY_FRACTION),
+        dropout=decoder_options(config)["attention_dropout"],
+        query_key_norm=norm,
+        use_gate=True,
+        use_bias=config.flag("attention_bias", False),
+    )
+    return [recurrence if is_recurrent else attention for is_recurrent in _recurrent_blocks(config)]
 
 
 def hybrid_entries(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import keras
 
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 
@@ -59,14 +62,15 @@ def Gemma(
 
     Reference: Gemma Team, Gemma, arXiv 2403.08295, section 2.
     """
-    return llama_decoder(
-        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    position = position or Rotary(layout="halves")
+    return Decoder(
+        grouped.size,
         vocabulary_size,
+        position=None,
         norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
-        position=position,
-        use_bias=use_attention_bias,
-        scale_embedding=True,
-        activation=activation,
-        attention_dropout=attention_dropout,
+        embedding_scale=math.sqrt(grouped.size.hidden_dim),
+        attention=rotary_attention(grouped, position, dropout=attention_dropout, use_bias=use_attention_bias),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
         name=name,
     )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.llama_decoder import capped_scoring, llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import (
+    GroupedSize,
+    capped_scoring,
+    get_grouped_size,
+    rotary_attention,
+)
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 
@@ -72,17 +79,23 @@ def Gemma2(
 
     Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2.
     """
-    return llama_decoder(
-        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
-        vocabulary_size,
-        norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
-        residual="sandwich",
-        position=position,
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    attention = rotary_attention(
+        grouped,
+        position or Rotary(layout="halves"),
         window=window,
         scoring=capped_scoring(query_scale, score_soft_cap),
+        dropout=attention_dropout,
         use_bias=use_attention_bias,
-        scale_embedding=True,
-        activation=activation,
-        attention_dropout=attention_dropout,
+    )
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        residual="sandwich",
+        norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
+        embedding_scale=math.sqrt(grouped.size.hidden_dim),
+        attention=attention,
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
         name=name,
     )

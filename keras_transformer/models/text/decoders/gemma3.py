@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.llama_decoder import capped_scoring, llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import (
+    GroupedSize,
+    capped_scoring,
+    get_grouped_size,
+    rotary_attention,
+)
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 
@@ -74,20 +81,29 @@ def Gemma3(
 
     Reference: Gemma Team, Gemma 3 Technical Report, arXiv 2503.19786, section 2.
     """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
-    return llama_decoder(
-        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
+    position, local_position = position or Rotary(1e6, "halves"), local_position or Rotary(layout="halves")
+
+    def attention(width: int | None) -> keras.layers.Layer:
+        return rotary_attention(
+            grouped,
+            position if width is None else local_position,
+            window=width,
+            scoring=capped_scoring(query_scale, score_soft_cap),
+            dropout=attention_dropout,
+            query_key_norm=norm,
+            use_bias=use_attention_bias,
+        )
+
+    return Decoder(
+        grouped.size,
         vocabulary_size,
-        norm=norm,
-        query_key_norm=norm,
+        position=None,
         residual="sandwich",
-        position=position or Rotary(1e6, "halves"),
-        local_position=local_position or Rotary(layout="halves"),
-        window=window,
-        scoring=capped_scoring(query_scale, score_soft_cap),
-        use_bias=use_attention_bias,
-        scale_embedding=True,
-        activation=activation,
-        attention_dropout=attention_dropout,
+        norm=norm,
+        embedding_scale=math.sqrt(grouped.size.hidden_dim),
+        attention=[attention(width) for width in (window if isinstance(window, Sequence) else (window,))],
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
         name=name,
     )

@@ -6,9 +6,9 @@ import keras
 
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Llama3Scaling, Rotary
 from keras_transformer.utils.types import Activation
 
@@ -81,13 +81,13 @@ def Llama(
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     generation = size.partition("-")[0] if isinstance(size, str) else "2"
-    return llama_decoder(
-        grouped,
+    position = position or _POSITIONS[generation]()
+    return Decoder(
+        grouped.size,
         vocabulary_size or _VOCABULARIES[generation],
+        position=None,
         norm=RMSNormalization(epsilon=rms_norm_epsilon),
-        position=position or _POSITIONS[generation](),
-        use_bias=use_attention_bias,
+        attention=rotary_attention(grouped, position, dropout=attention_dropout, use_bias=use_attention_bias),
         feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation, use_bias=use_feedforward_bias),
-        attention_dropout=attention_dropout,
         name=name,
     )

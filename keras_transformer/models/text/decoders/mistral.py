@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 
@@ -59,13 +60,14 @@ def Mistral(
 
     Reference: Jiang et al., Mistral 7B, arXiv 2310.06825, section 2.
     """
-    return llama_decoder(
-        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    position = position or Rotary(layout="halves")
+    return Decoder(
+        grouped.size,
         vocabulary_size,
+        position=None,
         norm=RMSNormalization(epsilon=rms_norm_epsilon),
-        position=position,
-        window=window,
-        activation=activation,
-        attention_dropout=attention_dropout,
+        attention=rotary_attention(grouped, position, window=window, dropout=attention_dropout),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
         name=name,
     )

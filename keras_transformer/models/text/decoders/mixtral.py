@@ -8,9 +8,9 @@ import keras
 
 from keras_transformer.feedforward import MixtureOfExperts, TopKRouter
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 
@@ -68,13 +68,13 @@ def Mixtral(
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     router = TopKRouter(8, load_balancing_weight=0.02) if router is None else router
-    return llama_decoder(
-        grouped,
+    position = position or Rotary(1e6, "halves")
+    return Decoder(
+        grouped.size,
         vocabulary_size,
+        position=None,
         norm=RMSNormalization(epsilon=rms_norm_epsilon),
-        position=position or Rotary(1e6, "halves"),
-        window=window,
+        attention=rotary_attention(grouped, position, window=window, dropout=attention_dropout),
         feedforward=MixtureOfExperts(grouped.size.intermediate_dim, router, activation=activation),
-        attention_dropout=attention_dropout,
         name=name,
     )

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
 from keras_transformer.models.building.size import Size
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.types import Activation
 
@@ -68,16 +69,22 @@ def Qwen3(
 
     Reference: Yang et al., Qwen3 Technical Report, arXiv 2505.09388, section 2.
     """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     norm = RMSNormalization(epsilon=rms_norm_epsilon)
-    return llama_decoder(
-        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
-        vocabulary_size,
-        norm=norm,
-        query_key_norm=norm,
-        position=position or Rotary(1e6, "halves"),
+    attention = rotary_attention(
+        grouped,
+        position or Rotary(1e6, "halves"),
         window=window,
+        dropout=attention_dropout,
+        query_key_norm=norm,
         use_bias=use_attention_bias,
-        activation=activation,
-        attention_dropout=attention_dropout,
+    )
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        norm=norm,
+        attention=attention,
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
         name=name,
     )

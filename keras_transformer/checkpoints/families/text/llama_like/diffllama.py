@@ -18,9 +18,9 @@ from keras_transformer.checkpoints.building.rotary import rotary
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.checkpoints.mapping import Entry, same
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 _VECTORS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 
@@ -36,9 +36,9 @@ class DiffLlama(Llama):
         ):
             if count % 2:
                 config.only(name, "an even number")
-        if common.pop("attention_dropout"):  # transformers refuses it, too.
+        if common["attention_dropout"]:  # transformers refuses it, too.
             config.only("attention_dropout", 0.0)
-        epsilon = common.pop("rms_norm_epsilon")
+        epsilon = common["rms_norm_epsilon"]
 
         def mixer(index: int) -> keras.layers.Layer:
             initial = DifferentialAttention.initial_lambda(index)
@@ -51,13 +51,14 @@ class DiffLlama(Llama):
                 use_bias=config.flag("attention_bias", False),
             )
 
-        return llama_decoder(
-            GroupedSize(size, **heads),
+        return Decoder(
+            size,
             config.integer("vocab_size"),
+            position=None,
             norm=RMSNormalization(epsilon=epsilon),
-            mixers=[mixer(index) for index in range(size.num_layers)],
+            attention=[mixer(index) for index in range(size.num_layers)],
+            feedforward=GatedFeedForward(size.intermediate_dim, common["activation"]),
             name="diffllama",
-            **common,
         )
 
     def entries(self, config: Config) -> list[Entry]:

@@ -17,8 +17,8 @@ from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 
 def _language_model(backbone: keras.Model, config: Config, **options: Any) -> keras.Model:
@@ -35,19 +35,24 @@ class Granite(Llama):
 
     def backbone(self, config: Config) -> keras.Model:
         size, options = model_size(config), decoder_options(config)
-        norm = RMSNormalization(epsilon=options.pop("rms_norm_epsilon"))
-        return llama_decoder(
+        norm = RMSNormalization(epsilon=options["rms_norm_epsilon"])
+        attention = rotary_attention(
             GroupedSize(size, config.integer("num_key_value_heads", size.num_heads), head_width(config)),
-            config.integer("vocab_size"),
-            norm=norm,
-            residual=ScaledResidual(config.number("residual_multiplier", 1.0), norm),
-            scale_embedding=config.number("embedding_multiplier", 1.0),
+            rotary(config, head_width(config)),
             scoring=ScaledDot(config.number("attention_multiplier", 1.0)),
-            position=rotary(config, head_width(config)),
+            dropout=options["attention_dropout"],
             use_bias=config.flag("attention_bias", False),
+        )
+        return Decoder(
+            size,
+            config.integer("vocab_size"),
+            position=None,
+            residual=ScaledResidual(config.number("residual_multiplier", 1.0), norm),
+            norm=norm,
+            embedding_scale=config.number("embedding_multiplier", 1.0) or None,
+            attention=attention,
             feedforward=GatedFeedForward(
                 size.intermediate_dim, options["activation"], use_bias=config.flag("mlp_bias", False)
             ),
-            **options,
             name="granite",
         )

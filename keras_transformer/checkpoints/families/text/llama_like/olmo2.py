@@ -18,9 +18,10 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.checkpoints.layouts import Flat
 from keras_transformer.checkpoints.mapping import Entry, rms_norm
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 
 class Olmo2(Llama):
@@ -30,16 +31,22 @@ class Olmo2(Llama):
 
     def backbone(self, config: Config) -> keras.Model:
         size, options = model_size(config), decoder_options(config, rms_norm_epsilon=1e-5)
-        epsilon = options.pop("rms_norm_epsilon")
-        return llama_decoder(
+        epsilon = options["rms_norm_epsilon"]
+        attention = rotary_attention(
             GroupedSize(size, config.integer("num_key_value_heads", size.num_heads), head_width(config)),
-            config.integer("vocab_size"),
-            norm=RMSNormalization(epsilon=epsilon),
+            rotary(config, head_width(config)),
+            dropout=options["attention_dropout"],
             query_key_norm=RMSNormalization(axis=[-2, -1], epsilon=epsilon),
-            residual="sublayer",
-            position=rotary(config, head_width(config)),
             use_bias=config.flag("attention_bias", False),
-            **options,
+        )
+        return Decoder(
+            size,
+            config.integer("vocab_size"),
+            position=None,
+            residual="sublayer",
+            norm=RMSNormalization(epsilon=epsilon),
+            attention=attention,
+            feedforward=GatedFeedForward(size.intermediate_dim, options["activation"]),
             name="olmo2",
         )
 

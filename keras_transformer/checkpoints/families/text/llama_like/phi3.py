@@ -12,9 +12,10 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.checkpoints.families.text.llama_like.mistral import window
 from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear
+from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 
 class Phi3(Llama):
@@ -28,15 +29,21 @@ class Phi3(Llama):
 
     def backbone(self, config: Config) -> keras.Model:
         size, options = model_size(config), decoder_options(config, rms_norm_epsilon=1e-5)
-        return llama_decoder(
+        attention = rotary_attention(
             GroupedSize(size, config.integer("num_key_value_heads", size.num_heads), head_width(config)),
-            config.integer("vocab_size"),
-            norm=RMSNormalization(epsilon=options.pop("rms_norm_epsilon")),
-            position=rotary(config, head_width(config), names=_OLD_NAMES),
+            rotary(config, head_width(config), names=_OLD_NAMES),
             window=window(config),
+            dropout=options["attention_dropout"],
+        )
+        return Decoder(
+            size,
+            config.integer("vocab_size"),
+            position=None,
+            norm=RMSNormalization(epsilon=options["rms_norm_epsilon"]),
+            attention=attention,
+            feedforward=GatedFeedForward(size.intermediate_dim, options["activation"]),
             dropout=config.number("resid_pdrop", 0.0),
             embedding_dropout=config.number("embd_pdrop", 0.0),
-            **options,
             name="phi3",
         )
 

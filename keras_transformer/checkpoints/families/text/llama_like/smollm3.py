@@ -12,8 +12,8 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.families.text.llama_like.llama import Llama
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 
 class SmolLM3(Llama):
@@ -28,18 +28,23 @@ class SmolLM3(Llama):
         groups = size.num_heads if "num_key_value_heads" in config.values else 4
         width = config.integer("sliding_window", None) if config.flag("use_sliding_window", False) else None
         types = ["full_attention" if rotated or width is None else "sliding_attention" for rotated in rotates]
-        return llama_decoder(
-            GroupedSize(size, config.integer("num_key_value_heads", groups), head_width(config)),
+        grouped = GroupedSize(size, config.integer("num_key_value_heads", groups), head_width(config))
+        position = rotary(config, head_width(config), theta=2e6)
+        dropout, use_bias = options["attention_dropout"], config.flag("attention_bias", False)
+        return Decoder(
+            size,
             config.integer("vocab_size"),
-            norm=RMSNormalization(epsilon=options.pop("rms_norm_epsilon")),
-            position=rotary(config, head_width(config), theta=2e6),
-            rotates=rotates,
-            window=layer_windows(config, width, types),
-            use_bias=config.flag("attention_bias", False),
+            position=None,
+            norm=RMSNormalization(epsilon=options["rms_norm_epsilon"]),
+            attention=[
+                rotary_attention(
+                    grouped, position if rotated else None, window=window, dropout=dropout, use_bias=use_bias
+                )
+                for rotated, window in zip(rotates, layer_windows(config, width, types), strict=True)
+            ],
             feedforward=GatedFeedForward(
                 size.intermediate_dim, options["activation"], use_bias=config.flag("mlp_bias", False)
             ),
-            **options,
             name="smollm3",
         )
 

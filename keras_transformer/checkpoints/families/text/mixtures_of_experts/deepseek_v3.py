@@ -29,8 +29,7 @@ from keras_transformer.feedforward import (
     TopKRouter,
 )
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.text.decoders.decoder import Decoder
 from keras_transformer.positions import Rotary
 
 
@@ -60,7 +59,7 @@ class DeepseekV3(Llama):
     def backbone(self, config: Config) -> keras.Model:
         size, common = model_size(config), decoder_options(config, self.defaults.rms_norm_eps)
         config.only("num_key_value_heads", size.num_heads, size.num_heads)
-        dropout, activation = common.pop("attention_dropout"), common["activation"]
+        activation = common["activation"]
         width = config.integer("moe_intermediate_size", self.defaults.moe_intermediate_size)
         experts = SharedExpertMixture(
             MixtureOfExperts(width, self.router(config), activation=activation),
@@ -68,14 +67,14 @@ class DeepseekV3(Llama):
             use_gate=False,
         )
         dense = GatedFeedForward(size.intermediate_dim, activation)
-        return llama_decoder(
-            GroupedSize(size, size.num_heads, config.integer("qk_rope_head_dim", 64)),  # Not read: see `mixers`.
+        return Decoder(
+            size,
             config.integer("vocab_size"),
-            norm=RMSNormalization(epsilon=common.pop("rms_norm_epsilon")),
-            mixers=self.mixers(config, dropout),
+            position=None,
+            norm=RMSNormalization(epsilon=common["rms_norm_epsilon"]),
+            attention=self.mixers(config, common["attention_dropout"]),
             feedforward=[experts if sparse else dense for sparse in self.sparse_blocks(config)],
             name=config.get("model_type"),
-            **common,
         )
 
     def mixers(self, config: Config, dropout: float) -> list[keras.layers.Layer]:

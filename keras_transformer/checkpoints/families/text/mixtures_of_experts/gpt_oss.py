@@ -21,8 +21,8 @@ from keras_transformer.checkpoints.layouts import Interleaved, Layout
 from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.feedforward import ClampedSwiGLU, MixtureOfExperts, TopKRouter
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 _YARN = {
     "rope_type": "yarn",
@@ -50,15 +50,20 @@ class GptOss(Llama):
                     config.only(name, f"a multiple of {BLOCK}")
         # transformers' default of "num_key_value_heads" is 8; a null is one for each head.
         groups = size.num_heads if "num_key_value_heads" in config.values else 8
-        return llama_decoder(
+        attention = rotary_attention(
             GroupedSize(size, config.integer("num_key_value_heads", groups), width),
-            config.integer("vocab_size"),
-            norm=RMSNormalization(epsilon=config.number("rms_norm_eps", 1e-5)),
-            position=rotary(_with_rope(config), width, theta=150000.0),
+            rotary(_with_rope(config), width, theta=150000.0),
             window=_windows(config),
-            attention_dropout=config.number("attention_dropout", 0.0),
+            dropout=config.number("attention_dropout", 0.0),
             use_sinks=True,
             use_bias=config.flag("attention_bias", True),
+        )
+        return Decoder(
+            size,
+            config.integer("vocab_size"),
+            position=None,
+            norm=RMSNormalization(epsilon=config.number("rms_norm_eps", 1e-5)),
+            attention=attention,
             feedforward=MixtureOfExperts(
                 size.intermediate_dim,
                 _router(config),

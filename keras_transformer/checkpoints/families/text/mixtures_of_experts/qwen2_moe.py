@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import keras
 
@@ -25,8 +25,8 @@ from keras_transformer.checkpoints.layouts import Matrix, Stacked
 from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.feedforward import GatedFeedForward, MixtureOfExperts, SharedExpertMixture, TopKRouter
 from keras_transformer.layers.norms import RMSNormalization
-from keras_transformer.models.building.llama_decoder import llama_decoder
-from keras_transformer.models.building.rotary_attention import GroupedSize
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.text.decoders.decoder import Decoder
 
 # The kernel of all experts here, and the matrix of one expert there.
 _KERNELS = {"gate_kernel": "gate_proj", "hidden_kernel": "up_proj", "output_kernel": "down_proj"}
@@ -38,65 +38,73 @@ class Qwen2Moe(Llama):
     heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
 
     def backbone(self, config: Config) -> keras.Model:
-        return qwen_moe(
-            config,
-            num_key_value_heads=16,
-            key_dim=head_width(config),
-            experts={"num_experts": 60, "chosen": 4, "width": 1408},
-            shared=config.integer("shared_expert_intermediate_size", 5632),
+        size, options = model_size(config), decoder_options(config)
+        width = head_width(config)
+        attention = rotary_attention(
+            GroupedSize(size, config.integer("num_key_value_heads", 16), width),
+            rotary(config, width),
             window=_windows(config),
-            use_output_bias=False,
+            dropout=options["attention_dropout"],
             use_bias=config.flag("qkv_bias", True),
-            name="qwen2_moe",
+            use_output_bias=False,
         )
+        shared = config.integer("shared_expert_intermediate_size", 5632)
+        norm = RMSNormalization(epsilon=options["rms_norm_epsilon"])
+        return qwen_moe(config, attention, norm, Experts(60, 4, 1408, shared), name="qwen2_moe")
 
     def entries(self, config: Config) -> list[Entry]:
         return qwen_moe_entries(config, 60, shared=True, bias=config.flag("qkv_bias", True))
 
 
+class Experts(NamedTuple):
+    """The defaults of the experts of a Qwen.
+
+    Attributes:
+        num_experts: int.
+        chosen: int. The experts of each token.
+        width: int. The intermediate width of an expert.
+        shared: int or None. The intermediate width of the shared expert, as configured; None for none.
+        normalize: bool. Whether the weights of the chosen experts sum to 1.
+    """
+
+    num_experts: int
+    chosen: int
+    width: int
+    shared: int | None = None
+    normalize: bool = False
+
+
 def qwen_moe(
     config: Config,
+    attention: keras.layers.Layer | list[keras.layers.Layer],
+    norm: keras.layers.Layer,
+    experts: Experts,
     *,
-    num_key_value_heads: int,
-    key_dim: int,
-    experts: dict[str, int],
-    shared: int | None,
-    norm: type[keras.layers.Layer] = RMSNormalization,
-    rotary_fraction: float = 1.0,
-    **options: Any,
+    name: str,
 ) -> keras.Model:
     """Returns the decoder of a Qwen with experts in some or all blocks.
 
     Args:
         config: `Config`.
-        num_key_value_heads: int. The default.
-        key_dim: int. Width of each head.
-        experts: dict of the defaults "num_experts", "chosen" and "width" of an expert, and "normalize" (False).
-        shared: int. Width of the shared expert; None for none.
-        norm: class of the norms.
-        rotary_fraction: float. The default of the rotated share of each head.
-        **options: of `llama_decoder`.
+        attention: layer to copy, or a list of layers that repeats over the blocks.
+        norm: norm layer to copy.
+        experts: `Experts`.
+        name: str.
     """
-    size, common = model_size(config), decoder_options(config)
-    norm_layer = norm(epsilon=common.pop("rms_norm_epsilon"))
-    if options.pop("query_key_norm", False):
-        options["query_key_norm"] = norm_layer
-    mixture: keras.layers.Layer = MixtureOfExperts(
-        config.integer("moe_intermediate_size", experts["width"]),
-        _router(config, experts),
-        activation=common["activation"],
-    )
-    if shared is not None:
-        mixture = SharedExpertMixture(mixture, GatedFeedForward(shared, common["activation"]))
-    dense = GatedFeedForward(size.intermediate_dim, common["activation"])
-    return llama_decoder(
-        GroupedSize(size, config.integer("num_key_value_heads", num_key_value_heads), key_dim),
+    size, activation = model_size(config), decoder_options(config)["activation"]
+    width = config.integer("moe_intermediate_size", experts.width)
+    mixture: keras.layers.Layer = MixtureOfExperts(width, _router(config, experts), activation=activation)
+    if experts.shared is not None:
+        mixture = SharedExpertMixture(mixture, GatedFeedForward(experts.shared, activation))
+    dense = GatedFeedForward(size.intermediate_dim, activation)
+    return Decoder(
+        size,
         config.integer("vocab_size"),
-        norm=norm_layer,
-        position=rotary(config, key_dim, fraction=rotary_fraction),
+        position=None,
+        norm=norm,
+        attention=attention,
         feedforward=[mixture if sparse else dense for sparse in _sparse_blocks(config)],
-        **common,
-        **options,
+        name=name,
     )
 
 
@@ -137,10 +145,10 @@ def expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
     return entries
 
 
-def _router(config: Config, experts: dict[str, int]) -> TopKRouter:
-    count = _num_experts(config, experts["num_experts"])
-    chosen = config.integer("num_experts_per_tok", experts["chosen"], maximum=count)
-    normalize = config.flag("norm_topk_prob", bool(experts.get("normalize", False)))
+def _router(config: Config, experts: Experts) -> TopKRouter:
+    count = _num_experts(config, experts.num_experts)
+    chosen = config.integer("num_experts_per_tok", experts.chosen, maximum=count)
+    normalize = config.flag("norm_topk_prob", experts.normalize)
     if chosen == 1 and normalize:
         config.only("norm_topk_prob", False)
     # transformers' loss is a mean over layers and a sum over the chosen experts, and off by default.
