@@ -17,7 +17,7 @@ from keras_transformer.generation.grammar.grammar import Grammar
 from keras_transformer.generation.grammar.model_grammars import ModelGrammars
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
-from keras_transformer.generation.protocols import Sampler, ScoredSearch
+from keras_transformer.generation.protocols import CompiledLoop, Sampler, ScoredSearch, TokenSampler
 from keras_transformer.generation.samplers import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
 
@@ -108,13 +108,13 @@ class Generator:
         sampler = resolve_sampler(sampler)
         parsed = self._parse(prompts)
         requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size, grammar)
-        if return_scores and not getattr(sampler, "has_scores", False):
+        if return_scores and not sampler.has_scores:
             raise GenerationError(f"{type(sampler).__name__} has no scores.")
         self._check(sampler, requests)
         results: dict[int, Any] = {}
         scores: dict[int, Any] = {}
         for rows, request in requests:
-            if request.is_plain and hasattr(sampler, "is_random") and hasattr(self.steps, "generate"):
+            if request.is_plain and isinstance(sampler, TokenSampler) and isinstance(self.steps, CompiledLoop):
                 results.update(zip(rows, self.steps.generate(request, sampler), strict=True))
                 continue
             search = sampler.search(request)
@@ -128,7 +128,7 @@ class Generator:
         found = texts[0] if parsed.is_single else texts
         if not return_scores:
             return found
-        listed = [scores[row] if _is_many(sampler) else scores[row][0] for row in range(len(scores))]
+        listed = [scores[row] if sampler.num_results > 1 else scores[row][0] for row in range(len(scores))]
         return found, listed[0] if parsed.is_single else listed
 
     def stream(
@@ -158,7 +158,7 @@ class Generator:
         prompts = self._parse(prompt)
         if not prompts.is_single:
             raise GenerationError("One prompt at a time can be streamed.")
-        if not getattr(sampler, "streams", True):
+        if not sampler.streams:
             raise GenerationError(f"{type(sampler).__name__} has results only in the end. Use generate.")
         requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None, grammar)
         self._check(sampler, requests)
@@ -353,10 +353,7 @@ class Generator:
         return StopSequences(stop, self._grammars.decoder(grammar), self.spec.end_ids)
 
     def _check(self, sampler: Sampler, requests: list[tuple[list[int], DecodingRequest]]) -> None:
-        """Calls the `check` of a sampler, if it has one."""
-        check = getattr(sampler, "check", None)
-        if check is not None:
-            check(self.steps, [request for _, request in requests])
+        sampler.check(self.steps, [request for _, request in requests])
 
     def _source(self, prompts: Prompts, rows: list[int]) -> Source | None:
         if prompts.source is None:
@@ -371,14 +368,10 @@ class Generator:
 
     def _finish(self, results: Any, prompts: Prompts, row: int, stops: StopSequences, sampler: Sampler) -> Any:
         texts = [stops.cut(tokens, prompts.is_text, prompts.prefix(row)) for tokens in results]
-        return texts if _is_many(sampler) else texts[0]
+        return texts if sampler.num_results > 1 else texts[0]
 
 
 def _stack(rows: Any) -> np.ndarray:
     """Returns features or sounds as one array, padded with zeros at the end."""
     longest = np.max([row.shape for row in rows], axis=0)
     return np.stack([np.pad(row, [(0, missing) for missing in longest - row.shape]) for row in rows])
-
-
-def _is_many(sampler: Sampler) -> bool:
-    return getattr(sampler, "num_results", 1) > 1

@@ -27,10 +27,10 @@ def decode(
         `search.emitted` after every step. At the end, `search.results()` returns the sequences.
     """
     token_ids, lengths = pad(request.prompts), request.lengths
-    length = cache_length(request, getattr(search, "lookahead", 0))
+    length = cache_length(request, search.lookahead)
     cache = steps.init_cache(len(request.prompts), length, source)
     output, cache = steps.prefill(token_ids, lengths, cache)
-    saved = cache if getattr(search, "saves_cache", False) else {}
+    saved = cache if search.saves_cache else {}
     while True:
         model_input = search.advance(output)
         yield search.emitted

@@ -18,8 +18,6 @@ Source: TypeAlias = "tuple[ArrayLike, ...]"
 class DecodingSteps(Protocol):
     """A language model in a runtime, as `loop.decode` calls it.
 
-    It may also have `generate(request, sampler)`, which runs the whole loop for requests where `is_plain` is True.
-
     Attributes:
         spec: `GenerationSpec`.
     """
@@ -40,6 +38,15 @@ class DecodingSteps(Protocol):
 
     def take_rows(self, cache: Cache, rows: ArrayLike) -> Cache:
         """Returns the cache with the given rows `(R,)`."""
+        ...
+
+
+@runtime_checkable
+class CompiledLoop(Protocol):
+    """`DecodingSteps` that run the whole loop themselves for requests where `is_plain` is True."""
+
+    def generate(self, request: DecodingRequest, sampler: TokenSampler) -> list[list[list[int]]]:
+        """Returns the new tokens of each result of each prompt."""
         ...
 
 
@@ -117,16 +124,17 @@ class ServedModel(Protocol):
 
 
 class Search(Protocol):
-    """The state of one request while it is decoded.
-
-    A search may have `saves_cache`, bool: whether the loop saves the cache after the prompts; and `lookahead`, int: the
-    number of tokens that it reads beyond the end.
+    """The state of one request while it is decoded. A search is a subclass, and declares what differs from the defaults.
 
     Attributes:
         emitted: list of the new tokens of each prompt that the last `advance` has added.
+        lookahead: int. The number of tokens that it reads beyond the end. Default 0.
+        saves_cache: bool. Whether the loop saves the cache after the prompts. Default False.
     """
 
     emitted: list[list[int]]
+    lookahead: int = 0
+    saves_cache: bool = False
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
         """Processes the output of the model, first for the prompts; returns the next input, or None at the end."""
@@ -150,10 +158,20 @@ class ScoredSearch(Search, Protocol):
 class Sampler(Protocol):
     """A decoding strategy, which creates a `Search` for each request.
 
-    It may have `check(steps, requests)`, which raises `GenerationError` for an unsupported model or request;
-    `num_results`, int, the number of sequences for each prompt; `has_scores`, bool, whether it makes a `ScoredSearch`; and
-    `streams`, bool, whether tokens are final when they are emitted.
+    A sampler is a subclass, and declares what differs from the defaults.
+
+    Attributes:
+        num_results: int. The number of sequences for each prompt. Default 1.
+        has_scores: bool. Whether it makes a `ScoredSearch`. Default False.
+        streams: bool. Whether tokens are final when they are emitted. Default True.
     """
+
+    num_results: int = 1
+    has_scores: bool = False
+    streams: bool = True
+
+    def check(self, steps: DecodingSteps, requests: list[DecodingRequest]) -> None:
+        """Raises `GenerationError` for an unsupported model or request; by default for none."""
 
     def search(self, request: DecodingRequest) -> Search:
         """Returns the search of one request."""

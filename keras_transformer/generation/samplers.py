@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.filters import draw, keep_min_p, keep_top_k, keep_top_p, most_likely
-from keras_transformer.generation.protocols import Sampler
+from keras_transformer.generation.protocols import Sampler, TokenSampler
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.token_search import TokenSearch
@@ -23,7 +23,7 @@ MIN_TEMPERATURE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
-class Greedy:
+class Greedy(TokenSampler):
     """Greedy decoding: selects the most likely token.
 
     Args: none.
@@ -64,7 +64,7 @@ class Greedy:
 
 
 @dataclasses.dataclass(frozen=True)
-class Random:
+class Random(TokenSampler):
     """Random sampling, with temperature, top-k, top-p and min-p, in this order.
 
     Args:

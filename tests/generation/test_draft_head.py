@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import DraftHead, GenerationError, Generator, Random, Speculative
-from keras_transformer.generation.search.draft_model import Proposals
+from keras_transformer.generation.search.draft_model import Draft, Proposals
 
 PROMPTS = [[1], [2, 3, 4, 5, 6], [5, 5, 1], [3, 3], [6, 0, 6, 6]]
 NAMES = [
@@ -92,8 +92,10 @@ def test_it_reads_the_state_that_chose_the_last_token(models):
     """Proposals are accepted in different numbers, so that the state is at different places of each row."""
     target, seen = models.History(seed=2, max_length=40), []
 
-    class Spy:
+    class Spy(Draft):
         """Proposes what the target says, but for every third token."""
+
+        reads_states = True
 
         def check(self, target, requests):
             pass

@@ -21,6 +21,7 @@ from keras_transformer.generation.errors import (
     UserLimitError,
 )
 from keras_transformer.generation.generator import Generator
+from keras_transformer.generation.protocols import TokenSampler
 
 if TYPE_CHECKING:
     from keras_transformer.generation.protocols import ServedModel
@@ -177,7 +178,7 @@ class Engine:
         if not isinstance(user, Hashable):
             raise GenerationError(f"user must be hashable. Received: {user!r}")
         sampler, prompts, decoding_requests, stops = self._reader.plan([prompt] * count, **options)
-        if not hasattr(sampler, "is_random"):
+        if not isinstance(sampler, TokenSampler):
             raise GenerationError(
                 f"{type(sampler).__name__} is not supported by an engine, which needs a sampler that selects one token per "
                 "step. Use generate."

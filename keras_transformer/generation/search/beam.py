@@ -10,10 +10,10 @@ import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
+from keras_transformer.generation.protocols import Sampler, ScoredSearch, Search
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
-    from keras_transformer.generation.protocols import Search
 
 NORMALIZERS = {
     "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,
@@ -23,7 +23,7 @@ EARLY_STOPPING = (False, True, "never")
 
 
 @dataclasses.dataclass(frozen=True)
-class BeamSearch:
+class BeamSearch(Sampler):
     """Beam search: keeps the `num_beams` most likely partial sequences at every step and returns those with the best scores.
 
     The score of a sequence Y is log P(Y) / lp(Y), with lp(Y) = ((5 + |Y|) / 6)^alpha for "gnmt" and lp(Y) = |Y|^alpha for
@@ -92,7 +92,7 @@ class BeamSearch:
         return BatchBeams(self, request)
 
 
-class BatchBeams:
+class BatchBeams(ScoredSearch):
     """The decoding state of one request: the beams of all prompts as rows of one batch. Implements `protocols.ScoredSearch`.
 
     Args:

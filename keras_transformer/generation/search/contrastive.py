@@ -10,15 +10,16 @@ import numpy as np
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.protocols import Sampler, Search
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
-    from keras_transformer.generation.protocols import DecodingSteps, Search
+    from keras_transformer.generation.protocols import DecodingSteps
 
 
 @dataclasses.dataclass(frozen=True)
-class Contrastive:
+class Contrastive(Sampler):
     """Contrastive search: selects a likely token whose hidden state differs from those of the previous tokens.
 
     x_t = argmax over v of (1 - alpha) p(v | x_<t) - alpha max_j s(h_v, h_x_j), where v runs over the `top_k` most likely
@@ -77,7 +78,7 @@ class Contrastive:
         return ContrastiveSearch(self, request)
 
 
-class ContrastiveSearch:
+class ContrastiveSearch(Search):
     """The decoding state of one request. In each step the model reads all candidates, and one is selected.
 
     Args:

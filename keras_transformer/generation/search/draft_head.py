@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.generation.errors import GenerationError
-from keras_transformer.generation.search.draft_model import DraftedTexts, Proposals
+from keras_transformer.generation.search.draft_model import Draft, DraftedTexts, Proposals
 from keras_transformer.utils.types import Path, Tensor
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def weight_shapes(count: int, hidden_dim: int, width: int, inner_dim: int) -> di
     }
 
 
-class HeadDraft:
+class HeadDraft(Draft):
     """A draft head with the hidden state of each row; has the `propose` of `draft_model.DraftModel`.
 
     Args:
@@ -164,6 +164,8 @@ class HeadDraft:
         sampler: `protocols.TokenSampler`.
         request: `DecodingRequest`.
     """
+
+    reads_states = True
 
     def __init__(self, head: DraftHead, sampler: TokenSampler, request: DecodingRequest) -> None:
         self._head, self._sampler, self._request = head, sampler, request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,6 +34,36 @@ class Proposals(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class Draft(Protocol):
+    """What proposes tokens for one request. A draft is a subclass, and declares what differs from the default.
+
+    Attributes:
+        reads_states: bool. Whether it reads the hidden states of the model, in `observe`. Default False.
+    """
+
+    reads_states: bool = False
+
+    def propose(self, sequences: Any, count: int, uniforms: Tensor) -> Proposals:
+        """Proposes up to `count` tokens after each sequence."""
+        ...
+
+    def observe(self, hidden_states: np.ndarray, vocabulary_size: int) -> None:
+        """Receives the hidden states `(B, D)` that the last tokens were chosen from, before each `propose`."""
+
+
+@runtime_checkable
+class DraftSource(Protocol):
+    """What makes the draft of each request."""
+
+    def check(self, target: GenerationSpec, requests: list[DecodingRequest]) -> None:
+        """Raises `GenerationError` for an unsupported model or request."""
+        ...
+
+    def of_request(self, request: DecodingRequest, sampler: TokenSampler) -> Draft:
+        """Returns the draft of one request."""
+        ...
+
+
 class ModelDraft:
     """A draft model for `Speculative`, by its steps.
 
@@ -121,7 +151,7 @@ class DraftedTexts:
             yield row, text[length:]
 
 
-class DraftModel:
+class DraftModel(Draft):
     """A draft model with its cache, which proposes the next tokens.
 
     Before every proposal its cache goes back to the last two accepted tokens and reads them again, as it may not have read

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.generation.search.draft_model import Proposals
+from keras_transformer.generation.search.draft_model import Draft, Proposals
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PromptLookup:
         return LookupDraft(self, len(request.prompts))
 
 
-class LookupDraft:
+class LookupDraft(Draft):
     """The texts of one request by their parts; has the `propose` of `draft_model.DraftModel`.
 
     Args:

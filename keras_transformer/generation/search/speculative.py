@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.generation.decoding_request import ModelInput
-from keras_transformer.generation.protocols import Sampler, TokenSampler
+from keras_transformer.generation.protocols import Sampler, Search, TokenSampler
 from keras_transformer.generation.samplers import resolve_sampler
 from keras_transformer.generation.search.draft_model import (
+    Draft,
+    DraftSource,
     ModelDraft,
     check_rewindable,
     distribution,
@@ -22,11 +24,11 @@ from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
-    from keras_transformer.generation.protocols import DecodingSteps, Search
+    from keras_transformer.generation.protocols import DecodingSteps
 
 
 @dataclasses.dataclass
-class Speculative:
+class Speculative(Sampler):
     """Speculative decoding: a draft model proposes tokens, and the target model accepts or rejects them in one step.
 
     The draft samples `num_draft_tokens` tokens x from its distribution q. The target model reads them in one step and
@@ -79,7 +81,7 @@ class Speculative:
         if not isinstance(self.num_draft_tokens, int) or self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be a positive integer. Received: {self.num_draft_tokens!r}")
         self.sampler = self.token_sampler
-        if not hasattr(self.draft, "of_request") and not hasattr(self.steps, "decode_step"):
+        if not isinstance(self.draft, DraftSource) and not hasattr(self.steps, "decode_step"):
             raise ValueError(
                 "draft must be a LanguageModel, a Generator or its steps, a DraftHead or a PromptLookup. "
                 f"Received: {self.draft!r}"
@@ -128,16 +130,15 @@ class Speculative:
         return SpeculativeSearch(self, request)
 
     @property
-    def _source(self) -> Any:
-        """What makes the draft of each request: has `check` and `of_request`, see `ModelDraft`."""
-        return self.draft if hasattr(self.draft, "of_request") else ModelDraft(self.steps)
+    def _source(self) -> DraftSource:
+        return self.draft if isinstance(self.draft, DraftSource) else ModelDraft(self.steps)
 
-    def draft_of(self, request: DecodingRequest) -> Any:
-        """What proposes tokens for one request: has `propose`, see `DraftModel`."""
+    def draft_of(self, request: DecodingRequest) -> Draft:
+        """Returns what proposes tokens for one request."""
         return self._source.of_request(request, self.token_sampler)
 
 
-class SpeculativeSearch:
+class SpeculativeSearch(Search):
     """The decoding state of one request. Implements `protocols.Search`.
 
     In each step the target model reads the last token and the proposals of each row. All rows read the same number of
@@ -173,9 +174,8 @@ class SpeculativeSearch:
         accepted, last = self._drawn(logits) if self._sampler.is_random else self._most_likely(logits)
         if self._has_proposed:
             self.options.count(accepted[~self._finished].tolist())
-        observe = getattr(self._draft, "observe", None)
-        if observe is not None:
-            observe(self._hidden_states(output, accepted), logits.shape[-1])
+        if self._draft is not None and self._draft.reads_states:
+            self._draft.observe(self._hidden_states(output, accepted), logits.shape[-1])
         self._append(accepted, last)
         self._has_read_prompts = True
         return None if self._finished.all() else self._propose()

@@ -8,13 +8,14 @@ import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
+from keras_transformer.generation.protocols import Search
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
     from keras_transformer.generation.protocols import TokenSampler
 
 
-class TokenSearch:
+class TokenSearch(Search):
     """The decoding state of one request with a sampler that selects one token per step. Implements `protocols.Search`.
 
     Args:

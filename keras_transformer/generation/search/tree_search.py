@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.protocols import Sampler, ScoredSearch, Search
 from keras_transformer.generation.search.batch_rows import BatchRows
 from keras_transformer.generation.search.draft_model import draw_from
 from keras_transformer.generation.search.tree import Node, Tree
@@ -17,11 +18,10 @@ from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelInput, ModelOutput
-    from keras_transformer.generation.protocols import Search
 
 
 @dataclasses.dataclass(frozen=True)
-class TreeSearch:
+class TreeSearch(Sampler):
     """Monte-Carlo tree search (MCTS): the model provides the prior of each token, a scorer the value of each sequence.
 
     For every new token there are `num_simulations` simulations. Each descends from the committed sequence to a leaf that
@@ -97,7 +97,7 @@ class TreeSearch:
         return BatchTrees(self, request)
 
 
-class BatchTrees:
+class BatchTrees(ScoredSearch):
     """The decoding state of one request: the search trees of all prompts. Implements `protocols.ScoredSearch`.
 
     Args:
