@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
+from keras_transformer.backend.call_arguments import takes
 from keras_transformer.backend.devices.gathered_weights import gathered_weights
 from keras_transformer.backend.gradients.recompute import recomputed
 from keras_transformer.blocks.residual.residual import Residual
@@ -107,8 +107,7 @@ class Block(keras.layers.Layer):
 
     def _feed_forward(self, x, padding_mask, training):
         """Calls the feed-forward layer, with the padding mask if it takes one, as a mixture of experts does."""
-        takes_mask = "padding_mask" in inspect.signature(self.feedforward.call).parameters
-        options = {"padding_mask": padding_mask} if takes_mask else {}
+        options = {"padding_mask": padding_mask} if takes(self.feedforward, "padding_mask") else {}
         return self.feedforward(x, training=training, **options)
 
     def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import keras
 
 from keras_transformer.attention.masks import Visibility, implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
+from keras_transformer.backend.call_arguments import takes
 from keras_transformer.blocks.decoders.cached_block import CachedBlock
 from keras_transformer.blocks.decoders.encoder_attention import EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
@@ -154,7 +154,7 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         """The segments as an argument of the mixer: as they are if it takes them, otherwise in the attention mask."""
         if segment_ids is None:
             return {}
-        if "segment_ids" in inspect.signature(self.mixer.call).parameters:
+        if takes(self.mixer, "segment_ids"):
             return {"segment_ids": segment_ids}
         visibility = Visibility(attention_mask=attention_mask, segment_ids=segment_ids)
         return {"attention_mask": visibility.with_segments_as_mask().attention_mask}

@@ -11,8 +11,9 @@ from keras import ops
 from keras_transformer.attention.cache.dense import cache_spec
 from keras_transformer.audio import FeatureEncoder, FrameMask
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.call_arguments import takes
 from keras_transformer.blocks import StreamingEncoderBlock
-from keras_transformer.models.transforms.graph_walk import takes, walk
+from keras_transformer.models.transforms.graph_walk import walk
 from keras_transformer.models.transforms.token_probe import check_per_token
 from keras_transformer.utils.serialization import model_record, serializable
 from keras_transformer.utils.types import Cache, Config, DType, Tensor

@@ -30,8 +30,3 @@ def argument(node: Any, name: str, values: dict[int, Tensor]) -> Any:
     """The argument `name` of the call of a node, or None."""
     args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
     return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)
-
-
-def takes(layer: Any, name: str) -> bool:
-    """Whether the call of a layer has an argument."""
-    return isinstance(layer, keras.layers.Layer) and name in inspect.signature(layer.call).parameters

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-
 import keras
 from keras import ops
 
 from keras_transformer.attention.masks import segment_mask
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.call_arguments import takes
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.models.transforms.graph_walk import walk
 from keras_transformer.models.transforms.stepwise import Stepwise
@@ -58,17 +57,16 @@ def packed(backbone: keras.Model) -> keras.Model:
     mask = segment_mask(inputs["segment_ids"])
 
     def call(node, layer, args, kwargs):
-        takes = inspect.signature(layer.call).parameters if isinstance(layer, keras.layers.Layer) else {}
         if hasattr(layer, "init_cache"):
-            if "segment_ids" in takes:
+            if takes(layer, "segment_ids"):
                 kwargs["segment_ids"] = inputs["segment_ids"]
-            elif "attention_mask" in takes:
+            elif takes(layer, "attention_mask"):
                 kwargs["attention_mask"] = mask
             else:
                 raise ValueError(
                     f"{layer.name!r} of {backbone.name!r} takes no attention mask: its rows cannot be packed."
                 )
-        if "positions" in takes:
+        if takes(layer, "positions"):
             kwargs["positions"] = inputs["positions"]
         return layer(*args, **kwargs)
 

@@ -11,8 +11,9 @@ from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.cache.quantized import SCALE
 from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.call_arguments import takes
 from keras_transformer.models.building.prefill_exit import PrefillExit
-from keras_transformer.models.transforms.graph_walk import argument, takes, walk
+from keras_transformer.models.transforms.graph_walk import argument, walk
 from keras_transformer.models.transforms.token_probe import check_per_token
 from keras_transformer.utils.types import Cache, DType, Shape, Tensor
 
