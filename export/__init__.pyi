@@ -82,6 +82,9 @@ from .onnx.options import (
 from .onnx.required_operators import (
     required_operators as required_operators,
 )
+from .operations.table import (
+    register_lowering as register_lowering,
+)
 from .quantization.evaluation import (
     Evaluation as Evaluation,
 )

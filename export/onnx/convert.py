@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.onnx.freeze import freeze
-from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.metadata import describe
@@ -24,6 +23,8 @@ from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
+from keras_transformer.export.operations.lowering import lowered
+from keras_transformer.export.operations.table import native_builders
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.graph_names import output_names
 from keras_transformer.export.spec.traced import weight_arrays, weight_names
@@ -112,6 +113,8 @@ def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelPro
     with captured() as log:
         try:
             model = _to_onnx(traced, spec, name)
+        except UnsupportedOpError:
+            raise
         except Exception as error:
             raise ConversionError(NAME, error, log()) from error
     _check_unsupported(model, spec.locate)
@@ -130,7 +133,8 @@ def _check(path: pathlib.Path) -> None:
 
 def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
     """Converts the graph of a signature. Inputs and outputs keep their names; further inputs are weights."""
-    graph, labels = traced.graphs[name], weight_names(spec.variables) | _output_labels(spec.signatures[name])
+    graph = lowered(traced.graphs[name], NAME, spec.locate, is_outlined=not traced.graphs[name].captures)
+    labels = weight_names(spec.variables) | _output_labels(spec.signatures[name])
     if graph.captures:
         return simplified(_converted(graph, labels))
     graph, parts = with_opaque_layers(graph)
@@ -157,7 +161,7 @@ def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> onnx.ModelProto
             imported,
             continue_on_error=True,
             opset=OPSET,
-            custom_op_handlers=dict(HANDLERS),
+            custom_op_handlers={op: (build, []) for op, build in native_builders(NAME).items()},
             input_names=list(inputs),
             output_names=list(outputs),
             tensors_to_rename=inputs | outputs,

@@ -1,4 +1,4 @@
-"""Functions in place of their calls: the graph of a signature without the functions of repeated layers."""
+"""Functions in place of their calls: the graph of a signature without the functions of repeated layers, say."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from keras_transformer.export.spec.repeated_layers import MARK
 
 # Operations that call a function.
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+# Name of the operation of a function that has the name of the call where it takes its place.
+RESULT = "named_like_its_call"
 
 
-def is_repeated(node: Any) -> bool:
-    """Whether a `NodeDef` is a call of a repeated layer."""
-    return node.op in CALLS and MARK in node.attr["f"].func.name
+def is_repeated(node: Any, mark: str = MARK) -> bool:
+    """Whether a `NodeDef` is a call of a repeated layer, or of another function with a mark in its name."""
+    return node.op in CALLS and mark in node.attr["f"].func.name
 
 
 def result_names(call: str, number: int) -> tuple[str, ...]:
@@ -24,25 +26,26 @@ def result_names(call: str, number: int) -> tuple[str, ...]:
     return (f"{call}:{number}", f"{call}:output:{number}", *([call] if not number else []))
 
 
-def inlined(graph_def: Any) -> Any:
-    """Returns a copy of a `GraphDef` in which the operations of repeated layers are in place of their calls.
+def inlined(graph_def: Any, mark: str = MARK) -> Any:
+    """Returns a copy of a `GraphDef` in which the operations of some functions are in place of their calls.
 
     Args:
         graph_def: `GraphDef`. Its other functions stay.
+        mark: what the names of these functions contain; that of repeated layers by default. They have no state.
     """
     found = tf.compat.v1.GraphDef(versions=graph_def.versions)
     functions = {each.signature.name: each for each in graph_def.library.function}
-    _Inliner(found.node, functions, _main_results).add(graph_def.node)
+    _Inliner(found.node, functions, _main_results, mark).add(graph_def.node)
     for each in graph_def.library.function:
-        if MARK not in each.signature.name:
-            _add_function(found.library.function.add(), each, functions)
+        if mark not in each.signature.name:
+            _add_function(found.library.function.add(), each, functions, mark)
     return found
 
 
-def _add_function(copy: Any, function: Any, functions: Mapping[str, Any]) -> None:
+def _add_function(copy: Any, function: Any, functions: Mapping[str, Any], mark: str) -> None:
     copy.CopyFrom(function)
     del copy.node_def[:]
-    inliner = _Inliner(copy.node_def, functions, _body_results)
+    inliner = _Inliner(copy.node_def, functions, _body_results, mark)
     inliner.add(function.node_def)
     for name, source in copy.ret.items():
         copy.ret[name] = inliner.source(source)
@@ -59,16 +62,19 @@ def _body_results(name: str, number: int, part: str) -> str:
 
 
 class _Inliner:
-    """Copies operations, those of repeated layers in place of their calls.
+    """Copies operations, those of marked functions in place of their calls.
 
     Args:
         nodes: the repeated field of `NodeDef`s to fill.
         functions: dict of name to `FunctionDef`.
         result: how the graph names a result, of its operation, its number, and its part and number in that.
+        mark: what the names of the functions contain whose calls are replaced.
     """
 
-    def __init__(self, nodes: Any, functions: Mapping[str, Any], result: Callable[[str, int, str], str]) -> None:
-        self._nodes, self._functions, self._result = nodes, functions, result
+    def __init__(
+        self, nodes: Any, functions: Mapping[str, Any], result: Callable[[str, int, str], str], mark: str = MARK
+    ) -> None:
+        self._nodes, self._functions, self._result, self._mark = nodes, functions, result, mark
         self._sources: dict[str, str] = {}  # Results of calls, and what computes them now.
 
     def source(self, name: str) -> str:
@@ -80,10 +86,13 @@ class _Inliner:
     def add(self, nodes: Iterable[Any]) -> None:
         """Copies the operations of a graph."""
         nodes = list(nodes)
-        calls = {node.name: _Body(self._functions, node, self._result) for node in nodes if is_repeated(node)}
+        calls = {
+            node.name: _Body(self._functions, node, self._result) for node in nodes if is_repeated(node, self._mark)
+        }
         for name, body in calls.items():
             for number, result in enumerate(body.results):
-                self._sources.update(dict.fromkeys(result_names(name, number), result))
+                # An operation that is named like its call is read by its own name.
+                self._sources.update({each: result for each in result_names(name, number) if each != result})
         for node in nodes:
             if node.name in calls:
                 self.add_body(calls[node.name])
@@ -92,10 +101,10 @@ class _Inliner:
                 self._copy(node, node.name, map(self.source, inputs))
 
     def add_body(self, body: _Body) -> None:
-        """Copies the operations of a repeated layer. It changes no state, so that none waits for another."""
+        """Copies the operations of a function. It changes no state, so that none waits for another."""
         for node in body.function.node_def:
             inputs = [self.source(body.source(each)) for each in node.input if not each.startswith("^")]
-            self._copy(node, f"{body.scope}/{node.name}", inputs)
+            self._copy(node, body.name_of(node.name), inputs)
 
     def _copy(self, node: Any, name: str, inputs: Iterable[str]) -> None:
         copy = self._nodes.add()
@@ -124,7 +133,11 @@ class _Body:
             return self._arguments[name]
         node, part, index = name.split(":")
         offsets, _ = result_offsets(self._nodes[node].op, self._nodes[node].attr)
-        return self._result(f"{self.scope}/{node}", offsets[part] + int(index), f"{part}:{index}")
+        return self._result(self.name_of(node), offsets[part] + int(index), f"{part}:{index}")
+
+    def name_of(self, node: str) -> str:
+        """What an operation of the function is called in the graph."""
+        return self.scope if node == RESULT else f"{self.scope}/{node}"
 
 
 def opened(function: Any, library: Iterable[Any]) -> tuple[Any, list[str]]:

@@ -46,6 +46,29 @@ def result_part(kind: str, attributes: Mapping[str, Any], number: int) -> str:
     return f"{name}:{number - offsets[name]}"
 
 
+def result_types(kind: str, attributes: Mapping[str, Any]) -> list[int]:
+    """The data types of all results, as TensorFlow numbers them.
+
+    Args:
+        kind: name of the operation.
+        attributes: dict of name to `AttrValue`.
+
+    Example:
+
+    >>> result_types("NonMaxSuppressionV3", {})  # int32
+    [3]
+    """
+    definition: Any = op_def_registry.get(kind)
+    found: list[int] = []
+    for each in definition.output_arg:
+        if each.type_list_attr:
+            found += attributes[each.type_list_attr].list.type
+        else:
+            dtype = attributes[each.type_attr].type if each.type_attr else each.type
+            found += [dtype] * (attributes[each.number_attr].i if each.number_attr else 1)
+    return found
+
+
 def result_type(kind: str, attributes: Mapping[str, Any]) -> int:
     """The data type of the first result, as TensorFlow numbers it.
 

@@ -1,6 +1,9 @@
 """The signatures of a spec traced as TensorFlow graphs, from which every format is written."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -45,6 +48,16 @@ class TracedModule:
     def variables(self, graph: TracedGraph) -> dict[str, Any]:
         """The `tf.Variable` of each weight that a graph reads."""
         return {label: self.values[label] for label in graph.weights}
+
+    def changed(self, change: Callable[[TracedGraph], TracedGraph]) -> TracedModule:
+        """A copy with other graphs of the same variables.
+
+        Args:
+            change: returns a graph in place of one.
+        """
+        copied = copy.copy(self)
+        copied.graphs = {name: change(graph) for name, graph in self.graphs.items()}
+        return copied
 
     def function(self, name: str) -> Any:
         """A signature as a concrete function that reads its weights from the variables of the model."""

@@ -8,6 +8,8 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
+from keras_transformer.export.operations.lowering import lowered
+from keras_transformer.export.operations.table import remedy
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
 from keras_transformer.export.tflite.converter import convert_saved_model
@@ -18,7 +20,6 @@ from keras_transformer.export.tflite.interface import name_interface
 from keras_transformer.export.tflite.library import NAME
 from keras_transformer.export.tflite.metadata import describe
 from keras_transformer.export.tflite.products import complete_products
-from keras_transformer.export.tflite.rewrites import rewritten
 from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.freed_memory import give_back
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
-# The loop of Keras's recurrent layers collects its outputs in a list, whose elements must be of a fixed shape.
-_LOOP_OPS = {"TensorListReserve", "TensorListStack", "TensorListSetItem", "TensorListGetItem", "TensorListFromTensor"}
-_LOOP_HINT = (
-    "a recurrent layer needs unroll=True and inputs of a fixed length, or inputs of a fixed batch size; or leave this format"
-    " out, with formats=['onnx']"
-)
 
 # The converter names an op it cannot lower with the graph node it came from:
 #   error: loc(callsite(fused["Erf:", "functional_1/mylayer_1/Erf@__inference_serve_118"] at ...)): 'tf.Erf' op is ...
@@ -60,6 +55,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         ConversionError: the converter fails for another reason, or weights that it must see exceed 2 GB.
     """
     names = spec.names(NAME)
+    traced = traced.changed(lambda graph: lowered(graph, NAME, spec.locate))
     if any(traced.graphs[name].captures for name in names):
         model = _with_captures(traced, spec)
     else:
@@ -103,9 +99,9 @@ def _with_captures(traced: TracedModule, spec: ExportSpec) -> Any:
 
 def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
     """The object tree of a converted SavedModel."""
-    with captured() as log, rewritten(saved) as source:
+    with captured() as log:
         try:
-            content = convert_saved_model(str(source), names)
+            content = convert_saved_model(str(saved), names)
             give_back()
             return read(content)
         except Exception as error:
@@ -124,5 +120,4 @@ def _typed(message: str, locate: Any, log: str) -> ExportError:
     if not found:
         return ConversionError(NAME, one_line(message), log)
     (op, layer), *others = found
-    names = [op, *(name for name, _ in others)]
-    return UnsupportedOpError(NAME, op, layer, others, _LOOP_HINT if _LOOP_OPS.intersection(names) else "")
+    return UnsupportedOpError(NAME, op, layer, others, remedy([op, *(name for name, _ in others)], NAME))

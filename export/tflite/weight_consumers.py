@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.operations.table import OPERATIONS
+
+# Products of other than matrices are written otherwise.
+_OF_MATRICES = ("MatMul", "BatchMatMulV2")
 _LOOPS = ("While", "StatelessWhile")
-_PRODUCTS = ("MatMul", "BatchMatMulV2")
 
 
 def plainly_read(graph_def: Any, weights: Iterable[str], outputs: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -62,21 +65,28 @@ class _Readers:
         return all(self._is_plain(node, position, rank) for node, position in self._readers[name])
 
     def _is_plain(self, node: Any, position: int, rank: int) -> bool:
-        if node.op == "Identity":
-            return self.are_plain(node.name, rank)
         if node.op in _LOOPS:
             return self._are_plain_in_loop(node, position, rank)
-        if node.op in ("Reshape", "Transpose") and position == 0:
-            sizes = self._constant(node.input[1])
-            return sizes is not None and self.are_plain(node.name, len(sizes))
-        if node.op in _PRODUCTS:
-            return position == 1 and rank == 2
-        if node.op == "GatherV2" and position == 0:
+        operation = OPERATIONS.get(node.op)
+        if operation is None:
+            return False
+        if operation.moves_weight and position == 0:
+            return self._is_moved(node, rank)
+        if operation.reads_weight != position:
+            return False
+        if node.op == "GatherV2":
             axis = self._constant(node.input[2])
             is_of_rows = axis is not None and not axis.any() and not node.attr["batch_dims"].i
             # The converter looks up constant indices itself.
             return is_of_rows and self._depends_on_inputs(node.input[1])
-        return node.op == "Conv2D" and position == 1
+        return rank == 2 or node.op not in _OF_MATRICES
+
+    def _is_moved(self, node: Any, rank: int) -> bool:
+        """`are_plain` of a weight in another layout."""
+        if len(node.input) == 1:
+            return self.are_plain(node.name, rank)
+        sizes = self._constant(node.input[1])
+        return sizes is not None and self.are_plain(node.name, len(sizes))
 
     def _are_plain_in_loop(self, node: Any, position: int, rank: int) -> bool:
         """`are_plain` of a weight that a loop hands on unchanged."""

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec.operation_results import result_type
 from keras_transformer.export.verification.blocks import block_maximum
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
-from keras_transformer.export.verification.sum_lengths import sum_length
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec, Probe
@@ -42,18 +42,6 @@ if TYPE_CHECKING:
 DRAWS = 4
 _ULP = 2.0**-23
 _FLOAT32 = tf.float32.as_datatype_enum
-# Operations whose results are rounded. All others move, compare or select values.
-_PRODUCTS = (
-    "BatchMatMul|BatchMatMulV2|BatchMatMulV3|Conv2D|Conv2DBackpropInput|Conv3D|DepthwiseConv2dNative|Einsum|MatMul"
-)
-_SUMS = "AddN|AvgPool|BiasAdd|Cumprod|Cumsum|FusedBatchNormV3|Mean|Prod|Sum|TensorScatterAdd|UnsortedSegmentSum"
-_BINARY = "Add|AddV2|Atan2|Div|DivNoNan|Mul|MulNoNan|Pow|RealDiv|SquaredDifference|Sub"
-_UNARY = (
-    "Acos|Acosh|Asin|Asinh|Atan|Atanh|Cos|Cosh|Erf|Erfc|Erfinv|Exp|Expm1|Inv|Log|Log1p|Reciprocal|Rsqrt|Sin|Sinh|Sqrt"
-)
-_ACTIVATIONS = "Elu|LeakyRelu|LogSoftmax|Selu|Sigmoid|Softmax|Softplus|Softsign|Square|Tan|Tanh"
-_RESIZES = "ResizeBicubic|ResizeBilinear"
-_ROUNDING = frozenset("|".join((_PRODUCTS, _SUMS, _BINARY, _UNARY, _ACTIVATIONS, _RESIZES)).split("|"))
 
 
 def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
@@ -114,17 +102,36 @@ class _Movement:
         self._noisy.close()
 
 
+def _is_rounding(kind: str) -> bool:
+    """Whether results of an operation in float32 are rounded. All others move, compare or select values."""
+    return kind in OPERATIONS and OPERATIONS[kind].rounds
+
+
 def _rounds(operation: Any) -> bool:
     """Whether an operation, a `NodeDef`, rounds its result to float32."""
-    return operation.op in _ROUNDING and result_type(operation.op, operation.attr) == _FLOAT32
+    return _is_rounding(operation.op) and result_type(operation.op, operation.attr) == _FLOAT32
 
 
 def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> None:
     """Adds the half width of the noise of an operation, the largest of those of its calls."""
-    if operation.kind in _ROUNDING:
+    if _is_rounding(operation.kind):
         key = operation.function, operation.name
         unit = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, result) / 8))
         units[key] = max(unit, units.get(key, 0.0))
+
+
+def sum_length(operation: Operation, inputs: Sequence[Any], result: Any) -> float:
+    """The length of the sums, or of the products of many factors, of an operation; 1 where there are none.
+
+    Args:
+        operation: `Operation`.
+        inputs: its tensors.
+        result: its first result.
+    """
+    found = OPERATIONS.get(operation.kind)
+    if found is None or found.sum_length is None:
+        return 1.0
+    return found.sum_length(operation.attributes, inputs, result)
 
 
 def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:

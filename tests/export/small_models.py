@@ -26,15 +26,9 @@ def talking_model(template, spread=0.8):
 
 
 @keras.saving.register_keras_serializable(package="export_tests")
-class Erf(layers.Layer):
+class Factor(layers.Layer):
     def call(self, inputs):
-        return ops.erf(inputs)
-
-
-@keras.saving.register_keras_serializable(package="export_tests")
-class Counts(layers.Layer):
-    def call(self, inputs):
-        return ops.bincount(inputs, minlength=4)
+        return ops.cholesky(inputs)
 
 
 class Spectrum(layers.Layer):
@@ -180,19 +174,19 @@ def indexing():
     return keras.Model([mask, values], NewAxes()(mask, values))
 
 
-def with_erf():
-    x = keras.Input((None, 8), name="x")
-    return keras.Model(x, Erf(name="my_erf")(layers.Dense(8)(x)))
+def _positive(x):
+    """Positive definite matrices."""
+    return ops.matmul(x, ops.transpose(x, (0, 2, 1))) + 8 * ops.eye(8)
 
 
-def with_functional_erf():
-    x = keras.Input((None, 8), name="x")
-    return keras.Model(x, ops.erf(layers.Dense(8)(x)))
+def with_cholesky():
+    x = keras.Input((8, 8), name="x")
+    return keras.Model(x, Factor(name="my_factor")(_positive(layers.Dense(8)(x))))
 
 
-def with_bincount():
-    x = keras.Input((6,), dtype="int32", name="x")
-    return keras.Model(x, Counts(name="counts")(x))
+def with_functional_cholesky():
+    x = keras.Input((8, 8), name="x")
+    return keras.Model(x, ops.cholesky(_positive(layers.Dense(8)(x))))
 
 
 def with_rfft():

@@ -7,9 +7,8 @@ import pytest
 from keras_transformer.export import errors
 
 UNSUPPORTED = {
-    "erf_tflite": ("tflite", "Erf", "my_erf"),
-    "functional_erf_tflite": ("tflite", "Erf", "erf"),
-    "bincount_tflite": ("tflite", "DenseBincount", "counts"),
+    "cholesky_tflite": ("tflite", "Cholesky", "my_factor"),
+    "functional_cholesky_tflite": ("tflite", "Cholesky", "cholesky"),
     "lstm_tflite": ("tflite", "TensorListReserve", "memory"),
     "rfft_onnx": ("onnx", "RFFT", "spectrum"),
 }

@@ -165,12 +165,3 @@ def test_saved_model_answers_to_serving_default(exported):
     x = tf.ones((2, 8))
     expected = loaded.signatures["serve"](input=x)["probabilities"]
     np.testing.assert_array_equal(loaded.signatures["serving_default"](input=x)["probabilities"], expected)
-
-
-def test_new_axes_are_counted_from_the_side_without_an_ellipsis():
-    from keras_transformer.export.tflite.new_axes import new_axes
-
-    assert new_axes(["range", "new", "range"]) == [1]
-    assert new_axes(["new", "new", "range"]) == [0, 1]
-    assert new_axes(["range", "shrink", "new", "ellipsis", "new"]) == [1, -1]
-    assert new_axes(["ellipsis", "new", "shrink", "range", "new"]) == [-1, -3]

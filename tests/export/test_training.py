@@ -9,8 +9,6 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from function_graphs import rewritten
 
 from keras_transformer.export import (
     InputError,
@@ -22,7 +20,6 @@ from keras_transformer.export import (
     load,
     verify_bundle,
 )
-from keras_transformer.export.tflite.gradients import without_shared_erfc, without_slice_gradients
 
 WORKER = pathlib.Path(__file__).with_name("training_worker.py")
 CASES = ("adapters", "head", "last_block")
@@ -185,53 +182,3 @@ def test_a_gradient_without_an_operator_names_its_layer(tmp_path):
     with pytest.raises(UnsupportedOpError, match="Conv2DBackpropFilter of layer .*stem"):
         export_training(model, tmp_path / "bundle", batch, loss="mse", optimizer="sgd", progress=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_shared_erfc_is_computed_by_gelus():
-    x = np.concatenate([np.linspace(-6, 6, 301), [0.0, 1e-20, -1e-20]]).astype("float32")
-
-    def function(x):
-        erfc = tf.math.erfc(x)
-        return erfc, erfc * 3.0
-
-    (found, triple), count = rewritten(function, without_shared_erfc, x)
-
-    expected = tf.math.erfc(x.astype("float64")).numpy()
-    assert count == 1
-    np.testing.assert_allclose(found, expected, rtol=0, atol=4e-7)
-    np.testing.assert_allclose(triple, 3 * expected, rtol=0, atol=1.2e-6)
-
-
-def test_an_erfc_with_one_reader_is_left_to_the_converter():
-    x = np.ones(3, "float32")
-    assert rewritten(lambda x: 2.0 * tf.math.erfc(x), without_shared_erfc, x)[1] == 0
-
-
-SLICES = {
-    "column": lambda x: x[:, 0],
-    "parts of all axes": lambda x: x[1:, :-1, 2:4],
-    "from the end": lambda x: x[-2],
-    "range and index": lambda x: x[:, 1:3, -1],
-    "ellipsis": lambda x: x[..., 2:],
-    "ellipsis between": lambda x: x[1, ..., :3],
-    "new axes": lambda x: x[:, None, 1:, ..., None, 4],
-}
-
-
-@pytest.mark.parametrize("part", SLICES.values(), ids=list(SLICES))
-def test_gradients_of_slices_are_zeros_around(part):
-    x = np.arange(3 * 4 * 5, dtype="float32").reshape(3, 4, 5)
-
-    def function(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.reduce_sum(tf.square(part(x)))
-        return [tape.gradient(y, x)]
-
-    (found,), count = rewritten(function, without_slice_gradients, x)
-
-    expected = np.zeros_like(x)
-    index = np.asarray(part(np.arange(x.size).reshape(x.shape)))
-    expected.reshape(-1)[index.reshape(-1)] = 2 * x.reshape(-1)[index.reshape(-1)]
-    assert count == 1
-    np.testing.assert_array_equal(found, expected)

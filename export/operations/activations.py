@@ -1,0 +1,61 @@
+"""Activations of networks."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+_PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
+_SCALES = ("BiasAdd", "AddV2", "Add", "Sub", "Mul", "RealDiv")
+_LAYOUTS = ("Identity", "Reshape", "Transpose", "Squeeze", "ExpandDims")
+
+
+def relu_of_product(x: Tensor) -> Tensor:
+    """A leaky ReLU of slope 0, which `tflite.products` turns back.
+
+    The converter takes a ReLU into a product of two computed tensors, whose operator has no activation in the file: it would
+    be lost. It does not do so with a leaky one.
+    """
+    return tf.nn.leaky_relu(x, alpha=0.0)
+
+
+def relu6_of_product(x: Tensor) -> Tensor:
+    return tf.minimum(tf.nn.leaky_relu(x, alpha=0.0), 6.0)
+
+
+def _is_of_product(node: Node) -> bool:
+    """Whether a node reads a product of tensors, perhaps reshaped, or scaled and shifted by weights."""
+    return node.dtype() == tf.float32 and _is_product(node, node.inputs[0])
+
+
+def _is_product(node: Node, source: str) -> bool:
+    producer = node.part.node(source)
+    if producer is None:
+        return False
+    if producer.op in _LAYOUTS:
+        return _is_product(producer, producer.inputs[0])
+    if producer.op in _SCALES:
+        others = [each for each in producer.inputs if _is_computed(node, each)]
+        return len(others) == 1 and _is_product(node, others[0])
+    return producer.op in _PRODUCTS
+
+
+def _is_computed(node: Node, source: str) -> bool:
+    producer = node.part.node(source)
+    return producer is not None and producer.op != "Placeholder" and not node.part.is_weight(source)
+
+
+OPERATIONS = (
+    Operation("Relu", {TFLITE: Decomposed(relu_of_product, when=_is_of_product)}),
+    Operation("Relu6", {TFLITE: Decomposed(relu6_of_product, when=_is_of_product)}),
+    Operation("Elu", rounds=True),
+    Operation("LeakyRelu", rounds=True),
+    Operation("LogSoftmax", rounds=True),
+    Operation("Selu", rounds=True),
+    Operation("Sigmoid", rounds=True),
+    Operation("Softmax", rounds=True),
+    Operation("Softsign", rounds=True),
+)

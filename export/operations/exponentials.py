@@ -1,0 +1,61 @@
+"""Exponentials, logarithms and roots."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.polynomials import fitted, horner
+from keras_transformer.utils.types import Tensor
+
+# 2 artanh(z) / z as a polynomial of z² for |z| <= 1/3, 2e-9 of it away.
+_ARTANH = [2 * each for each in fitted(lambda x: np.arctanh(np.sqrt(x)) / np.sqrt(x), 4, [0, 1 / 9])]
+# (exp(x) - 1) / x for |x| <= 1/2, 3e-9 of it away.
+_EXPM1 = fitted(lambda x: np.expm1(x) / x, 7, [-0.5, 0.5])
+
+
+def _is_float32(node: Node) -> bool:
+    return node.dtype() == tf.float32
+
+
+def _logarithm_near_one(x: Tensor) -> Tensor:
+    """`log(1 + x)` for `-1/2 <= x <= 1`, as `2 artanh(z)` with `z = x / (2 + x)`: there is no sum that rounds x away."""
+    z = x / (x + 2.0)
+    return z * horner(_ARTANH, z * z)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """`max(x, 0) + log(1 + exp(-|x|))`.
+
+    State-space models have steps of softplus(-7), in which `log(1 + exp(x))`, as TFLite's converter writes it, is wrong by
+    6e-5. XNNPACK's logarithm loses as much near 1, so that it cannot be used with a correction either.
+    """
+    return tf.maximum(x, 0.0) + _logarithm_near_one(tf.exp(-tf.abs(x)))
+
+
+def log1p(x: Tensor) -> Tensor:
+    """`log(1 + x)` where that is far from 0, and a series near it."""
+    near = _logarithm_near_one(tf.minimum(tf.maximum(x, -0.5), 1.0))
+    return tf.where(tf.logical_and(x >= -0.5, x <= 1.0), near, tf.math.log(x + 1.0))
+
+
+def expm1(x: Tensor) -> Tensor:
+    """`exp(x) - 1` where that is far from 0, and a series near it."""
+    small = tf.minimum(tf.maximum(x, -0.5), 0.5)
+    return tf.where(tf.abs(x) <= 0.5, small * horner(_EXPM1, small), tf.exp(x) - 1.0)
+
+
+_LOG1P, _EXPM1_FUNCTION = Decomposed(log1p), Decomposed(expm1)
+
+OPERATIONS = (
+    Operation("Exp", rounds=True),
+    Operation("Expm1", {TFLITE: _EXPM1_FUNCTION, ONNX: _EXPM1_FUNCTION}, rounds=True),
+    Operation("Log", rounds=True),
+    Operation("Log1p", {TFLITE: _LOG1P, ONNX: _LOG1P}, rounds=True),
+    Operation("Rsqrt", rounds=True),
+    Operation("Sqrt", rounds=True),
+    Operation("Square", rounds=True),
+    Operation("Softplus", {TFLITE: Decomposed(softplus, when=_is_float32)}, rounds=True),
+)

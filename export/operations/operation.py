@@ -1,0 +1,104 @@
+"""The entry of the table of operations: what becomes of one operation of TensorFlow in each format, and its facts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras_transformer.export.operations.graph_part import Node
+
+# The formats that are converted from the traced graph. A SavedModel contains it as it is.
+TFLITE, ONNX = "tflite", "onnx"
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+def _inputs(node: Node) -> Sequence[str]:
+    return node.inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class Decomposed:
+    """An operation is replaced by a function of operations that the format has.
+
+    The function is traced for the shapes and types of each node, and its operations take the place of the node. Operations
+    of the table in it are replaced as well.
+
+    Args:
+        function: takes the operands as tensors and the attributes by keyword; returns the result, or a list of the results.
+            Operands that are small constants are constants in the traced graph: `tf.get_static_value` tells them.
+        attributes: names of the attributes of the operation that the function takes.
+        when: whether it applies to a node; to all by default.
+        operands: the tensors that a node's function takes: its inputs by default. They may be those of another node, where
+            several nodes together are replaced.
+    """
+
+    function: Callable[..., Any]
+    attributes: tuple[str, ...] = ()
+    when: Callable[[Node], bool] = _always
+    operands: Callable[[Node], Sequence[str]] = _inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class Native:
+    """An operation becomes operators of the format that no operation of TensorFlow is converted to.
+
+    Args:
+        build: makes them; what it takes is a matter of the format. ONNX: `(graph, node, name, arguments)`, as handlers of
+            tf2onnx do.
+    """
+
+    build: Callable[..., None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The format has no counterpart of an operation, and there is no function for it.
+
+    Args:
+        reason: why.
+        remedy: what a user can do instead.
+        when: to which nodes that applies; to all by default.
+    """
+
+    reason: str
+    remedy: str
+    when: Callable[[Node], bool] = _always
+
+
+# What is not said is kept: the converter of the format has the operation.
+Lowering = Decomposed | Native | Refused
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """An operation of TensorFlow.
+
+    Args:
+        name: of the operation in a graph, such as `"Log1p"`.
+        lowerings: dict of format to what becomes of the operation there, or to several of which the first that applies
+            counts. The converter keeps an operation of which nothing is said, or to which nothing applies.
+        remedies: dict of format to what a user can do where its converter does not take the operation.
+        rounds: bool. Whether a result in float32 is rounded; other operations move, compare or select values.
+        sum_length: how many numbers are added for each element of the result, from the attributes of the operation, its
+            operands and its result; None where there is no sum.
+        reads_weight: position of the operand that may be a weight with which the converter of TFLite has nothing to compute.
+        moves_weight: bool. Whether the operation reorders its first operand only, so that a weight stays one.
+    """
+
+    name: str
+    lowerings: Mapping[str, Lowering | Sequence[Lowering]] = dataclasses.field(default_factory=dict)
+    remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rounds: bool = False
+    sum_length: Callable[[Mapping[str, Any], Sequence[Any], Any], float] | None = None
+    reads_weight: int | None = None
+    moves_weight: bool = False
+
+    def lowerings_in(self, format: str) -> tuple[Lowering, ...]:
+        """What becomes of it in a format, in the order of precedence; nothing where the converter keeps it."""
+        found = self.lowerings.get(format, ())
+        return (found,) if isinstance(found, Lowering) else tuple(found)

@@ -1,0 +1,83 @@
+"""Products of matrices and convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
+from keras_transformer.utils.types import Tensor
+
+Attributes = Mapping[str, Any]
+
+
+def product_of_bytes(x: Tensor, y: Tensor, *, adj_x: bool, adj_y: bool, Tout: tf.DType) -> Tensor:
+    """A product of int8 with int8 in float32, cast back.
+
+    Sums up to 2**24, such as those of 1,040 products, are exact; larger ones have seven correct digits.
+    """
+    operands = [tf.cast(each, tf.float32) for each in (x, y)]
+    return tf.cast(tf.raw_ops.BatchMatMulV2(x=operands[0], y=operands[1], adj_x=adj_x, adj_y=adj_y), Tout)
+
+
+def product_of_transposed(x: Tensor, y: Tensor, *, adj_x: bool, adj_y: bool, Tout: tf.DType) -> Tensor:
+    """Integers are transposed before: ONNX's products of integers do not transpose."""
+    x = tf.linalg.matrix_transpose(x) if adj_x else x
+    y = tf.linalg.matrix_transpose(y) if adj_y else y
+    return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=Tout)
+
+
+def _is_transposed(node: Node) -> bool:
+    return _is_of_bytes(node) and bool(node.attribute("adj_x") or node.attribute("adj_y"))
+
+
+def _is_of_bytes(node: Node) -> bool:
+    return node.dtype() == tf.int8
+
+
+def _of_matrices(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+    return inputs[0].shape[0 if attributes["transpose_a"].b else 1]
+
+
+def _of_batches(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+    return inputs[0].shape[-2 if attributes["adj_x"].b else -1]
+
+
+def _of_einsum(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+    shapes = [tuple(each.shape) for each in inputs]
+    return einsum_multiply_adds(attributes["equation"].s.decode(), shapes) / max(1, math.prod(result.shape))
+
+
+def _of_convolution(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+    return math.prod(inputs[1].shape[:-1])
+
+
+def _of_depthwise(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+    return math.prod(inputs[1].shape[:2])
+
+
+def _of_transposed(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+    return math.prod(inputs[1].shape[:2]) * inputs[1].shape[-1]
+
+
+_OPTIONS = ("adj_x", "adj_y", "Tout")
+_BYTES = Decomposed(product_of_bytes, _OPTIONS, _is_of_bytes)
+_TRANSPOSED = Decomposed(product_of_transposed, _OPTIONS, _is_transposed)
+
+OPERATIONS = (
+    Operation("MatMul", rounds=True, sum_length=_of_matrices, reads_weight=1),
+    Operation("BatchMatMul", rounds=True, sum_length=_of_batches),
+    Operation("BatchMatMulV2", rounds=True, sum_length=_of_batches, reads_weight=1),
+    Operation("BatchMatMulV3", {TFLITE: _BYTES, ONNX: _TRANSPOSED}, rounds=True, sum_length=_of_batches),
+    Operation("Einsum", rounds=True, sum_length=_of_einsum),
+    Operation("Conv2D", rounds=True, sum_length=_of_convolution, reads_weight=1),
+    Operation("Conv3D", rounds=True, sum_length=_of_convolution),
+    Operation("Conv2DBackpropInput", rounds=True, sum_length=_of_transposed),
+    Operation("DepthwiseConv2dNative", rounds=True, sum_length=_of_depthwise),
+    Operation("FusedBatchNormV3", rounds=True),
+)

@@ -1,0 +1,85 @@
+"""Counts, ranks and places in sorted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+
+def bucket(x: Tensor, *, boundaries: Sequence[float]) -> Tensor:
+    reached = tf.expand_dims(tf.cast(x, tf.float32), -1) >= tf.constant(list(boundaries), tf.float32)
+    return tf.reduce_sum(tf.cast(reached, tf.int32), -1)
+
+
+def lower_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
+    below = tf.expand_dims(rows, 1) < tf.expand_dims(values, 2)
+    return tf.cast(tf.reduce_sum(tf.cast(below, tf.int32), -1), out_type)
+
+
+def upper_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
+    reached = tf.expand_dims(rows, 1) <= tf.expand_dims(values, 2)
+    return tf.cast(tf.reduce_sum(tf.cast(reached, tf.int32), -1), out_type)
+
+
+def in_top(predictions: Tensor, targets: Tensor, count: Tensor) -> Tensor:
+    """Whether fewer than `count` classes have a higher score than the target, as far as that is finite."""
+    classes = tf.shape(predictions, out_type=targets.dtype)[1]
+    is_class = tf.logical_and(targets >= 0, targets < classes)
+    score = tf.gather(predictions, tf.where(is_class, targets, tf.zeros_like(targets)), batch_dims=1)
+    higher = tf.reduce_sum(tf.cast(predictions > tf.expand_dims(score, 1), count.dtype), 1)
+    is_in = tf.logical_and(higher < count, tf.math.is_finite(score))
+    return tf.logical_and(is_in, is_class)
+
+
+def bin_count(x: Tensor, size: Tensor, weights: Tensor, *, binary_output: bool) -> Tensor:
+    """Elements are counted by segment, those of each row apart; what is outside goes to a further segment."""
+    size = tf.cast(size, tf.int32)
+    x = tf.cast(x, tf.int32)
+    bins = tf.where(tf.logical_and(x >= 0, x < size), x, size)
+    rows = 1
+    if x.shape.rank == 2:
+        rows = tf.shape(x)[0]
+        bins = bins + tf.expand_dims(tf.range(rows) * (size + 1), 1)
+    given = weights if weights.shape.num_elements() != 0 else tf.ones_like(bins, weights.dtype)
+    counted = tf.math.unsorted_segment_sum(tf.reshape(given, [-1]), tf.reshape(bins, [-1]), rows * (size + 1))
+    counted = tf.reshape(counted, [rows, size + 1])[:, :-1]
+    counted = tf.cast(counted > 0, weights.dtype) if binary_output else counted
+    return counted if x.shape.rank == 2 else tf.reshape(counted, [-1])
+
+
+def nth_element(x: Tensor, number: Tensor, *, reverse: bool) -> Tensor:
+    signed = x if reverse else -x
+    found = tf.math.top_k(signed, number + 1).values[..., -1]
+    return found if reverse else -found
+
+
+def _is_weighted(node: Node) -> bool:
+    return _is_of_rows(node) and node.part.spec(node.inputs[2]).shape.num_elements() != 0
+
+
+def _is_of_rows(node: Node) -> bool:
+    return node.part.spec(node.inputs[0]).shape.rank in (1, 2)
+
+
+_LOWER, _UPPER = Decomposed(lower_bound, ("out_type",)), Decomposed(upper_bound, ("out_type",))
+_IN_TOP, _NTH = Decomposed(in_top), Decomposed(nth_element, ("reverse",))
+
+OPERATIONS = (
+    Operation("Bucketize", {ONNX: Decomposed(bucket, ("boundaries",))}),
+    Operation(
+        "DenseBincount",
+        {
+            TFLITE: Decomposed(bin_count, ("binary_output",), _is_of_rows),
+            ONNX: Decomposed(bin_count, ("binary_output",), _is_weighted),
+        },
+    ),
+    Operation("InTopKV2", {TFLITE: _IN_TOP, ONNX: _IN_TOP}),
+    Operation("LowerBound", {TFLITE: _LOWER, ONNX: _LOWER}),
+    Operation("NthElement", {TFLITE: _NTH, ONNX: _NTH}),
+    Operation("UpperBound", {TFLITE: _UPPER, ONNX: _UPPER}),
+)

@@ -1,0 +1,72 @@
+"""Sums and extremes of the elements of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+
+def segment_sum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    return _scattered(tf.tensor_scatter_nd_add, 0, x, segments, count)
+
+
+def segment_maximum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    return _scattered(tf.tensor_scatter_nd_max, x.dtype.min, x, segments, count)
+
+
+def segment_minimum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    return _scattered(tf.tensor_scatter_nd_min, x.dtype.max, x, segments, count)
+
+
+def _scattered(scatter: Callable[..., Tensor], first: float, x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    """Elements go to the row of their segment; those of negative segments to a further row, which is left out."""
+    count = tf.cast(count, segments.dtype)
+    rows = tf.where(segments < 0, count, segments)
+    shape = tf.concat([[count + 1], tf.shape(x, out_type=segments.dtype)[segments.shape.rank :]], 0)
+    return scatter(tf.fill(shape, tf.constant(first, x.dtype)), tf.expand_dims(rows, -1), x)[:-1]
+
+
+def segment_sum(x: Tensor, segments: Tensor) -> Tensor:
+    return tf.math.unsorted_segment_sum(x, segments, segments[-1] + 1)
+
+
+def segment_mean(x: Tensor, segments: Tensor) -> Tensor:
+    """0 where a segment is empty."""
+    count = segments[-1] + 1
+    sizes = tf.math.unsorted_segment_sum(tf.ones_like(x), segments, count)
+    return tf.math.unsorted_segment_sum(x, segments, count) / tf.maximum(sizes, tf.ones_like(sizes))
+
+
+def segment_maximum(x: Tensor, segments: Tensor) -> Tensor:
+    return _extreme(tf.math.unsorted_segment_max, x, segments)
+
+
+def segment_minimum(x: Tensor, segments: Tensor) -> Tensor:
+    return _extreme(tf.math.unsorted_segment_min, x, segments)
+
+
+def _extreme(function: Callable[..., Tensor], x: Tensor, segments: Tensor) -> Tensor:
+    """The extreme of each segment; 0 where a segment is empty."""
+    count = segments[-1] + 1
+    sizes = tf.math.unsorted_segment_sum(tf.ones_like(x), segments, count)
+    found = function(x, segments, count)
+    return tf.where(sizes > 0, found, tf.zeros_like(found))
+
+
+def _both(function: Callable[..., Tensor]) -> dict[str, Decomposed]:
+    return {TFLITE: Decomposed(function), ONNX: Decomposed(function)}
+
+
+OPERATIONS = (
+    Operation("SegmentSum", {TFLITE: Decomposed(segment_sum)}, rounds=True),
+    Operation("SegmentMean", _both(segment_mean), rounds=True),
+    Operation("SegmentMax", _both(segment_maximum)),
+    Operation("SegmentMin", _both(segment_minimum)),
+    Operation("UnsortedSegmentSum", {ONNX: Decomposed(segment_sum_by_scatter)}, rounds=True),
+    Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}),
+    Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}),
+)

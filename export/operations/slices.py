@@ -1,0 +1,172 @@
+"""Slices, layouts and diagonals: values that move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
+def slice_then_new_axes(x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, **masks: int) -> Tensor:
+    """`x[:, None]`: the slice without new axes, then one `ExpandDims` each; the converter has both for any shape."""
+    bounds = [tf.get_static_value(each) for each in (begin, end, strides)]
+    entries = _entries(masks, len(bounds[0]))
+    kept = [index for index, kind in enumerate(entries) if kind != "new"]
+    bits = {
+        name: sum(1 << position for position, index in enumerate(kept) if masks[name] >> index & 1)
+        for name in _MASKS
+        if name != "new_axis_mask"
+    }
+    begin, end, strides = (tf.constant(np.asarray(each)[kept], tf.int32) for each in bounds)
+    x = tf.raw_ops.StridedSlice(input=x, begin=begin, end=end, strides=strides, new_axis_mask=0, **bits)
+    for axis in new_axes(entries):
+        x = tf.expand_dims(x, axis)
+    return x
+
+
+def _entries(masks: dict[str, int], count: int) -> list[str]:
+    """Kind of each entry of a slice: `ellipsis`, `new`, `shrink` or `range`; TensorFlow's own precedence."""
+    kinds = (("ellipsis", "ellipsis_mask"), ("new", "new_axis_mask"), ("shrink", "shrink_axis_mask"))
+    return [next((kind for kind, mask in kinds if masks[mask] >> index & 1), "range") for index in range(count)]
+
+
+def new_axes(entries: Sequence[str]) -> list[int]:
+    """Returns the axes to expand, in order: those before an ellipsis from the left, then those after it from the right.
+
+    Args:
+        entries: list of `"ellipsis"`, `"new"`, `"shrink"` and `"range"`.
+    """
+    entries = list(entries)
+    split = entries.index("ellipsis") if "ellipsis" in entries else len(entries)
+    left, right = entries[:split], entries[split + 1 :][::-1]
+    axes = [_kept_before(left, index) for index, kind in enumerate(left) if kind == "new"]
+    return axes + [-1 - _kept_before(right, index) for index, kind in enumerate(right) if kind == "new"]
+
+
+def _kept_before(entries: Sequence[str], index: int) -> int:
+    return sum(kind != "shrink" for kind in entries[:index])
+
+
+def _has_new_axes(node: Node) -> bool:
+    return bool(node.attribute("new_axis_mask")) and all(node.value(position) is not None for position in (1, 2, 3))
+
+
+def slice_gradient(shape: Tensor, begin: Tensor, end: Tensor, strides: Tensor, dy: Tensor, **masks: int) -> Tensor:
+    """The gradient of a slice with steps of 1: a reshape and zeros around it."""
+    sizes, first, last = (np.asarray(tf.get_static_value(each)).tolist() for each in (shape, begin, end))
+    starts, stops = [], []
+    for size, position in zip(sizes, _positions(masks, len(sizes), len(first)), strict=True):
+        start, stop = _range(size, position, first, last, masks)
+        starts.append(start)
+        stops.append(stop)
+    kept = tf.reshape(dy, np.array(stops) - starts)
+    return tf.pad(kept, np.stack([starts, np.array(sizes) - stops], axis=1))
+
+
+def _range(size: int, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]) -> Any:
+    """The first index and the end of a slice along one axis."""
+    if position is None:
+        return 0, size
+    bit = 1 << position
+    start = 0 if masks["begin_mask"] & bit else int(begin[position])
+    stop = size if masks["end_mask"] & bit else int(end[position])
+    start = start + size if start < 0 else start
+    if masks["shrink_axis_mask"] & bit:
+        stop = start + 1
+    return min(start, size), min(stop + size if stop < 0 else stop, size)
+
+
+def _positions(masks: dict[str, int], rank: int, count: int) -> list[int | None]:
+    """For each axis of the sliced tensor its position in the bounds, or None where the whole axis is taken.
+
+    New axes have a position and no axis; an ellipsis stands for as many axes as there are left. What axes the gradient has
+    makes no difference: it is reshaped.
+    """
+    added, ellipsis = masks["new_axis_mask"], masks["ellipsis_mask"]
+    given = [each for each in range(count) if not added >> each & 1 and not ellipsis >> each & 1]
+    if not ellipsis:
+        return [*given, *[None] * (rank - len(given))]
+    before = [each for each in given if (1 << each) < ellipsis]
+    return [*before, *[None] * (rank - len(given)), *given[len(before) :]]
+
+
+def _has_steps_of_one(node: Node) -> bool:
+    strides = node.value(3)
+    return all(node.value(each) is not None for each in (0, 1, 2)) and strides is not None and (strides == 1).all()
+
+
+def rolled(x: Tensor, shift: Tensor, axis: Tensor) -> Tensor:
+    """Two slices and their concatenation for each axis."""
+    shifts, axes = (np.atleast_1d(tf.get_static_value(each)).tolist() for each in (shift, axis))
+    for number, along in zip(shifts, axes, strict=True):
+        before = [slice(None)] * along
+        x = tf.concat([x[(*before, slice(-number, None))], x[(*before, slice(None, -number))]], along)
+    return x
+
+
+def _has_known_roll(node: Node) -> bool:
+    shifts, axes = node.value(1), node.value(2)
+    return shifts is not None and axes is not None and bool((axes >= 0).all()) and bool(shifts.all())
+
+
+def squeezed_by_sum(x: Tensor, *, squeeze_dims: Sequence[int]) -> Tensor:
+    """A sum over the axes of size 1, which does not need to know that they are."""
+    return tf.reduce_sum(x, list(squeeze_dims))
+
+
+def _is_squeezed_transposition(node: Node) -> bool:
+    producer = node.producer(0)
+    is_transposed = producer is not None and producer.op == "Transpose"
+    return is_transposed and bool(node.attribute("squeeze_dims")) and node.dtype() == tf.float32
+
+
+def diagonal(x: Tensor, k: Tensor, padding: Tensor) -> Tensor:
+    """The main diagonals of matrices, by lookup in their rows one behind the other."""
+    shape = tf.shape(x)
+    rows, columns = shape[-2], shape[-1]
+    flat = tf.reshape(x, tf.concat([shape[:-2], [rows * columns]], 0))
+    return tf.gather(flat, tf.range(tf.minimum(rows, columns)) * (columns + 1), axis=-1)
+
+
+def with_diagonal(x: Tensor, values: Tensor, k: Tensor) -> Tensor:
+    rows, columns = tf.range(tf.shape(x)[-2]), tf.range(tf.shape(x)[-1])
+    size = tf.minimum(tf.shape(x)[-2], tf.shape(x)[-1])
+    at = tf.minimum(columns, size - 1)
+    is_diagonal = tf.equal(tf.expand_dims(rows, 1), tf.expand_dims(columns, 0))
+    return tf.where(is_diagonal, tf.expand_dims(tf.gather(values, at, axis=-1), -2), x)
+
+
+def _is_main_diagonal(node: Node) -> bool:
+    offset = node.value(2 if node.op == "MatrixSetDiagV3" else 1)
+    return offset is not None and not offset.any()
+
+
+def cross_product(x: Tensor, y: Tensor) -> Tensor:
+    (x1, x2), (y1, y2) = ([tf.gather(each, order, axis=-1) for order in ([1, 2, 0], [2, 0, 1])] for each in (x, y))
+    return x1 * y2 - x2 * y1
+
+
+_DIAGONAL, _CROSS = Decomposed(diagonal, when=_is_main_diagonal), Decomposed(cross_product)
+_SLICE_GRADIENT = Decomposed(slice_gradient, _MASKS, _has_steps_of_one)
+
+OPERATIONS = (
+    Operation("Cross", {TFLITE: _CROSS, ONNX: _CROSS}, rounds=True),
+    Operation("GatherV2", reads_weight=0),
+    Operation("Identity", moves_weight=True),
+    Operation("MatrixDiagPartV3", {TFLITE: _DIAGONAL}),
+    Operation("MatrixSetDiagV3", {ONNX: Decomposed(with_diagonal, when=_is_main_diagonal)}),
+    Operation("Reshape", moves_weight=True),
+    Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
+    Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
+    Operation("StridedSlice", {TFLITE: Decomposed(slice_then_new_axes, _MASKS, _has_new_axes)}),
+    Operation("StridedSliceGrad", {TFLITE: _SLICE_GRADIENT, ONNX: _SLICE_GRADIENT}),
+    Operation("Transpose", moves_weight=True),
+)

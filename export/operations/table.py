@@ -1,0 +1,104 @@
+"""The table of operations: `OPERATIONS`, by the name that an operation has in a graph of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from keras_transformer.export.errors import ExportError, UnknownFormatError
+from keras_transformer.export.operations import (
+    activations,
+    arithmetic,
+    bits,
+    comparison,
+    exponentials,
+    images,
+    lists,
+    products,
+    reductions,
+    scans,
+    scatters,
+    searches,
+    segments,
+    slices,
+    special,
+    trigonometry,
+)
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
+
+_FAMILIES = (
+    activations,
+    arithmetic,
+    bits,
+    comparison,
+    exponentials,
+    images,
+    lists,
+    products,
+    reductions,
+    scans,
+    scatters,
+    searches,
+    segments,
+    slices,
+    special,
+    trigonometry,
+)
+OPERATIONS: dict[str, Operation] = {each.name: each for family in _FAMILIES for each in family.OPERATIONS}
+# What users have registered, by format and operation.
+_REGISTERED: dict[str, dict[str, Decomposed]] = {TFLITE: {}, ONNX: {}}
+
+
+def register_lowering(
+    operation: str, format: str, function: Callable[..., Any], attributes: Sequence[str] = ()
+) -> None:
+    """Tells exports what to do with an operation of TensorFlow that a format does not have.
+
+    The function takes the place of the operation in every export of this process from then on, and of what the library
+    does with it. The exported file is compared with the model as every other, so that a wrong function is found.
+
+    Args:
+        operation: name of the operation in the graph, as an `UnsupportedOpError` tells it, such as `"Betainc"`.
+        format: `"tflite"` or `"onnx"`.
+        function: takes the inputs of the operation as tensors, and the attributes by keyword; returns its result, or a list
+            of its results, by operations of TensorFlow. It is traced for the shapes and types of each node.
+        attributes: names of the attributes of the operation that the function takes.
+
+    Raises:
+        UnknownFormatError: the format does not exist, or does not convert the operations of a graph.
+        ExportError: TensorFlow has no such operation.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> from keras_transformer.export import register_lowering
+    >>> register_lowering("Xdivy", "onnx", lambda x, y: tf.math.divide_no_nan(x, y))
+    """
+    from tensorflow.python.framework import op_def_registry
+
+    if format not in _REGISTERED:
+        raise UnknownFormatError(format, _REGISTERED)
+    if op_def_registry.get(operation) is None:
+        raise ExportError(f"TensorFlow has no operation '{operation}'")
+    _REGISTERED[format][operation] = Decomposed(function, tuple(attributes))
+
+
+def lowerings_in(format: str) -> dict[str, tuple[Lowering, ...]]:
+    """What becomes of the operations that a format does not keep: for each its lowerings, in the order of precedence."""
+    found = {name: each.lowerings_in(format) for name, each in OPERATIONS.items() if each.lowerings_in(format)}
+    for name, each in _REGISTERED.get(format, {}).items():
+        found[name] = (each,)
+    return found
+
+
+def remedy(operations: Iterable[str], format: str) -> str:
+    """What a user can do where the converter of a format does not take some operations; "" where nothing is known."""
+    remedies = [OPERATIONS[name].remedies.get(format, "") for name in operations if name in OPERATIONS]
+    return next(filter(None, remedies), "")
+
+
+def native_builders(format: str) -> Mapping[str, Callable[..., None]]:
+    """The builders of operations that become operators of a format's own."""
+    lowerings = lowerings_in(format)
+    natives = {name: [each for each in found if isinstance(each, Native)] for name, found in lowerings.items()}
+    return {name: found[0].build for name, found in natives.items() if found}

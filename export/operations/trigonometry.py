@@ -1,0 +1,80 @@
+"""Circular and hyperbolic functions, and their inverses."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+# Above, the square of a number overflows sooner than its logarithm loses a digit.
+_LARGE = 1e9
+
+
+def tangent(x: Tensor) -> Tensor:
+    return tf.sin(x) / tf.cos(x)
+
+
+def arccosine(x: Tensor) -> Tensor:
+    return 2.0 * tf.atan2(tf.sqrt(1.0 - x), tf.sqrt(1.0 + x))
+
+
+def arcsine(x: Tensor) -> Tensor:
+    return tf.atan2(x, tf.sqrt((1.0 - x) * (1.0 + x)))
+
+
+def arctangent(x: Tensor) -> Tensor:
+    return tf.atan2(x, tf.ones_like(x))
+
+
+def hyperbolic_cosine(x: Tensor) -> Tensor:
+    """Of the exponential of half the argument, which does not overflow before the result does."""
+    root = tf.exp(0.5 * tf.abs(x))
+    return (0.5 * root) * root + (0.5 / root) / root
+
+
+def hyperbolic_sine(x: Tensor) -> Tensor:
+    """Near 0 of `exp(x) - 1`, so that no digits cancel."""
+    size = tf.abs(x)
+    small = tf.math.expm1(tf.minimum(size, 1.0))
+    root = tf.exp(0.5 * size)
+    far = (0.5 * root) * root - (0.5 / root) / root
+    return tf.sign(x) * tf.where(size <= 1.0, 0.5 * (small + small / (small + 1.0)), far)
+
+
+def inverse_hyperbolic_cosine(x: Tensor) -> Tensor:
+    beyond = tf.minimum(x, _LARGE) - 1.0
+    near = tf.math.log1p(beyond + tf.sqrt(beyond * (beyond + 2.0)))
+    return tf.where(x > _LARGE, tf.math.log(x) + math.log(2), near)
+
+
+def inverse_hyperbolic_sine(x: Tensor) -> Tensor:
+    size = tf.abs(x)
+    small = tf.minimum(size, _LARGE)
+    square = small * small
+    near = tf.math.log1p(small + square / (1.0 + tf.sqrt(1.0 + square)))
+    return tf.sign(x) * tf.where(size > _LARGE, tf.math.log(size) + math.log(2), near)
+
+
+def inverse_hyperbolic_tangent(x: Tensor) -> Tensor:
+    size = tf.abs(x)
+    return 0.5 * tf.sign(x) * tf.math.log1p(2.0 * size / (1.0 - size))
+
+
+OPERATIONS = (
+    Operation("Sin", rounds=True),
+    Operation("Cos", rounds=True),
+    Operation("Tan", {TFLITE: Decomposed(tangent)}, rounds=True),
+    Operation("Acos", {TFLITE: Decomposed(arccosine)}, rounds=True),
+    Operation("Asin", {TFLITE: Decomposed(arcsine)}, rounds=True),
+    Operation("Atan", {TFLITE: Decomposed(arctangent)}, rounds=True),
+    Operation("Atan2", rounds=True),
+    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True),
+    Operation("Sinh", {TFLITE: Decomposed(hyperbolic_sine)}, rounds=True),
+    Operation("Tanh", rounds=True),
+    Operation("Acosh", {TFLITE: Decomposed(inverse_hyperbolic_cosine)}, rounds=True),
+    Operation("Asinh", {TFLITE: Decomposed(inverse_hyperbolic_sine)}, rounds=True),
+    Operation("Atanh", {TFLITE: Decomposed(inverse_hyperbolic_tangent)}, rounds=True),
+)

@@ -1,0 +1,55 @@
+"""Writes the files of all cases of operations and records how far each is from TensorFlow: `operation_worker.py OUT`."""
+
+import json
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import numpy as np
+import tensorflow as tf
+from operation_cases import CASES
+from operation_files import computed
+
+from keras_transformer.export.errors import ExportError
+
+
+def difference(found, expected):
+    """The largest difference, as a share of each value or of 1."""
+    assert found.shape == expected.shape, (found.shape, expected.shape)
+    found, expected = found.astype("float64"), expected.astype("float64")
+    with np.errstate(invalid="ignore"):
+        away = np.where(found == expected, 0, np.abs(found - expected)) / np.maximum(1, np.abs(expected))
+    return float(np.nan_to_num(away, nan=np.inf).max())
+
+
+def record(case, format, shapes):
+    try:
+        found = computed(case.function, case.arrays, format, shapes)
+    except ExportError as error:
+        return f"{type(error).__name__}: {error}"
+    except Exception as error:  # What the runtime says of a file that it does not take.
+        return f"the runtime: {type(error).__name__}: {error}"
+    expected = case.function(*map(tf.constant, case.arrays))
+    expected = expected if isinstance(expected, (list, tuple)) else [expected]
+    try:
+        return max(difference(*pair) for pair in zip(found, [each.numpy() for each in expected], strict=True))
+    except AssertionError as error:
+        return f"shapes {error}"
+
+
+def main(out, *operations):
+    results = {}
+    for (operation, name), case in CASES.items():
+        if operations and operation not in operations:
+            continue
+        for format in ("tflite", "onnx"):
+            fixed = [array.shape for array in case.arrays]
+            for kind, shapes in (("dynamic", case.shapes), ("fixed", fixed)):
+                results[f"{operation}|{name}|{format}|{kind}"] = record(case, format, shapes)
+    pathlib.Path(out).write_text(json.dumps(results))
+
+
+main(*sys.argv[1:])
