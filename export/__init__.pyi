@@ -13,6 +13,27 @@ from .compression.compress import (
 from .compression.results import (
     Compression as Compression,
 )
+from .data.array_spec import (
+    ArraySpec as ArraySpec,
+)
+from .data.export_spec import (
+    ExportSpec as ExportSpec,
+)
+from .data.export_spec import (
+    Probe as Probe,
+)
+from .data.export_spec import (
+    Signature as Signature,
+)
+from .data.report import (
+    Report as Report,
+)
+from .data.report import (
+    Reports as Reports,
+)
+from .data.target_result import (
+    TargetResult as TargetResult,
+)
 from .engines.genai.model_directory import (
     write_genai as write_genai,
 )
@@ -97,12 +118,6 @@ from .quantization.quantize_bundle import (
 from .reporting.bench import (
     bench_bundle as bench_bundle,
 )
-from .reporting.report import (
-    Report as Report,
-)
-from .reporting.report import (
-    Reports as Reports,
-)
 from .runtime.isolated.isolation import (
     Isolation as Isolation,
 )
@@ -130,23 +145,8 @@ from .serving.server import (
 from .serving.server import (
     run_server as run_server,
 )
-from .spec.export_spec import (
-    ArraySpec as ArraySpec,
-)
-from .spec.export_spec import (
-    ExportSpec as ExportSpec,
-)
-from .spec.export_spec import (
-    Probe as Probe,
-)
-from .spec.export_spec import (
-    Signature as Signature,
-)
 from .spec.language import (
     GenerationOptions as GenerationOptions,
-)
-from .targets.result import (
-    TargetResult as TargetResult,
 )
 from .text.bytes_to_outputs import (
     write_text_tflite as write_text_tflite,

@@ -9,19 +9,21 @@ from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
-from keras_transformer.export.bundle.manifest import FILE as MANIFEST
-from keras_transformer.export.bundle.manifest import file_records, read_manifest
+from keras_transformer.export.bundle.manifest import new_manifest, read_manifest, write_manifest
 from keras_transformer.export.bundle.metadata import check_input_names, check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
-from keras_transformer.export.formats import FORMATS, check_formats
-from keras_transformer.export.quantization.options import Quantization, precision_of
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import WeightsRecord
+from keras_transformer.export.data.parity import CEILING
+from keras_transformer.export.data.report import Artifact, Report, Reports
+from keras_transformer.export.data.target_result import TargetResult
+from keras_transformer.export.formats import FORMATS, check_formats, written_versions
+from keras_transformer.export.quantization.options import PRECISIONS, Quantization, precision_of
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.export.reporting.report import Artifact, Report, Reports
-from keras_transformer.export.spec.export_spec import ExportSpec
-from keras_transformer.export.targets.result import TargetResult
 from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.utils.types import Path
 
 # Where the float files are while they are quantized, beside the quantized bundles.
@@ -108,7 +110,7 @@ def export_precisions(
         ExportError: any of those that `export` names.
     """
     names = check_formats(formats)
-    target = writing.check_target(directory, of_precisions=True)
+    target = writing.check_target(directory, PRECISIONS)
     job = _Job(spec.only(names), names, target.name, metadata, (tokenizer, tokenizer_options))
     with writing.replacing(target) as folder, job.steps(progress, sum(each is not None for each in precisions)):
         artifacts = job.write_precisions(folder, precisions)
@@ -120,18 +122,16 @@ def export_precisions(
     )
 
 
-def complete(folder: pathlib.Path, manifest: dict[str, Any], title: str) -> None:
+def complete(folder: pathlib.Path, manifest: Manifest, title: str) -> None:
     """Writes the report and the manifest of a bundle, whose other files are written; those of before are replaced.
 
     Args:
         folder: of the bundle.
-        manifest: its manifest, whose records of files are filled in.
+        manifest: its manifest, without the records of the files.
         title: name of the bundle.
     """
-    (folder / MANIFEST).unlink(missing_ok=True)
     write_report(folder, manifest, title)
-    manifest["files"] = file_records(folder)
-    writing.write_manifest(folder, manifest)
+    write_manifest(folder, manifest)
 
 
 def _keeps_memory(name: str) -> bool:
@@ -172,7 +172,7 @@ class _Job:
         self._steps = Steps(first + written + copies * written, progress)
         return self._steps
 
-    def write_floats(self, folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Artifact]]:
+    def write_floats(self, folder: pathlib.Path) -> tuple[Manifest, dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
         from keras_transformer.export.spec.traced import TracedModule
         from keras_transformer.export.verification.background import RoundingInBackground
@@ -182,7 +182,7 @@ class _Job:
             writer = _BundleWriter(self._spec, traced, rounding, folder, self._steps)
             tokenizer, options = self._text
             if tokenizer is not None:
-                tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, options)
+                writer.add_tokenizer(tokenizer, options)
             artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
             writer.finish(self._title)
         return writer.manifest, {name: artifacts[name] for name in self._names}
@@ -209,8 +209,7 @@ class _Job:
         manifest = read_manifest(folder)
         self._steps.note(f"running on {self._spec.target.name}")
         found = prove(self._spec.target, folder, manifest, dataclasses.replace(self._spec, quantization=chosen))
-        manifest["target"] = found.to_dict()
-        complete(folder, manifest, self._title)
+        complete(folder, dataclasses.replace(manifest, target=found.to_dict()), self._title)
         return found
 
     def report(
@@ -252,7 +251,12 @@ class _BundleWriter:
     ) -> None:
         self._spec, self._traced, self._rounding = spec, traced, rounding
         self._folder, self._steps = folder, steps
-        self.manifest = writing.new_manifest(spec)
+        self.manifest = new_manifest(spec, written_versions())
+
+    def add_tokenizer(self, tokenizer: Any, options: dict[str, Any] | None) -> None:
+        """Writes the tokenizer."""
+        record = tokenizers.write_tokenizer(self._folder, tokenizer, options)
+        self.manifest = dataclasses.replace(self.manifest, tokenizer=record)
 
     def write(self, name: str) -> Artifact:
         """Writes and verifies the float files of one format; those that are not run, by their weights alone."""
@@ -264,9 +268,9 @@ class _BundleWriter:
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
         size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, self._traced, self._spec, self._folder, files)
-        record: dict[str, Any] = {"signatures": files, "names": names_record(self._spec, FORMATS[name])}
-        record |= {"bytes": size, "weights": weights, "milliseconds": {}}
-        self.manifest["artifacts"][name] = record
+        names = names_record(self._spec, FORMATS[name])
+        record = ArtifactRecord(files, size, names, WeightsRecord.from_dict(weights, name), milliseconds={})
+        self.manifest = self.manifest.with_artifact(name, record)
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
         count = sum(len(each) for each in probes.values())
         if not self._spec.runs_floats:
@@ -275,8 +279,10 @@ class _BundleWriter:
             self._steps.begin("measuring the rounding of the model")
             self._rounding.wait()
         self._steps.begin(f"verifying {name}")
-        parity = self._verify(name, probes, record["milliseconds"])
-        record["parity"] = [vars(each) for each in parity]
+        times: dict[str, float] = {}
+        parity = verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
+        record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
+        self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
         artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
@@ -284,12 +290,9 @@ class _BundleWriter:
 
     def finish(self, title: str) -> None:
         """Writes probes, report and manifest."""
-        artifacts = self.manifest["artifacts"]
-        self.manifest["artifacts"] = {name: artifacts[name] for name in FORMATS if name in artifacts}
+        artifacts = {name: self.manifest.artifacts[name] for name in FORMATS if name in self.manifest.artifacts}
+        self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts)
         probes = {key: signature.probes for key, signature in self._spec.signatures.items()}
-        write_probes(self._folder, probes, writing.PROBE_BYTES)
+        write_probes(self._folder, probes)
         if self._spec.runs_floats:
             complete(self._folder, self.manifest, title)
-
-    def _verify(self, name: str, probes: dict[str, Any], times: dict[str, float]) -> list[Any]:
-        return verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)

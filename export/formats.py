@@ -5,13 +5,24 @@ from collections.abc import Iterable
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.format import Format
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.runtime.libraries import installed_version
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.version import DISTRIBUTION, __version__
 
 # In the order in which they are written: a format follows the one that it is converted from.
 FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX)}
 
 DEFAULT_BACKEND = ONNX.name
+
+
+def written_versions() -> dict[str, str]:
+    """Versions of this package and of the installed distributions that write or run bundles."""
+    names = ["keras", "tensorflow", "numpy"]
+    for each in FORMATS.values():
+        names += [*each.writers, each.library.distribution]
+    found = {name: installed_version(name) for name in dict.fromkeys(names)}
+    return {DISTRIBUTION: __version__} | {name: version for name, version in found.items() if version is not None}
 
 
 def check_formats(names: str | Iterable[str]) -> list[str]:

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
     from keras_transformer.export.reporting.bench import bench_bundle
     from keras_transformer.export.reporting.progress import Activity
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
 
     sizes = dict(arguments.size)
     sizes |= {axis: getattr(arguments, axis) for axis in ("batch", "length") if getattr(arguments, axis) is not None}

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         if name is not None and not pathlib.Path(name).is_file():
             raise QuantizationError(f"no such file: '{name}'")
     from keras_transformer.export.compression.compress import compress
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
 
     model = load_model(path)
     data, evaluation = _read(model, arguments.data, arguments.evaluate)

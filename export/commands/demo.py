@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExportError: the images are unsuitable or missing, the output cannot be written, or an artifact fails verification.
     """
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
 
     # Errors in the arguments are raised before the training.
     out = _check_out(arguments.out)

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     options["target"] = arguments.target
     model = load_model(path)
     from keras_transformer.export.api import export
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
 
     report = export(model, arguments.out, formats, tolerance=arguments.tolerance, **options)
     show([*report.parts(), report.verdict()])

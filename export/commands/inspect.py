@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from keras_transformer.export.reporting.inspection import inspected
     from keras_transformer.export.reporting.progress import Activity
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
 
     with Activity(f"reading the graphs of {arguments.bundle}"):
         parts = inspected(arguments.bundle)

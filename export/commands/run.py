@@ -14,7 +14,7 @@ from keras_transformer.export.errors import ExportError, InputError, one_line
 from keras_transformer.export.formats import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ArraySpec
+    from keras_transformer.export.data.array_spec import ArraySpec
 
 EXAMPLES = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
 

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the difference of each file from Keras, and in which runtimes there is none; returns the exit status."""
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
     from keras_transformer.export.verification.verify import verify_bundle
 
     backends = arguments.backend or installed_backends(arguments.bundle)

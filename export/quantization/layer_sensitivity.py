@@ -4,12 +4,11 @@ import dataclasses
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import FILE, file_records, read_manifest
-from keras_transformer.export.bundle.writing import write_manifest
+from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graph_quantizer import is_candidate
@@ -79,10 +78,10 @@ def sensitivity(
     if not isinstance(evaluation, Evaluation):
         raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
     manifest = read_manifest(bundle)
-    record = manifest["artifacts"].get(ONNX.name)
-    if record is None or "quantization" in record:
+    record = manifest.artifacts.get(ONNX.name)
+    if record is None or record.quantization is not None:
         raise InvalidBundleError(f"'{bundle}' contains no float ONNX files to quantize")
-    if manifest.get("generation") is not None and len(evaluation.inputs):
+    if manifest.generation is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
     quantization = Quantization.of(quantize)
     if quantization is None:
@@ -90,7 +89,7 @@ def sensitivity(
     check_sources([quantization])
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
-    files = record["signatures"]
+    files = record.signatures
     arrays = {
         name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
     }
@@ -109,21 +108,19 @@ def sensitivity(
 
 
 def _measured(
-    bundle: pathlib.Path, files: dict[str, str], quantization: Quantization, evaluation: Evaluation
+    bundle: pathlib.Path, files: Mapping[str, str], quantization: Quantization, evaluation: Evaluation
 ) -> tuple[dict[str, Any], int]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name, "bundle")
         shutil.copytree(bundle, folder)
         manifest = read_manifest(folder)
-        (folder / FILE).unlink()  # Written again, last: it does not list itself.
         quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
-        manifest["files"] = file_records(folder)
-        write_manifest(folder, manifest)
-        size = sum(manifest["files"][name]["bytes"] for name in files_of(manifest, ONNX.name))
+        manifest = write_manifest(folder, manifest)
+        size = sum(manifest.files[name].size for name in files_of(manifest, ONNX.name))
         return evaluation.measure(load(folder, ONNX.name, check=False)), size
 
 
-def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
+def _ranges(folder: pathlib.Path, files: Mapping[str, str], quantization: Quantization) -> Any:
     if quantization.mode != "int8_static" or quantization.calibration is None:
         return None
     from keras_transformer.export.onnx.calibrate import ranges_of

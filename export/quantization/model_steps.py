@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.utils.types import Cache
 
 
@@ -22,7 +23,7 @@ class ModelSteps(RuntimeSteps):
         manifest: the manifest of a bundle with its signatures.
     """
 
-    def __init__(self, spec: ExportSpec, manifest: dict[str, Any]) -> None:
+    def __init__(self, spec: ExportSpec, manifest: Manifest) -> None:
         super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
         self._signatures = spec.signatures
 

@@ -5,17 +5,18 @@ import pathlib
 from typing import Any, overload
 
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.manifest import check_hashes, read_manifest, signature_specs
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
+from keras_transformer.export.data.export_spec import ExportSpec, Signature
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.kept import check_sources
-from keras_transformer.export.quantization.options import MODES, Quantization, precision_of, precisions_of
+from keras_transformer.export.quantization.options import MODES, PRECISIONS, Quantization, precision_of, precisions_of
 from keras_transformer.export.quantization.quantizing import QuantizedCopies
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.export.reporting.report import Artifact, Parity, Report, Reports
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
-from keras_transformer.export.spec.export_spec import ExportSpec, Signature
 from keras_transformer.utils.types import Path
 
 
@@ -94,7 +95,7 @@ def quantize(
     manifest = read_manifest(source)
     check_hashes(source, manifest)
     names = _formats(source, manifest)
-    target = writing.check_target(directory, of_precisions=is_several)
+    target = writing.check_target(directory, precisions=PRECISIONS if is_several else ())
     if target == source.resolve() or source.resolve().is_relative_to(target):
         raise InvalidBundleError(f"'{directory}' is the float bundle itself, or contains it: it is not replaced")
     spec = _spec(source, manifest, names, evaluation)
@@ -111,33 +112,32 @@ def quantize(
     return reports if is_several else reports[precision_of(chosen[0])]
 
 
-def _formats(source: pathlib.Path, manifest: dict[str, Any]) -> list[str]:
+def _formats(source: pathlib.Path, manifest: Manifest) -> list[str]:
     """The formats to quantize."""
-    names = [name for name in manifest["artifacts"] if name != SAVED_MODEL]
+    names = [name for name in manifest.artifacts if name != SAVED_MODEL]
     if not names:
         raise InvalidBundleError(f"'{source}' contains no ONNX or TFLite files to quantize")
     for name in names:
-        if "quantization" in manifest["artifacts"][name]:
+        if manifest.artifact(name).quantization is not None:
             raise InvalidBundleError(f"the {name} files of '{source}' are quantized already")
     return names
 
 
 def _spec(
     source: pathlib.Path,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     names: list[str],
     evaluation: Evaluation | None,
 ) -> ExportSpec:
     """The spec of a bundle: signatures with their probes, without functions."""
     probes, signatures = read_probes(source), {}
-    for key in manifest["signatures"]:
-        formats = tuple(name for name in names if key in manifest["artifacts"][name]["signatures"])
-        inputs, outputs = signature_specs(manifest, key)
+    for key, signature in manifest.signatures.items():
+        formats = tuple(name for name in names if key in manifest.artifact(name).signatures)
         if formats and not probes.get(key):
             raise InvalidBundleError(f"the bundle has no probe of signature '{key}'")
         if formats:
-            signatures[key] = Signature(_no_function, inputs, probes[key], outputs, formats=formats)
-    spec = ExportSpec(signatures, manifest["tolerance"], generation=manifest.get("generation"))
+            signatures[key] = Signature(_no_function, signature.inputs, probes[key], signature.outputs, formats=formats)
+    spec = ExportSpec(signatures, manifest.tolerance, generation=manifest.generation)
     return dataclasses.replace(spec, evaluation=evaluation)
 
 
@@ -145,7 +145,6 @@ def _no_function(tensors: Any) -> Any:
     raise NotImplementedError("a bundle has files, and no functions")
 
 
-def _float_artifact(manifest: dict[str, Any], name: str) -> Artifact:
-    record = manifest["artifacts"][name]
-    parity = [Parity(**each) for each in record.get("parity", [])]
-    return Artifact(name, next(iter(record["signatures"].values())), record["bytes"], 0.0, parity, 0)
+def _float_artifact(manifest: Manifest, name: str) -> Artifact:
+    record = manifest.artifact(name)
+    return Artifact(name, next(iter(record.signatures.values())), record.size, 0.0, list(record.parity or ()), 0)

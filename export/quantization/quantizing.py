@@ -1,6 +1,5 @@
 """Quantized copies of a proven float bundle: its files are quantized, compared with it, verified again and evaluated."""
 
-import copy
 import dataclasses
 import pathlib
 import shutil
@@ -10,9 +9,13 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.manifest import FILE as MANIFEST
-from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import timestamp, write_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import FILE as MANIFEST
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import WeightsRecord
+from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import change_limit, limits_of
 from keras_transformer.export.quantization.class_behavior import check_classes
@@ -23,10 +26,8 @@ from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
-from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.quantized import verify_quantized
 from keras_transformer.export.verification.quantized_weights import check_quantized_weights
 from keras_transformer.generation import GenerationSpec
@@ -46,7 +47,7 @@ class QuantizedCopies:
     def __init__(
         self,
         source: pathlib.Path,
-        manifest: dict[str, Any],
+        manifest: Manifest,
         spec: ExportSpec,
         artifacts: Mapping[str, Artifact],
         steps: Steps,
@@ -73,30 +74,30 @@ class QuantizedCopies:
                 differently.
             ParityError: a change beyond the tolerance of the quantization, or a value that is not finite.
         """
-        manifest = copy.deepcopy(self._manifest)
-        manifest["created"] = writing.timestamp()
-        left_out = {path for name in _others(manifest, self._artifacts) for path in _paths(manifest, name)}
-        manifest["artifacts"] = {name: manifest["artifacts"][name] for name in self._artifacts}
+        records = self._manifest.artifacts
+        left_out = {path for name in records.keys() - self._artifacts.keys() for path in records[name].paths}
+        manifest = dataclasses.replace(
+            self._manifest, created=timestamp(), artifacts={name: records[name] for name in self._artifacts}
+        )
         is_left_out = shutil.ignore_patterns(MANIFEST, REPORT, *left_out)
         shutil.copytree(self._source, folder, ignore=is_left_out, dirs_exist_ok=True)
         spec = dataclasses.replace(self._spec, quantization=quantization)
         artifacts = {}
         for name, artifact in self._artifacts.items():
             self._steps.begin(f"quantizing {name} to {quantization.mode}")
-            artifacts[name] = self.quantize(artifact, spec, folder, manifest)
+            artifacts[name], manifest = self.quantize(artifact, spec, folder, manifest)
             share = artifacts[name].size / (artifact.size or 1)
             self._steps.note(f"quantized {name} to {quantization.mode}: {share:.2f} of the size")
         if self._predictions is not None:
             self._predictions.write(folder)
         write_report(folder, manifest, title)
-        manifest["files"] = file_records(folder)
-        writing.write_manifest(folder, manifest)
+        write_manifest(folder, manifest)
         return artifacts
 
     def quantize(
-        self, artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]
-    ) -> Artifact:
-        """Quantizes the files of one format in a copy, and judges them; the record in its manifest is updated."""
+        self, artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest
+    ) -> tuple[Artifact, Manifest]:
+        """Quantizes the files of one format in a copy, and judges them; returns its `Artifact`, and the new manifest."""
         name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
         start = time.perf_counter()
         before = self._float_measurement(name) if _has_data(evaluation) else None
@@ -106,35 +107,44 @@ class QuantizedCopies:
         limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
         is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
         others_size = writing.bytes_in(folder) - artifact.size
-        record = manifest["artifacts"][name]
-        get_format(name).quantize(spec, folder, record["signatures"])
-        record |= {"bytes": writing.bytes_in(folder) - others_size, "float_bytes": artifact.size}
-        record |= {"quantization": quantization.mode, "tolerance": limit, "milliseconds": {}}
-        record.pop("weights", None)  # That of the float files.
-        files, variables = record["signatures"], spec.variables
-        weights = check_quantized_weights(name, self._source, folder, files, quantization, variables)
-        record |= {} if weights is None else {"weights": weights}
-        record |= {} if spec.runs_floats else {"float_files": NOT_RUN}
-        times = record["milliseconds"]
+        files = dict(manifest.artifact(name).signatures)
+        get_format(name).quantize(spec, folder, files)
+        size = writing.bytes_in(folder) - others_size
+        weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
+        times: dict[str, float] = {}
         parity, classes = verify_quantized(folder, name, probes, limit, manifest, times, is_judged_on_text=is_lenient)
-        record["parity"] = [vars(each) for each in parity]
+        behavior, scores = None, None
         if predictions:
-            record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)
+            behavior = checked_behavior(predictions, folder, manifest, name, quantization.mode)
         elif classes and not {"prefill", "decode"} <= spec.signatures.keys():
-            record["behavior"] = classes
+            behavior = dict(classes)
             check_classes(f"{name}, {quantization.mode}", classes, limits_of(quantization.mode))
         if evaluation and before:
             after = evaluation.measure(_open(folder, manifest, spec, name))
-            record["evaluation"] = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
-        return dataclasses.replace(
+            scores = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
+        record = dataclasses.replace(
+            manifest.artifact(name),
+            size=size,
+            weights=None if weights is None else WeightsRecord.from_dict(weights, name),
+            milliseconds=times,
+            parity=tuple(parity),
+            float_size=artifact.size,
+            quantization=quantization.mode,
+            tolerance=limit,
+            float_files=None if spec.runs_floats else NOT_RUN,
+            behavior=behavior,
+            evaluation=scores,
+        )
+        quantized = dataclasses.replace(
             artifact,
-            size=record["bytes"],
+            size=size,
             float_size=artifact.size,
             parity=parity,
             seconds=artifact.seconds + time.perf_counter() - start,
-            evaluation=record.get("evaluation"),
-            behavior=record.get("behavior"),
+            evaluation=scores,
+            behavior=behavior,
         )
+        return quantized, manifest.with_artifact(name, record)
 
     def _float_measurement(self, name: str) -> dict[str, Any]:
         """What the evaluation measures of the float files of one format."""
@@ -165,17 +175,19 @@ class QuantizedCopies:
         return ModelSteps(self._spec, self._manifest)
 
 
-def quantize_in_place(artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]) -> Artifact:
+def quantize_in_place(
+    artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest
+) -> tuple[Artifact, Manifest]:
     """Replaces the float files of one format by quantized ones, held to the same limits.
 
     Args:
         artifact: `Artifact` of the float files.
         spec: the `ExportSpec`, with `quantization` and `evaluation`.
         folder: path of the bundle that is being written.
-        manifest: its manifest; the record of the format is updated.
+        manifest: its manifest.
 
     Returns:
-        `Artifact` of the quantized files.
+        `Artifact` of the quantized files, and the manifest with their record.
 
     Raises:
         WeightError, QuantizationError, ParityError: see `QuantizedCopies.write`.
@@ -183,16 +195,8 @@ def quantize_in_place(artifact: Artifact, spec: ExportSpec, folder: pathlib.Path
     with tempfile.TemporaryDirectory() as name:
         source = pathlib.Path(name, "floats")
         shutil.copytree(folder, source)
-        copies = QuantizedCopies(source, copy.deepcopy(manifest), spec, {artifact.format: artifact}, Steps(0, False))
+        copies = QuantizedCopies(source, manifest, spec, {artifact.format: artifact}, Steps(0, False))
         return copies.quantize(artifact, spec, folder, manifest)
-
-
-def _others(manifest: dict[str, Any], names: Mapping[str, Artifact]) -> set[str]:
-    return manifest["artifacts"].keys() - names.keys()
-
-
-def _paths(manifest: dict[str, Any], name: str) -> set[str]:
-    return set(manifest["artifacts"][name]["signatures"].values())
 
 
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:
@@ -200,7 +204,7 @@ def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:
     return evaluation is not None and (len(evaluation.inputs) > 0 or evaluation.score is not None)
 
 
-def _open(folder: pathlib.Path, manifest: dict[str, Any], spec: ExportSpec, name: str) -> Any:
+def _open(folder: pathlib.Path, manifest: Manifest, spec: ExportSpec, name: str) -> Any:
     if spec.generation:
         from keras_transformer.export.runtime.language_runtime import open_language_model
 

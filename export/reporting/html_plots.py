@@ -1,9 +1,9 @@
 """The SVG plot of `report.html`: scores of float and quantized files by their sizes."""
 
 import html
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.reporting.html_page import color_of, format_title
 
 # About as wide as a phone, so that text is not scaled down there.
@@ -12,11 +12,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 300, 16, 210
 _LEAST_RANGE = 0.1  # Least range of the scores, as a share of the largest: smaller differences look small.
 
 
-def size_plot(artifacts: dict[str, Any]) -> str:
+def size_plot(artifacts: Mapping[str, ArtifactRecord]) -> str:
     """What the task's score, or else the agreement, costs in bytes: float and quantized files.
 
     Args:
-        artifacts: dict of format to its record in the manifest, each with "evaluation" and "float_bytes".
+        artifacts: dict of format to its `ArtifactRecord`.
 
     Returns:
         SVG text, or "" where nothing was evaluated.
@@ -47,16 +47,16 @@ def size_plot(artifacts: dict[str, Any]) -> str:
     return _svg(parts, "Score against size")
 
 
-def _pairs(artifacts: dict[str, Any]) -> list[tuple[str, int, int, float, float]]:
+def _pairs(artifacts: Mapping[str, ArtifactRecord]) -> list[tuple[str, int, int, float, float]]:
     """Format, bytes and score of the float file and of the quantized one: name, two sizes, two scores."""
     pairs = []
     for name, record in artifacts.items():
-        found = record.get("evaluation") or {}
+        found = record.evaluation or {}
         has_score = found.get("score") is not None
         after = found.get("score") if has_score else found.get("agreement")
-        if after is not None:
+        if after is not None and record.float_size is not None:
             before = found["score_float"] if has_score else 1.0
-            pairs.append((name, record["float_bytes"], record["bytes"], before, after))
+            pairs.append((name, record.float_size, record.size, before, after))
     return pairs
 
 

@@ -5,21 +5,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import SignatureRecord
 from keras_transformer.export.reporting.html_page import breakable, details, table
-from keras_transformer.export.spec.export_spec import ArraySpec
 
 # A copy of another signature for fixed shapes, `serve_1x128`.
 _FIXED = re.compile(r"(.+?)_\d+(?:x\d+)*")
 
 
-def signature_tables(manifest: dict[str, Any]) -> str:
+def signature_tables(manifest: Manifest) -> str:
     """Returns a table of inputs and outputs for each signature; copies for fixed shapes and caches are folded.
 
     Args:
         manifest: a bundle's manifest.
     """
-    signatures, described = manifest["signatures"], manifest.get("metadata", {}).get("inputs", {})
-    generation = manifest.get("generation") or {}
+    signatures, described = manifest.signatures, manifest.metadata.get("inputs", {})
+    generation = manifest.generation or {}
     states = {*generation.get("cache", []), *generation.get("memory", [])}
     copies = {name for name in signatures if (match := _FIXED.fullmatch(name)) and match[1] in signatures}
     shown = {name: _signature(name, record, states, described) for name, record in signatures.items()}
@@ -32,20 +34,20 @@ def _copies(copies: set[str], folded: str) -> str:
     return details(f"{len(copies)} copies for fixed shapes", f"<div>{folded}</div>") if copies else ""
 
 
-def _signature(name: str, record: Mapping[str, Any], states: set[str], described: Mapping[str, Any]) -> str:
+def _signature(name: str, record: SignatureRecord, states: set[str], described: Mapping[str, Any]) -> str:
     rows: list[list[str]] = []
     folded: list[list[str]] = []
-    for side in ("inputs", "outputs"):
-        for each in record.get(side, []):
-            row = [side[:-1], breakable(each["name"]) + _description(described.get(each["name"], {})), *_shape(each)]
-            (folded if each["name"] in states else rows).append(row)
+    for side, specs in record._asdict().items():
+        for each in specs:
+            row = [side[:-1], breakable(each.name) + _description(described.get(each.name, {})), *_shape(each)]
+            (folded if each.name in states else rows).append(row)
     head = ("", "name", "dtype", "shape")
     state = details(f"{len(folded)} inputs and outputs of the state", table(head, folded)) if folded else ""
     return f'<h3 class="mono">{html.escape(name)}</h3>{table(head, rows)}{state}'
 
 
-def _shape(record: Mapping[str, Any]) -> Sequence[str]:
-    dtype, _, shape = ArraySpec.from_dict(dict(record)).describe().partition(" ")
+def _shape(spec: ArraySpec) -> Sequence[str]:
+    dtype, _, shape = spec.describe().partition(" ")
     return [html.escape(dtype), f'<span class="mono">{html.escape(shape)}</span>']
 
 

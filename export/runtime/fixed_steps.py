@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.file_names import file_names, named_runtime
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.runtime.generation_record import STATIC_LENGTH, decoding_signature
+from keras_transformer.export.runtime.generation_record import STATIC_LENGTH, decoding_signature, generation_of
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.runtime import Runtime
 from keras_transformer.generation.decoding_request import ModelOutput
@@ -30,13 +31,13 @@ class FixedSteps(RuntimeSteps):
         num_threads: threads for one call.
     """
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int) -> None:
+    def __init__(self, directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int) -> None:
         super().__init__(directory, manifest, backend, num_threads)
-        slots = int(manifest["generation"][STATIC_LENGTH])
+        slots = int(generation_of(manifest)[STATIC_LENGTH])
         most = self.spec.max_length
         self.spec = dataclasses.replace(self.spec, max_length=slots if most is None else min(slots, most))
         self._directory, self._manifest = directory, manifest
-        self._names = list(manifest["artifacts"][backend]["signatures"])
+        self._names = list(manifest.artifact(backend).signatures)
         self._runtimes: dict[str, Runtime] = {}
         self._first_decode = decoding_signature(manifest)
 

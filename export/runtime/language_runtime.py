@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.runtime.fixed_steps import FixedSteps
 from keras_transformer.export.runtime.generation_record import has_fixed_shapes
@@ -64,7 +65,7 @@ class RuntimeLanguageModel(Generator):
 
 
 def open_language_model(
-    directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int
+    directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int
 ) -> RuntimeLanguageModel:
     """The language model of a bundle in one runtime.
 
@@ -87,5 +88,5 @@ def open_language_model(
         tokenizer = read_tokenizer(directory, manifest)
         opening.result()
     model = RuntimeLanguageModel(steps, tokenizer)
-    model.metadata = manifest.get("metadata", {})
+    model.metadata = manifest.metadata
     return model

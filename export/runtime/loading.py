@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.file_names import file_names, named_runtime
 from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import check_hashes, read_manifest, signature_specs
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError, one_line
 from keras_transformer.export.formats import DEFAULT_BACKEND, get_format
@@ -16,6 +16,7 @@ from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.runtime.isolated.isolation import Isolation
     from keras_transformer.export.runtime.language_runtime import RuntimeLanguageModel
 
@@ -91,18 +92,18 @@ def load(
         raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
 
 
-def _whole_or_first(manifest: dict[str, Any], signature: str | None) -> str | None:
+def _whole_or_first(manifest: Manifest, signature: str | None) -> str | None:
     """The signature to open; None for a whole language model."""
-    if signature is None and manifest.get("generation") is not None:
+    if signature is None and manifest.generation is not None:
         from keras_transformer.export.runtime.generation_record import is_language_bundle
 
         if is_language_bundle(manifest):
             return None
-    return signature or (SERVE if SERVE in manifest["signatures"] else next(iter(manifest["signatures"])))
+    return signature or (SERVE if SERVE in manifest.signatures else next(iter(manifest.signatures)))
 
 
 def _open(
-    directory: pathlib.Path, manifest: dict[str, Any], backend: str, signature: str | None, num_threads: int
+    directory: pathlib.Path, manifest: Manifest, backend: str, signature: str | None, num_threads: int
 ) -> RuntimeModel | RuntimeLanguageModel:
     signature = _whole_or_first(manifest, signature)
     if signature is None:
@@ -111,20 +112,20 @@ def _open(
         return open_language_model(directory, manifest, backend, num_threads)
     model = open_artifact(directory, manifest, backend, signature, num_threads)
     model.tokenizer = read_tokenizer(directory, manifest)
-    model.tokenizer_options = manifest.get("tokenizer", {}).get("options", {})
+    model.tokenizer_options = {} if manifest.tokenizer is None else manifest.tokenizer.options
     return model
 
 
 def open_artifact(
-    directory: pathlib.Path, manifest: dict[str, Any], backend: str, signature: str, num_threads: int | None = None
+    directory: pathlib.Path, manifest: Manifest, backend: str, signature: str, num_threads: int | None = None
 ) -> RuntimeModel:
     """`load` with a manifest that has been read; errors of the runtime are raised as they are."""
-    inputs, outputs = signature_specs(manifest, signature)
+    inputs, outputs = manifest.signature(signature)
     runtime = get_format(backend).open(directory, manifest, signature, num_threads or available_cores())
     runtime = named_runtime(runtime, file_names(manifest, backend, signature))
     model = RuntimeModel(runtime, inputs, outputs, (backend, signature), directory)
-    model.axis_limits = manifest.get("axis_limits", {})
-    model.metadata = manifest.get("metadata", {})
+    model.axis_limits = manifest.axis_limits
+    model.metadata = manifest.metadata
     return model
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from keras_transformer.export.errors import ExportError
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ArraySpec
+    from keras_transformer.export.data.array_spec import ArraySpec
 
 
 @dataclasses.dataclass(frozen=True)

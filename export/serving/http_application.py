@@ -102,7 +102,7 @@ def local_gateway(
     def opened(bundle: pathlib.Path, name: str) -> ServedModel:
         manifest = read_manifest(bundle)
         checked_signatures(manifest, backend)
-        if manifest.get("generation") is not None:
+        if manifest.generation is not None:
             replicas: Any = TextReplica(bundle, name, backend, sessions * num_threads, **options)
         else:
             count = sessions if backend in _ONE_CALL else 1

@@ -118,7 +118,7 @@ def _replicas(
         "ray_actor_options": {"num_cpus": cpus},
         "health_check_period_s": 5,
     }
-    if read_manifest(own[0]).get("generation") is None:
+    if read_manifest(own[0]).generation is None:
         options["max_ongoing_requests"] = 2 * batching.max_batch_size
         return _configured(ArrayDeployment, **options).bind(own, batching)
     engine = {"max_batch_size": batching.max_batch_size, "max_waiting": batching.max_waiting, **engine_options}

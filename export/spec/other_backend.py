@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line, revived
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.export.reporting.report import Report, Reports
 
 if TYPE_CHECKING:
     import keras

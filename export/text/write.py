@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_transformer.export.bundle.tokenizers import check_options
+from keras_transformer.export.data.report import Report
 from keras_transformer.export.reporting.progress import Progress
-from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
 

@@ -6,8 +6,7 @@ import json
 import jsonschema
 import pytest
 
-from keras_transformer.export.bundle.manifest_checks import SCHEMA
-from keras_transformer.export.bundle.schema import PATH, manifest_schema
+from keras_transformer.export.data.manifest import SCHEMA, SCHEMA_PATH, manifest_schema
 
 # Each in the process that waits for its worker anyway.
 WORKERS = [
@@ -25,7 +24,7 @@ def validator():
 
 def test_the_schema_is_of_this_version():
     assert manifest_schema()["properties"]["schema"]["const"] == SCHEMA
-    assert PATH.name == "manifest.schema.json"
+    assert SCHEMA_PATH.name == "manifest.schema.json"
 
 
 @pytest.mark.parametrize("worker", WORKERS)

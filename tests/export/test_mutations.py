@@ -242,7 +242,7 @@ def test_every_file_damaged(exported, language, tmp_path, name, backend):
 def repair(bundle):
     """Updates the sizes and hashes in the manifest."""
     manifest = json.loads((bundle / "manifest.json").read_text())
-    manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
+    manifest["files"] = {name: each.to_dict() for name, each in file_records(bundle).items() if name != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))
 
 

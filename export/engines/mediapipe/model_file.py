@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformer.export.bundle.metadata import CLASS_NAMES, DESCRIPTION, INPUTS, check_input_names, check_metadata
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target, check_tolerance, reported_tolerance, write_tflite
 from keras_transformer.export.engines.mediapipe.check import NAME, check_engine, image_examples, text_examples
 from keras_transformer.export.engines.mediapipe.graph import check_inputs, mediapipe_spec
@@ -22,9 +24,7 @@ from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import KEPT, Quantization
 from keras_transformer.export.quantization.quantizing import quantize_in_place
-from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec import names, vocabulary
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE, check_model
 from keras_transformer.export.spec.twins import merged_twin
@@ -167,4 +167,4 @@ def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: di
 def _write_graph(spec: ExportSpec, work: pathlib.Path) -> Artifact:
     """Writes and verifies `model.tflite`; returns its `Artifact`."""
     artifact, manifest = write_tflite(spec, work)
-    return artifact if spec.quantization is None else quantize_in_place(artifact, spec, work, manifest)
+    return artifact if spec.quantization is None else quantize_in_place(artifact, spec, work, manifest)[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import signature_specs
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.runtime.isolated.isolation import Isolation
 from keras_transformer.export.runtime.isolated.process import IsolatedProcess
@@ -22,15 +22,15 @@ class IsolatedModel(RuntimeModel):
     """
 
     def __init__(
-        self, process: IsolatedProcess, directory: pathlib.Path, manifest: dict[str, Any], origin: tuple[str, str]
+        self, process: IsolatedProcess, directory: pathlib.Path, manifest: Manifest, origin: tuple[str, str]
     ) -> None:
         self._process = process
-        specs = signature_specs(manifest, origin[1])
+        specs = manifest.signature(origin[1])
         super().__init__(lambda arrays: process.ask("call", arrays), *specs, origin, directory)
-        self.axis_limits, self.metadata = manifest.get("axis_limits", {}), manifest.get("metadata", {})
-        if "tokenizer" in manifest:
+        self.axis_limits, self.metadata = manifest.axis_limits, manifest.metadata
+        if manifest.tokenizer is not None:
             self.tokenizer = lambda texts, **options: process.ask("tokenize", texts, **options)
-            self.tokenizer_options = manifest["tokenizer"].get("options", {})
+            self.tokenizer_options = manifest.tokenizer.options
 
     def close(self) -> None:
         """Ends the process."""
@@ -77,7 +77,7 @@ class IsolatedLanguageModel:
 
 
 def open_isolated(
-    directory: pathlib.Path, manifest: dict[str, Any], arguments: dict[str, Any], isolated: bool | Isolation
+    directory: pathlib.Path, manifest: Manifest, arguments: dict[str, Any], isolated: bool | Isolation
 ) -> IsolatedModel | IsolatedLanguageModel:
     """Starts the process of a bundle.
 
@@ -95,5 +95,5 @@ def open_isolated(
         raise ExportError(f"isolated must be a bool or an Isolation. Received: {isolated!r}")
     process = IsolatedProcess(arguments, limits)
     if arguments["signature"] is None:
-        return IsolatedLanguageModel(process, manifest.get("metadata", {}))
+        return IsolatedLanguageModel(process, manifest.metadata)
     return IsolatedModel(process, directory, manifest, (arguments["backend"], arguments["signature"]))

@@ -6,46 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.utils.types import Tensor
 
 # What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
 STEPWISE_TOLERANCE = 1e-4
-
-
-@dataclasses.dataclass(frozen=True)
-class ArraySpec:
-    """Name, dtype and shape of one input or output.
-
-    Args:
-        name: name by which the array is passed or returned.
-        dtype: numpy dtype name, such as `"float32"`.
-        shape: sizes; None where the size is dynamic.
-        axes: for each dimension the name of the dynamic axis, or None where the size is fixed.
-
-    Example:
-
-    >>> ArraySpec("token_ids", "int32", (None, None), ("batch", "length")).describe()
-    'int32 (batch, length)'
-    """
-
-    name: str
-    dtype: str
-    shape: Shape
-    axes: tuple[str | None, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The spec as plain lists and strings, for `manifest.json`."""
-        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "axes": list(self.axes)}
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "ArraySpec":
-        """The spec that `to_dict` wrote."""
-        return cls(record["name"], record["dtype"], tuple(record["shape"]), tuple(record["axes"]))
-
-    def describe(self) -> str:
-        """The spec in one line: `float32 (batch, length, 64)`."""
-        sizes = [str(axis or size) for axis, size in zip(self.axes, self.shape, strict=True)]
-        return f"{self.dtype} ({', '.join(sizes)})"
 
 
 @dataclasses.dataclass

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import Shape
 
 # Ranks of what comes for several images of each row.

@@ -4,34 +4,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from keras_transformer.export.reporting.tables import Part, Table, Verdict, plain
-from keras_transformer.export.targets.result import TargetResult
-
-
-@dataclasses.dataclass
-class Parity:
-    """Largest difference of one output over all probes.
-
-    Args:
-        signature: name of the signature.
-        output: name of the output.
-        difference: largest absolute difference from the reference.
-        scale: largest absolute reference value on the probe with the largest ratio.
-        ratio: largest `difference / scale` of all probes.
-        share: largest difference of all probes as a share of what is allowed where it occurs.
-    """
-
-    signature: str
-    output: str
-    difference: float
-    scale: float
-    ratio: float
-    share: float = 0.0
-
-    def joined(self, other: "Parity") -> "Parity":
-        """The larger of two differences of the same output."""
-        larger = self if self.ratio > other.ratio else other
-        return dataclasses.replace(larger, share=max(self.share, other.share))
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.tables import Part, Table, Verdict, plain
+from keras_transformer.export.data.target_result import TargetResult
 
 
 @dataclasses.dataclass
