@@ -1,14 +1,14 @@
 from .api import (
     export as export,
 )
-from .bundle_writer import (
-    export_spec as export_spec,
-)
 from .compression.candidates import (
     Candidate as Candidate,
 )
 from .compression.compress import (
     compress as compress,
+)
+from .compression.layer_sensitivity import (
+    sensitivity as sensitivity,
 )
 from .compression.results import (
     Compression as Compression,
@@ -97,6 +97,12 @@ from .errors import (
 from .errors import (
     WeightError as WeightError,
 )
+from .loading.isolated.isolation import (
+    Isolation as Isolation,
+)
+from .loading.load import (
+    load as load,
+)
 from .onnx.options import (
     OnnxOptions as OnnxOptions,
 )
@@ -106,23 +112,11 @@ from .onnx.required_operators import (
 from .quantization.evaluation import (
     Evaluation as Evaluation,
 )
-from .quantization.layer_sensitivity import (
-    sensitivity as sensitivity,
-)
 from .quantization.options import (
     Quantization as Quantization,
 )
-from .quantization.quantize_bundle import (
-    quantize as quantize,
-)
 from .reporting.bench import (
     bench_bundle as bench_bundle,
-)
-from .runtime.isolated.isolation import (
-    Isolation as Isolation,
-)
-from .runtime.loading import (
-    load as load,
 )
 from .serving.batching import (
     Batching as Batching,
@@ -130,10 +124,10 @@ from .serving.batching import (
 from .serving.http_application import (
     http_application as http_application,
 )
-from .serving.ray_application import (
+from .serving.ray.application import (
     ray_application as ray_application,
 )
-from .serving.ray_server import (
+from .serving.ray.server import (
     serve_with_ray as serve_with_ray,
 )
 from .serving.requests import (
@@ -165,4 +159,10 @@ from .training.write import (
 )
 from .verification.verify import (
     verify_bundle as verify_bundle,
+)
+from .writing.bundle_writer import (
+    export_spec as export_spec,
+)
+from .writing.quantize_bundle import (
+    quantize as quantize,
 )

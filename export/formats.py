@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.format import Format
 from keras_transformer.export.onnx.format import ONNX
@@ -58,3 +59,16 @@ def formats_with(attribute: str) -> tuple[str, ...]:
         attribute: such as `"takes_text"`; see `Format`.
     """
     return tuple(name for name, each in FORMATS.items() if getattr(each, attribute))
+
+
+def files_of(manifest: Manifest, format: str) -> list[str]:
+    """Names of the files that running one format reads: its own, its weights and the tokenizer."""
+    own = set(manifest.files_of(format).values())
+    others = {path for each in manifest.artifacts.values() for path in each.paths} - own
+    folders = own | (set() if manifest.tokenizer is None else {manifest.tokenizer.path})
+
+    def is_read(name: str) -> bool:
+        is_weights = get_format(format).is_weights_file(name) and name not in others
+        return name in own or is_weights or any(name.startswith(f"{folder}/") for folder in folders)
+
+    return [name for name in manifest.files if is_read(name)]

@@ -23,10 +23,10 @@ import numpy as np
 
 from keras_transformer.export import ArraySpec, ExportError
 from keras_transformer.export.bundle.file_names import file_names
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.onnx.external_data import weight_files
 
 HERE = Path(__file__).parent

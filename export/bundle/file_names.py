@@ -8,12 +8,9 @@ from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.format import Format
-    from keras_transformer.export.runtime.runtime import Runtime
 
 # The format that renames outputs in bundles of earlier versions.
 _ONNX = "onnx"
@@ -57,20 +54,3 @@ def file_names(manifest: Manifest, format: str, signature: str) -> FileNames:
     inputs, outputs = ([each.name for each in side] for side in manifest.signature(signature))
     same = {name: name for name in outputs}
     return FileNames({name: name for name in inputs}, output_names(inputs, outputs) if format == _ONNX else same)
-
-
-def named_runtime(runtime: Runtime, names: FileNames) -> Runtime:
-    """A runtime that is called with the names of a signature, and calls the file with those of the file.
-
-    Args:
-        runtime: `Runtime` under the names of the file.
-        names: `FileNames`.
-    """
-    if all(key == value for side in names for key, value in side.items()):
-        return runtime
-
-    def renamed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = runtime({names.inputs[name]: array for name, array in arrays.items()})
-        return {name: results[label] for name, label in names.outputs.items()}
-
-    return renamed

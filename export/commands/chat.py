@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the answer to each message as it is generated; returns the exit status."""
-    from keras_transformer.export.runtime.loading import load
+    from keras_transformer.export.loading.load import load
     from keras_transformer.generation import Generator
 
     options = sampling.generation_options(arguments)

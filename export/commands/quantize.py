@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the bundle and prints its report; returns the exit status."""
-    from keras_transformer.export.quantization.quantize_bundle import quantize
     from keras_transformer.export.reporting.terminal import show
+    from keras_transformer.export.writing.quantize_bundle import quantize
 
     options = quantize_arguments.read_arguments(arguments)
     mode, evaluation = options["quantize"], options["evaluation"]

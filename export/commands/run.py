@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints or writes the outputs; returns the exit status."""
-    from keras_transformer.export.runtime.loading import load
+    from keras_transformer.export.loading.load import load
     from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
     if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):

@@ -12,8 +12,8 @@ from keras_transformer.export.commands import quantize_arguments
 from keras_transformer.export.commands.console import positive_int, print_status
 
 if TYPE_CHECKING:
+    from keras_transformer.export.compression.layer_sensitivity import Sensitivity
     from keras_transformer.export.data.tables import Part
-    from keras_transformer.export.quantization.layer_sensitivity import Sensitivity
 
 EXAMPLES = [
     "bundle --evaluate test.npz",
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
-    from keras_transformer.export.quantization.layer_sensitivity import sensitivity
+    from keras_transformer.export.compression.layer_sensitivity import sensitivity
     from keras_transformer.export.reporting.terminal import show
 
     options = quantize_arguments.read_arguments(arguments)
@@ -58,9 +58,9 @@ def parts(bundle: str, mode: str, found: Sequence[Sensitivity], top: int | None 
         found: list of `Sensitivity`, as `sensitivity` returns it.
         top: int or None: how many weights to show; all when None.
     """
+    from keras_transformer.export.compression.layer_sensitivity import ALL
     from keras_transformer.export.data.report import readable_size
     from keras_transformer.export.data.tables import Table
-    from keras_transformer.export.quantization.layer_sensitivity import ALL
 
     whole = found[0]
     gained = "agreement" if whole.score is None else "score"

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _load(arguments: argparse.Namespace) -> Any:
     """Loads the language model of a file or a bundle."""
     if pathlib.Path(arguments.model, "manifest.json").is_file():
-        from keras_transformer.export.runtime.loading import load
+        from keras_transformer.export.loading.load import load
 
         model = load(arguments.model, arguments.backend)
     else:

@@ -81,7 +81,7 @@ class ExportSpec:
         generation: the manifest's record of generation, or None.
         quantization: `Quantization`, or None for float files.
         evaluation: `Evaluation` of the quantized files, or None.
-        runs_floats: bool. Whether the float files are run; see `quantization.large_models`.
+        runs_floats: bool. Whether the float files are run; see `writing.large_models`.
         folds_factors: bool. Whether constants that a product is multiplied by may go into its weights, which then have
             other values than the variables.
         onnx: `OnnxOptions`, or None for the defaults.

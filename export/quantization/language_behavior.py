@@ -12,10 +12,10 @@ from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError, one_line
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.quantization.behavior import Behavior, Predictions, check_behavior, limits_of
 from keras_transformer.export.quantization.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.loading import available_cores
 from keras_transformer.utils.types import Path
 
 FILE = "predictions.npz"

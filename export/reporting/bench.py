@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.tables import Part, Table, Verdict, plain
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import get_format
+from keras_transformer.export.formats import files_of, get_format
 from keras_transformer.utils.types import Path
 from keras_transformer.version import DISTRIBUTION, __version__
 

@@ -14,7 +14,7 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InputError, one_line
-from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.loading.load import load
 from keras_transformer.utils.types import Path
 
 _WARM_UP = 3

@@ -14,7 +14,7 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.tables import Part, Table, plain
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.loading.load import load
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

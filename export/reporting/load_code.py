@@ -39,6 +39,8 @@ def load_code(manifest: Manifest, folder: str, weights: Sequence[str] = ()) -> d
 
     Example:
 
+    >>> from keras_transformer.export.data.artifact_record import ArtifactRecord
+    >>> from keras_transformer.export.data.manifest_records import SignatureRecord
     >>> x, y = (ArraySpec(name, "float32", (None, 4), ("batch", None)) for name in "xy")
     >>> artifacts = {"onnx": ArtifactRecord({"serve": "model.onnx"}, size=512)}
     >>> manifest = Manifest({"serve": SignatureRecord((x,), (y,))}, artifacts, tolerance=1e-5)

@@ -10,8 +10,8 @@ from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.export.formats import DEFAULT_BACKEND
-from keras_transformer.export.runtime.loading import load
-from keras_transformer.export.serving.batch_execution import run_batched
+from keras_transformer.export.loading.load import load
+from keras_transformer.export.serving.batching import run_batched
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.comparison import compare
 from keras_transformer.export.verification.verify import kept_limit

@@ -134,7 +134,7 @@ def _expected(
     probes = spec.signatures[signature].probes
     if spec.quantization is None:
         return [probe.outputs for probe in probes]
-    from keras_transformer.export.runtime.loading import open_artifact
+    from keras_transformer.export.loading.load import open_artifact
 
     model = open_artifact(directory, manifest, target.format, signature, 1)
     return [model(**probe.inputs) for probe in probes]

@@ -13,14 +13,13 @@ import tensorflow as tf
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer, text_rows
-from keras_transformer.export.bundle_writer import export_spec
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, RunError
-from keras_transformer.export.runtime.loading import SERVE, load
+from keras_transformer.export.loading.load import SERVE, load
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.joined_files import check_equal, check_inputs
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
@@ -29,6 +28,7 @@ from keras_transformer.export.tflite.joining import join
 from keras_transformer.export.tflite.library import NAME
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.export.tflite.tree import read_file, write_file
+from keras_transformer.export.writing.bundle_writer import export_spec
 from keras_transformer.utils.types import Path, Tensor
 
 _BATCH = 16

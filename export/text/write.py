@@ -60,7 +60,7 @@ def export_tokenizer(
     >>> tokenize("the mat")["token_ids"][0].tolist() == tokenizer.encode("the mat")
     True
     """
-    from keras_transformer.export.bundle_writer import export_spec
+    from keras_transformer.export.writing.bundle_writer import export_spec
 
     require_keras("export_tokenizer")
     from keras_transformer.export.text.spec import text_spec

@@ -84,8 +84,8 @@ def export_training(
     >>> OnDeviceTrainer("/tmp/keras_transformer_doctest").weights
     ['classifier/head/kernel', 'classifier/head/bias']
     """
-    from keras_transformer.export.bundle_writer import complete, export_spec
     from keras_transformer.export.training.spec import TrainingSpec
+    from keras_transformer.export.writing.bundle_writer import complete, export_spec
 
     require_keras("export_training")
     check_metadata(metadata)

@@ -7,7 +7,7 @@ import numpy as np
 from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, ParityError
-from keras_transformer.export.runtime.loading import open_artifact
+from keras_transformer.export.loading.load import open_artifact
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 

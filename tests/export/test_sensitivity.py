@@ -10,9 +10,9 @@ import pytest
 
 from keras_transformer.export import QuantizationError
 from keras_transformer.export.commands import main as cli
+from keras_transformer.export.compression import layer_sensitivity
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.quantization import layer_sensitivity
 from keras_transformer.export.quantization.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow

@@ -147,7 +147,7 @@ class Bundle(Target):
         import ai_edge_litert.interpreter  # noqa: F401
         import onnxruntime  # noqa: F401
 
-        import keras_transformer.export.runtime.loading
+        import keras_transformer.export.loading.load
         import keras_transformer.text.loading  # noqa: F401
 
         if not (folder / "done").exists():

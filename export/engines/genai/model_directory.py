@@ -25,9 +25,9 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
+from keras_transformer.export.writing.quantizing import quantize_in_place
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.key_value_cache import KeyValueCache

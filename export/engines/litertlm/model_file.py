@@ -31,10 +31,10 @@ from keras_transformer.export.errors import (
 )
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import KEPT, Quantization
-from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.tflite import convert as tflite
+from keras_transformer.export.writing.quantizing import quantize_in_place
 from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.engines.triton.text_proto import text_proto
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.export.verification.comparison import Limit, compare, parity_error

@@ -8,12 +8,12 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.engines.triton.config import triton_models
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.onnx.external_data import weight_files
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.serving.batching import Batching

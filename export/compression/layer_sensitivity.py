@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
+from keras_transformer.export.formats import files_of
+from keras_transformer.export.loading.load import load
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graph_quantizer import is_candidate
 from keras_transformer.export.onnx.graphs import load_arrays
@@ -17,7 +18,6 @@ from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
-from keras_transformer.export.runtime.loading import load
 from keras_transformer.utils.types import Path
 
 # Label of the first entry, which has no weight.

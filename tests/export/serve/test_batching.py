@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import ArraySpec, RunError
-from keras_transformer.export.serving.batch_execution import run_batched
+from keras_transformer.export.serving.batching import run_batched
 
 X = ArraySpec("x", "float32", (None, None), ("batch", "length"))
 Y = ArraySpec("y", "float32", (None,), ("batch",))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.file_names import file_names, named_runtime
+from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH, decoding_signature, generation_of
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.runtime import Runtime
+from keras_transformer.export.runtime.runtime import Runtime, named_runtime
 from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.utils.types import ArrayLike, Cache
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
@@ -17,20 +19,22 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.loading.load import available_cores, open_artifact
 from keras_transformer.export.quantization.behavior import change_limit, limits_of
 from keras_transformer.export.quantization.class_behavior import check_classes
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
-from keras_transformer.export.quantization.large_models import NOT_RUN
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.loading import available_cores, open_artifact
+from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.quantized import verify_quantized
 from keras_transformer.export.verification.quantized_weights import check_quantized_weights
+from keras_transformer.export.writing.large_models import NOT_RUN
 from keras_transformer.generation import GenerationSpec
+from keras_transformer.utils.types import Cache
 
 
 class QuantizedCopies:
@@ -170,9 +174,34 @@ class QuantizedCopies:
         """The steps of the float files of one format, or of the model where those are not run."""
         if self._spec.runs_floats:
             return get_format(name).open_steps(self._source, self._manifest, available_cores())
-        from keras_transformer.export.quantization.model_steps import ModelSteps
-
         return ModelSteps(self._spec, self._manifest)
+
+
+class ModelSteps(RuntimeSteps):
+    """Prefill and decode steps of the Keras model itself, by the functions of its signatures, called without a graph.
+
+    See `RuntimeSteps`.
+
+    Args:
+        spec: the `ExportSpec` of a language model.
+        manifest: the manifest of a bundle with its signatures.
+    """
+
+    def __init__(self, spec: ExportSpec, manifest: Manifest) -> None:
+        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
+        self._signatures = spec.signatures
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
+        with full_precision():
+            return self._signatures[signature].function(tensors)
+
+    def _array(self, array: np.ndarray) -> Any:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(array)
 
 
 def quantize_in_place(
@@ -206,7 +235,7 @@ def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:
 
 def _open(folder: pathlib.Path, manifest: Manifest, spec: ExportSpec, name: str) -> Any:
     if spec.generation:
-        from keras_transformer.export.runtime.language_runtime import open_language_model
+        from keras_transformer.export.loading.language_runtime import open_language_model
 
         return open_language_model(folder, manifest, name, available_cores())
     return open_artifact(folder, manifest, name, next(iter(spec.signatures)))

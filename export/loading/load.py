@@ -6,19 +6,19 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.bundle.file_names import file_names, named_runtime
-from keras_transformer.export.bundle.format_files import files_of
+from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError, one_line
-from keras_transformer.export.formats import DEFAULT_BACKEND, get_format
+from keras_transformer.export.formats import DEFAULT_BACKEND, files_of, get_format
+from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.manifest import Manifest
-    from keras_transformer.export.runtime.isolated.isolation import Isolation
-    from keras_transformer.export.runtime.language_runtime import RuntimeLanguageModel
+    from keras_transformer.export.loading.isolated.isolation import Isolation
+    from keras_transformer.export.loading.language_runtime import RuntimeLanguageModel
 
 SERVE = "serve"
 
@@ -77,7 +77,7 @@ def load(
     try:
         manifest = read_manifest(directory)
         if isolated is not False:
-            from keras_transformer.export.runtime.isolated.model import open_isolated
+            from keras_transformer.export.loading.isolated.model import open_isolated
 
             signature = _whole_or_first(manifest, signature)
             arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
@@ -107,7 +107,7 @@ def _open(
 ) -> RuntimeModel | RuntimeLanguageModel:
     signature = _whole_or_first(manifest, signature)
     if signature is None:
-        from keras_transformer.export.runtime.language_runtime import open_language_model
+        from keras_transformer.export.loading.language_runtime import open_language_model
 
         return open_language_model(directory, manifest, backend, num_threads)
     model = open_artifact(directory, manifest, backend, signature, num_threads)

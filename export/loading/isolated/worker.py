@@ -1,4 +1,4 @@
-"""The process of an untrusted bundle: `python -m keras_transformer.export.runtime.isolated.worker`.
+"""The process of an untrusted bundle: `python -m keras_transformer.export.loading.isolated.worker`.
 
 It reads requests of its parent on stdin and replies on stdout: see `messages`. Its memory is limited, it writes no large
 files, and it ends by itself where a call takes much too long, so that it never outlives its parent for long.
@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from keras_transformer.export.runtime.isolated import messages
-from keras_transformer.export.runtime.isolated.isolation import Isolation
-from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.loading.isolated import messages
+from keras_transformer.export.loading.isolated.isolation import Isolation
+from keras_transformer.export.loading.load import load
 
 # The parent ends the process at the limit: this is for a process without one.
 _TIMES_SECONDS = 2.0

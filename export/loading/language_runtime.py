@@ -11,10 +11,10 @@ import numpy as np
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.runtime.fixed_steps import FixedSteps
+from keras_transformer.export.loading.fixed_steps import FixedSteps
+from keras_transformer.export.loading.paged_runtime import PagedRuntimeSteps
 from keras_transformer.export.runtime.generation_record import has_fixed_shapes
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.paged_runtime import PagedRuntimeSteps
 from keras_transformer.generation import Generator
 
 

@@ -70,11 +70,12 @@ def serve_with_ray(
     joined = {"include_dashboard": False, "configure_logging": False, **(ray_options or {})}
     if "address" not in joined:
         _close_to_others()
-    from keras_transformer.export.serving.ray_application import (
+    from keras_transformer.export.serving.ray.application import (
         ray,
         ray_application,
         ray_gateway,
-        serve,  # pyright: ignore[reportAttributeAccessIssue]
+        serve,
+        # pyright: ignore[reportAttributeAccessIssue],
     )
 
     replicas = ray_application(bundle, num_gateways=0, **options)

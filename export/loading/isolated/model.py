@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.runtime.isolated.isolation import Isolation
-from keras_transformer.export.runtime.isolated.process import IsolatedProcess
+from keras_transformer.export.loading.isolated.isolation import Isolation
+from keras_transformer.export.loading.isolated.process import IsolatedProcess
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 

@@ -14,9 +14,9 @@ from keras_transformer.export.errors import InvalidBundleError, QuantizationErro
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, PRECISIONS, Quantization, precision_of, precisions_of
-from keras_transformer.export.quantization.quantizing import QuantizedCopies
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
+from keras_transformer.export.writing.quantizing import QuantizedCopies
 from keras_transformer.utils.types import Path
 
 

@@ -89,7 +89,7 @@ def _run(folder: pathlib.Path, progress: Callable[[str], Any]) -> str:
     """Starts the process, forwards its progress, and waits; returns its stderr."""
     # The files are for CPUs, and this process may occupy the memory of the GPU.
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
-    command = [sys.executable, "-m", "keras_transformer.export.spec.other_backend_worker", str(folder)]
+    command = [sys.executable, "-m", "keras_transformer.export.writing.other_backend_worker", str(folder)]
     with tempfile.TemporaryFile("w+") as log:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
             try:

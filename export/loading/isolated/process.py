@@ -14,8 +14,8 @@ import weakref
 from typing import Any
 
 from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError, one_line
-from keras_transformer.export.runtime.isolated import messages
-from keras_transformer.export.runtime.isolated.isolation import Isolation
+from keras_transformer.export.loading.isolated import messages
+from keras_transformer.export.loading.isolated.isolation import Isolation
 from keras_transformer.generation.errors import GenerationError
 
 _CHUNK = 2**20
@@ -83,7 +83,7 @@ class IsolatedProcess:
         environment = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
         environment |= {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "keras_transformer.export.runtime.isolated.worker"],
+            [sys.executable, "-m", "keras_transformer.export.loading.isolated.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

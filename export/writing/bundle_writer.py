@@ -191,7 +191,7 @@ class _Job:
         self, folder: pathlib.Path, precisions: Sequence[Quantization | None]
     ) -> dict[str, dict[str, Artifact]]:
         """Writes the float bundle, and one for each precision beside it; returns the artifacts by precision."""
-        from keras_transformer.export.quantization.quantizing import QuantizedCopies
+        from keras_transformer.export.writing.quantizing import QuantizedCopies
 
         floats = folder / _FLOATS
         floats.mkdir()

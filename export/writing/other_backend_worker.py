@@ -9,11 +9,10 @@ from typing import Any
 
 import keras
 
-from keras_transformer.export import errors
-from keras_transformer.export.api import export
+from keras_transformer.export import errors, export
 from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.spec.other_backend import JOB, MODEL, RESULT, TOKENIZER
+from keras_transformer.export.writing.other_backend import JOB, MODEL, RESULT, TOKENIZER
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
 
