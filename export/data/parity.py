@@ -12,7 +12,7 @@ from keras_transformer.export.data.checks import IncompleteError, is_number
 CEILING = 1e-3
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Parity:
     """Largest difference of one output over all probes.
 

@@ -125,9 +125,8 @@ def _parity(artifacts: Mapping[str, ArtifactRecord]) -> str:
         others += len(parity) - len(worst)
         for each in worst:
             output = breakable(f"{each.signature} · {each.output}")
-            used = (
-                f"{bar(each.share, name)}{each.share:.0%}" if each.share else "–"
-            )  # Quantized files have other limits.
+            # Quantized files have other limits.
+            used = f"{bar(each.share, name)}{each.share:.0%}" if each.share else "–"
             rows.append([format_label(name), output, f"{each.ratio:.1e}", used])
     if not rows:
         return ""

@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from keras_transformer.export.commands.console import BACKEND_HELP, positive_int, print_status
-from keras_transformer.export.commands.serve import access_of, add_address, missing
+from keras_transformer.export.commands.running.serve import access_of, add_address, missing
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_BACKEND
 
