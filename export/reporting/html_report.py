@@ -22,8 +22,7 @@ from keras_transformer.export.reporting.html_page import (
     section,
     table,
 )
-from keras_transformer.export.reporting.html_plots import size_plot
-from keras_transformer.export.reporting.html_signatures import signature_tables
+from keras_transformer.export.reporting.html_sections import signature_tables, size_plot
 from keras_transformer.export.reporting.inspection import op_counts
 from keras_transformer.export.reporting.load_code import load_code
 from keras_transformer.export.reporting.verdict import verdict

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pytest
 from hand_made import manifest_of, spec
 
-from keras_transformer.export.reporting.html_plots import size_plot
 from keras_transformer.export.reporting.html_report import render
+from keras_transformer.export.reporting.html_sections import size_plot
 from keras_transformer.export.reporting.verdict import verdict
 
 PARITY = [
