@@ -40,7 +40,7 @@ def read_manifest(directory: Path) -> Manifest:
     if not directory.exists():
         raise InvalidBundleError(f"no such bundle: '{directory}'{nearest_path(directory)}")
     manifest = Manifest.from_dict(_read_json(directory, path), path)
-    _check_files(directory, manifest)
+    check_files(directory, manifest)
     return manifest
 
 
@@ -145,8 +145,12 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _check_files(directory: pathlib.Path, manifest: Manifest) -> None:
-    """Checks that every listed file is inside the bundle and has its size, and that every path of an artifact is listed."""
+def check_files(directory: pathlib.Path, manifest: Manifest) -> None:
+    """Checks that every listed file is inside the bundle and has its size, and that every path of an artifact is listed.
+
+    Raises:
+        InvalidBundleError: names the file.
+    """
     root = directory.resolve()
     for name, record in manifest.files.items():
         _check_file(directory, root, name, record)

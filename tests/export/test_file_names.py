@@ -8,11 +8,12 @@ import onnxruntime
 import pytest
 
 from keras_transformer.export import ArraySpec, InvalidBundleError, load, verify_bundle
-from keras_transformer.export.bundle.file_names import file_names, named_runtime
+from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.axes import numbers_of, output_axes
 from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.runtime.generation_record import cache_names
+from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.tflite.tree import read_file
 
 # Workers, and bundles that they export.

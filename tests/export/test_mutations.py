@@ -24,8 +24,10 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, RunError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
-from keras_transformer.export.bundle.manifest import file_records, read_manifest
-from keras_transformer.export.bundle.manifest_checks import check_files
+from keras_transformer.export.bundle.manifest import check_files, file_records, read_manifest
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import FileRecord
 from keras_transformer.export.formats import files_of
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
@@ -611,10 +613,8 @@ def test_many_artifacts_are_found_in_linear_time(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     paths = {f"s{number}": "model" for number in range(50_000)}
-    manifest = {
-        "files": {name: {"bytes": 0} for name in ("model/a", "b")},
-        "artifacts": {"onnx": {"signatures": paths}},
-    }
+    files = {name: FileRecord(0, "") for name in ("model/a", "b")}
+    manifest = Manifest({}, {"onnx": ArtifactRecord(paths, size=0)}, tolerance=1e-5, files=files)
     attempt(lambda: check_files(tmp_path, manifest))
     paths["last"] = "mode"
     _, error = attempt(lambda: check_files(tmp_path, manifest))
