@@ -74,7 +74,7 @@ def read_tokenizer(directory: pathlib.Path, manifest: Manifest) -> Any:
     except Exception as error:
         raise InvalidBundleError(f"the bundle's tokenizer cannot be read: {one_line(error)}") from error
     if tokenizer.fingerprint != record.fingerprint:
-        raise InvalidBundleError(f"'{record['path']}' is not the tokenizer that the bundle was exported with")
+        raise InvalidBundleError(f"'{record.path}' is not the tokenizer that the bundle was exported with")
     return tokenizer
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
@@ -89,7 +89,7 @@ def sensitivity(
     check_sources([quantization])
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
-    files = record.signatures
+    files = dict(record.signatures)
     arrays = {
         name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
     }
@@ -108,7 +108,7 @@ def sensitivity(
 
 
 def _measured(
-    bundle: pathlib.Path, files: Mapping[str, str], quantization: Quantization, evaluation: Evaluation
+    bundle: pathlib.Path, files: dict[str, str], quantization: Quantization, evaluation: Evaluation
 ) -> tuple[dict[str, Any], int]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name, "bundle")
@@ -120,7 +120,7 @@ def _measured(
         return evaluation.measure(load(folder, ONNX.name, check=False)), size
 
 
-def _ranges(folder: pathlib.Path, files: Mapping[str, str], quantization: Quantization) -> Any:
+def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
     if quantization.mode != "int8_static" or quantization.calibration is None:
         return None
     from keras_transformer.export.onnx.calibrate import ranges_of

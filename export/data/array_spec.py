@@ -55,8 +55,7 @@ class ArraySpec:
         dtype, shape, axes = record.get("dtype"), record.get("shape"), record.get("axes")
         if not isinstance(dtype, str) or dtype not in _DTYPES:
             raise IncompleteError(f"{where}: dtype {shown(dtype)}")
-        is_shape = isinstance(shape, list) and isinstance(axes, list) and len(shape) == len(axes)
-        if not is_shape or len(shape) > _MOST_AXES:
+        if not isinstance(shape, list) or not isinstance(axes, list) or not len(axes) == len(shape) <= _MOST_AXES:
             raise IncompleteError(f"{where}: shape {shown(shape)} with axes {shown(axes)}")
         for size, axis in zip(shape, axes, strict=True):
             fixed, dynamic = axis is None and is_count(size), size is None and isinstance(axis, str) and axis

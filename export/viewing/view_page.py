@@ -54,10 +54,12 @@ def _files(path: pathlib.Path, manifest: Manifest, is_named: bool) -> list[File]
     """The files of a bundle whose constants are known, if the library that reads them is installed."""
     found = []
     for name in FORMATS:
-        record = manifest.artifacts.get(name)
+        if name not in manifest.artifacts:
+            continue
+        record = manifest.artifact(name)
         try:
-            constants = record and get_format(name).weight_bytes(path, dict(record.signatures))
-            if record is not None and constants is not None:
+            constants = get_format(name).weight_bytes(path, dict(record.signatures))
+            if constants is not None:
                 title = f"{path.resolve().name} · {format_title(name)}" if is_named else format_title(name)
                 found.append(File(title, name, record.size, list(constants)))
         except ImportError:
