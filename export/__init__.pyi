@@ -121,14 +121,14 @@ from .reporting.bench import (
 from .serving.batching import (
     Batching as Batching,
 )
-from .serving.http_application import (
-    http_application as http_application,
-)
-from .serving.ray.application import (
+from .serving.cluster.application import (
     ray_application as ray_application,
 )
-from .serving.ray.server import (
+from .serving.cluster.server import (
     serve_with_ray as serve_with_ray,
+)
+from .serving.http_application import (
+    http_application as http_application,
 )
 from .serving.requests import (
     Limits as Limits,

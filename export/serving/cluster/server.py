@@ -70,7 +70,7 @@ def serve_with_ray(
     joined = {"include_dashboard": False, "configure_logging": False, **(ray_options or {})}
     if "address" not in joined:
         _close_to_others()
-    from keras_transformer.export.serving.ray.application import (
+    from keras_transformer.export.serving.cluster.application import (
         ray,
         ray_application,
         ray_gateway,
