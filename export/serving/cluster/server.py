@@ -74,8 +74,7 @@ def serve_with_ray(
         ray,
         ray_application,
         ray_gateway,
-        serve,
-        # pyright: ignore[reportAttributeAccessIssue],
+        serve,  # pyright: ignore[reportAttributeAccessIssue]
     )
 
     replicas = ray_application(bundle, num_gateways=0, **options)
