@@ -139,7 +139,7 @@ def _on_target(bundle, manifest, precision, options, batches, folder):
     from keras_transformer.export.targets import get_target
 
     format = get_target(options.target).format
-    file = bundle / manifest["artifacts"][format]["signatures"]["serve"]
+    file = manifest.path(bundle, format, "serve")
     step = max(CHUNK // options.batch_size, 1)
     found = []
     for start in range(0, len(batches), step):
@@ -184,11 +184,11 @@ def measure(task, precision, options, folder):
     order = order[: len(order) // options.batch_size * options.batch_size]
     inputs, labels = {name: rows[order] for name, rows in task.inputs.items()}, task.labels[order]
     bundle, manifest = _exported(task, precision, options, folder)
-    batches, format = _batches(inputs, options.batch_size), next(iter(manifest["artifacts"]))
+    batches, format = _batches(inputs, options.batch_size), next(iter(manifest.artifacts))
     keras_outputs = np.asarray(task.model.predict(inputs, batch_size=100, verbose=0))
     cpu = _on_cpu(bundle, format, batches)
     outputs = _on_target(bundle, manifest, precision, options, batches, folder)
-    signatures = manifest["target"]["signatures"]
+    signatures = manifest.target["signatures"]
     counts = [sum(each[key] or 0 for each in signatures) for key in ("taken", "nodes")]
     return {
         "task": options.task,

@@ -62,7 +62,7 @@ def _randomized(model, scale=0.05):
 
 def _sizes(model, inputs):
     """The size of each dynamic axis: that of the inputs of a checkpoint, or a small one."""
-    from keras_transformer.export.spec.axes import sizes_of
+    from keras_transformer.export.data.axes import sizes_of
     from keras_transformer.export.spec.functional import check_model, input_specs
 
     specs = input_specs(check_model(model), {})

@@ -19,7 +19,8 @@ from gate_signatures import signature_faults
 from gate_weights import EditedFiles, assigned, weight_faults
 
 from keras_transformer.export import ExportError
-from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import new_manifest
+from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification import running, traced_constants, verify
@@ -54,7 +55,7 @@ class Judge:
 
     def __init__(self, spec, traced, folder):
         self.spec, self.traced, self.folder = spec, traced, folder
-        self.manifest = writing.new_manifest(spec)
+        self.manifest = new_manifest(spec, {})
         self.probes = {name: each.probes for name, each in spec.signatures.items()}
         self._constants = {}
 
@@ -67,14 +68,14 @@ class Judge:
     def write(self, format, traced=None, spec=None):
         """Writes the files of one format: of the sound model, or of another one."""
         files = FORMATS[format].write(traced or self.traced, spec or self.spec, self.folder)
-        self.manifest["artifacts"][format] = {"signatures": files}
+        self.manifest = self.manifest.with_artifact(format, ArtifactRecord(files, size=0))
 
     def refusals(self, format):
         """Which comparisons refuse the files of a format: the weights', and the outputs'."""
         return {"weights": self.weights_refused(format), "outputs": self.outputs_refused(format)}
 
     def weights_refused(self, format):
-        files = self.manifest["artifacts"][format]["signatures"]
+        files = dict(self.manifest.artifact(format).signatures)
         traced_constants.TracedConstants = self._remembered
         try:
             return _message(lambda: check_weights(format, self.traced, self.spec, self.folder, files))

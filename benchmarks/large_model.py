@@ -112,7 +112,8 @@ def work(case):
     """Exports the checkpoint in this process; prints the figures as JSON."""
     from keras_transformer.checkpoints import from_huggingface
     from keras_transformer.export import export
-    from keras_transformer.export.quantization import behavior, large_models
+    from keras_transformer.export.quantization import behavior
+    from keras_transformer.export.writing import large_models
 
     large_models.LARGEST_RUN = 0  # With fewer layers too.
     # Random weights choose among tokens of almost equal probability: the share is reported, and refuses nothing.

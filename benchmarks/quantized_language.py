@@ -23,12 +23,12 @@ from measure import Table, arguments, versions
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.bundle.writing import bytes_in
+from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.quantization.behavior import Behavior, Predictions
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.reading import logits_of
-from keras_transformer.export.runtime.loading import available_cores
-from keras_transformer.export.spec.export_spec import ExportSpec
 
 MODES = ("int8", "weight_int8", "weight_int4")
 LENGTH, MOST = 512, 20_480
@@ -64,14 +64,14 @@ def measure(folder, manifest, name, tokens, table):
     steps = form.open_steps(folder, manifest, available_cores())
     reference = Predictions.of(tokens, logits_of(steps, tokens))
     perplexity = float(np.exp(-reference.next_log_probs.mean(dtype="float64")))
-    size = manifest["artifacts"][name]["bytes"] / 1e6
+    size = manifest.artifact(name).size / 1e6
     _add(table, name, f"float32 ({perplexity:.3f})", size, (1.0, 0.0, 1.0, tokens_a_second(steps, tokens)))
     for mode in MODES:
         with tempfile.TemporaryDirectory() as work:
             copy = pathlib.Path(work, "bundle")
             shutil.copytree(folder, copy)
             others = bytes_in(copy) - 1e6 * size
-            files = manifest["artifacts"][name]["signatures"]
+            files = dict(manifest.artifact(name).signatures)
             form.quantize(ExportSpec({}, quantization=Quantization(mode)), copy, files)
             small = (bytes_in(copy) - others) / 1e6
             steps = form.open_steps(copy, manifest, available_cores())
@@ -119,7 +119,7 @@ def main():
         tokens = random if options.tiny else tokens_of(options, folder, manifest)
         table.note(f"{tokens.size} tokens in rows of {tokens.shape[1]}; perplexity as a multiple of the float file's.")
         for name in ("onnx", "tflite"):
-            if name in manifest["artifacts"]:
+            if name in manifest.artifacts:
                 measure(folder, manifest, name, tokens, table)
     table.finish(options.json)
 

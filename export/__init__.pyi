@@ -1,17 +1,38 @@
 from .api import (
     export as export,
 )
-from .bundle_writer import (
-    export_spec as export_spec,
-)
 from .compression.candidates import (
     Candidate as Candidate,
 )
 from .compression.compress import (
     compress as compress,
 )
+from .compression.layer_sensitivity import (
+    sensitivity as sensitivity,
+)
 from .compression.results import (
     Compression as Compression,
+)
+from .data.array_spec import (
+    ArraySpec as ArraySpec,
+)
+from .data.export_spec import (
+    ExportSpec as ExportSpec,
+)
+from .data.export_spec import (
+    Probe as Probe,
+)
+from .data.export_spec import (
+    Signature as Signature,
+)
+from .data.report import (
+    Report as Report,
+)
+from .data.report import (
+    Reports as Reports,
+)
+from .data.target_result import (
+    TargetResult as TargetResult,
 )
 from .engines.genai.model_directory import (
     write_genai as write_genai,
@@ -76,6 +97,12 @@ from .errors import (
 from .errors import (
     WeightError as WeightError,
 )
+from .loading.isolated.isolation import (
+    Isolation as Isolation,
+)
+from .loading.load import (
+    load as load,
+)
 from .onnx.options import (
     OnnxOptions as OnnxOptions,
 )
@@ -88,41 +115,23 @@ from .operations.table import (
 from .quantization.evaluation import (
     Evaluation as Evaluation,
 )
-from .quantization.layer_sensitivity import (
-    sensitivity as sensitivity,
-)
 from .quantization.options import (
     Quantization as Quantization,
-)
-from .quantization.quantize_bundle import (
-    quantize as quantize,
 )
 from .reporting.bench import (
     bench_bundle as bench_bundle,
 )
-from .reporting.report import (
-    Report as Report,
-)
-from .reporting.report import (
-    Reports as Reports,
-)
-from .runtime.isolated.isolation import (
-    Isolation as Isolation,
-)
-from .runtime.loading import (
-    load as load,
-)
 from .serving.batching import (
     Batching as Batching,
 )
-from .serving.http_application import (
-    http_application as http_application,
-)
-from .serving.ray_application import (
+from .serving.cluster.application import (
     ray_application as ray_application,
 )
-from .serving.ray_server import (
+from .serving.cluster.server import (
     serve_with_ray as serve_with_ray,
+)
+from .serving.http_application import (
+    http_application as http_application,
 )
 from .serving.requests import (
     Limits as Limits,
@@ -133,23 +142,8 @@ from .serving.server import (
 from .serving.server import (
     run_server as run_server,
 )
-from .spec.export_spec import (
-    ArraySpec as ArraySpec,
-)
-from .spec.export_spec import (
-    ExportSpec as ExportSpec,
-)
-from .spec.export_spec import (
-    Probe as Probe,
-)
-from .spec.export_spec import (
-    Signature as Signature,
-)
 from .spec.language import (
     GenerationOptions as GenerationOptions,
-)
-from .targets.result import (
-    TargetResult as TargetResult,
 )
 from .text.bytes_to_outputs import (
     write_text_tflite as write_text_tflite,
@@ -168,4 +162,10 @@ from .training.write import (
 )
 from .verification.verify import (
     verify_bundle as verify_bundle,
+)
+from .writing.bundle_writer import (
+    export_spec as export_spec,
+)
+from .writing.quantize_bundle import (
+    quantize as quantize,
 )

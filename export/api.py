@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.metadata import check_metadata
-from keras_transformer.export.bundle_writer import export_precisions, export_spec
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization import kept, ternary
 from keras_transformer.export.quantization.evaluation import Evaluation
-from keras_transformer.export.quantization.large_models import runs_float_files
-from keras_transformer.export.quantization.options import Quantization, precisions_of
+from keras_transformer.export.quantization.options import PRECISIONS, Quantization, precisions_of
 from keras_transformer.export.reporting.progress import Progress
-from keras_transformer.export.reporting.report import Report, Reports
 from keras_transformer.export.runtime.libraries import require_keras
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.fixed_shapes import (
     check_precisions,
@@ -29,6 +27,8 @@ from keras_transformer.export.targets.fixed_shapes import (
     fixed_spec,
     target_formats,
 )
+from keras_transformer.export.writing.bundle_writer import export_precisions, export_spec
+from keras_transformer.export.writing.large_models import runs_float_files
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def export(
     if isinstance(quantize, (list, tuple)):
         several = precisions_of(quantize)
         quantize = None
-    place = writing.check_target(directory, of_precisions=several is not None)
+    place = writing.check_target(directory, PRECISIONS if several is not None else ())
     check_metadata(metadata)
     tokenizers.check_options(tokenizer_options)
     _check_model_type(model)
@@ -201,8 +201,8 @@ def export(
     text: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_options": tokenizer_options}
     shapes: dict[str, Any] = {"probes": probes, "dynamic_axes": dynamic_axes, "static": static}
     if not _is_on_tensorflow():
-        from keras_transformer.export.spec.other_backend import export_elsewhere
         from keras_transformer.export.spec.twins import merged_twin
+        from keras_transformer.export.writing.other_backend import export_elsewhere
 
         options: dict[str, Any] = {"tolerance": tolerance, "metadata": metadata, "generation": generation, "onnx": onnx}
         options |= {

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.libraries import Library
     from keras_transformer.export.runtime.runtime import Runtime
-    from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weight import WeightPair
-    from keras_transformer.export.verification.stored_weight import StoredWeight
-    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class Format(Protocol):
@@ -123,7 +122,7 @@ class Format(Protocol):
         """
         return None
 
-    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+    def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         """Checks the file of one signature, then loads it.
 
         Args:
@@ -142,7 +141,7 @@ class Format(Protocol):
         """
         ...
 
-    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+    def open_steps(self, directory: pathlib.Path, manifest: Manifest, num_threads: int) -> RuntimeSteps:
         """`open` for the signatures that generate: the prefill and decode steps of a language model."""
         ...
 

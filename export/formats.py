@@ -2,16 +2,28 @@
 
 from collections.abc import Iterable
 
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.format import Format
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.runtime.libraries import installed_version
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.version import DISTRIBUTION, __version__
 
 # In the order in which they are written: a format follows the one that it is converted from.
 FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX)}
 
 DEFAULT_BACKEND = ONNX.name
+
+
+def written_versions() -> dict[str, str]:
+    """Versions of this package and of the installed distributions that write or run bundles."""
+    names = ["keras", "tensorflow", "numpy"]
+    for each in FORMATS.values():
+        names += [*each.writers, each.library.distribution]
+    found = {name: installed_version(name) for name in dict.fromkeys(names)}
+    return {DISTRIBUTION: __version__} | {name: version for name, version in found.items() if version is not None}
 
 
 def check_formats(names: str | Iterable[str]) -> list[str]:
@@ -47,3 +59,16 @@ def formats_with(attribute: str) -> tuple[str, ...]:
         attribute: such as `"takes_text"`; see `Format`.
     """
     return tuple(name for name, each in FORMATS.items() if getattr(each, attribute))
+
+
+def files_of(manifest: Manifest, format: str) -> list[str]:
+    """Names of the files that running one format reads: its own, its weights and the tokenizer."""
+    own = set(manifest.files_of(format).values())
+    others = {path for each in manifest.artifacts.values() for path in each.paths} - own
+    folders = own | (set() if manifest.tokenizer is None else {manifest.tokenizer.path})
+
+    def is_read(name: str) -> bool:
+        is_weights = get_format(format).is_weights_file(name) and name not in others
+        return name in own or is_weights or any(name.startswith(f"{folder}/") for folder in folders)
+
+    return [name for name in manifest.files if is_read(name)]

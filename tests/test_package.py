@@ -95,6 +95,65 @@ def test_arrows_point_down_only(package):
                 assert module.split(".")[0] not in ("tensorflow", "torch", "jax"), f"{path.name} imports {module}"
 
 
+# The same of the export, by folders and modules.
+EXPORT_ORDER = [
+    "errors",
+    "data",
+    "graph",
+    "bundle",
+    "runtime",
+    "quantization",
+    "format",
+    "onnx",
+    "saved_model",
+    "tflite",
+    "coreml",
+    "formats",
+    "loading",
+    "spec",
+    "reporting",
+    "verification",
+    "targets",
+    "writing",
+    "api",
+    "compression",
+    "training",
+    "serving",
+    "engines",
+    "text",
+    "viewing",
+    "commands",
+]
+# Modules of the traced graph that stand beside the specs.
+GRAPH = {
+    *("traced", "traced_graph", "inlining", "graph_function", "graph_names"),
+    *("operation_origin", "operation_results", "repeated_layers"),
+}
+# What language models predict is judged by opening their files.
+EXPORT_EXCEPTIONS = {("language_behavior.py", "formats"), ("language_behavior.py", "loading")}
+
+
+def part_of(module):
+    """The folder or module of the export in which a module is; None for what is not in the export."""
+    _, export, *names = *module.split("."), ""
+    if export != "export" or not names[0]:
+        return None
+    return "graph" if names[0] == "spec" and names[1] in GRAPH else names[0]
+
+
+@pytest.mark.parametrize("part", EXPORT_ORDER)
+def test_arrows_in_export_point_down_only(part):
+    allowed = {None, *EXPORT_ORDER[: EXPORT_ORDER.index(part) + 1]}
+    for name, path in MODULES.items():
+        found = {part_of(module) for module in imports(path)} if part_of(name) == part else set()
+        above = {each for each in found - allowed if (path.name, each) not in EXPORT_EXCEPTIONS}
+        assert not above, f"{name} imports of {', '.join(above)}"
+
+
+def test_every_part_of_export_has_a_place_in_the_order():
+    assert {part_of(name) for name in MODULES} - {None} == set(EXPORT_ORDER)
+
+
 def find_circle(arrows):
     """Returns the modules of one circle of a dict of module to imported modules, or []."""
     done, path = set(), []

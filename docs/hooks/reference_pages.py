@@ -5,8 +5,8 @@ import importlib
 import inspect
 from pathlib import Path
 
-from keras_transformer.export.bundle import schema as manifest_schema
 from keras_transformer.export.commands import main as cli
+from keras_transformer.export.data.manifest import SCHEMA_PATH
 from markup import PAGES, documented
 
 PACKAGES = (
@@ -38,7 +38,7 @@ def reference_pages():
     for package in PACKAGES:
         pages[f"reference/{package}.md"] = _page(package, homes)
     pages["reference/command_line.md"] = _command_line()
-    pages["reference/manifest.schema.json"] = manifest_schema.PATH.read_text(encoding="utf-8")
+    pages["reference/manifest.schema.json"] = SCHEMA_PATH.read_text(encoding="utf-8")
     entries = [{package: f"reference/{package}.md"} for package in PACKAGES]
     return pages, [{"command line": "reference/command_line.md"}, *entries]
 

@@ -23,14 +23,10 @@ import numpy as np
 
 from keras_transformer.export import ArraySpec, ExportError
 from keras_transformer.export.bundle.file_names import file_names
-from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import (
-    artifact_path,
-    check_hashes,
-    read_manifest,
-    signature_specs,
-)
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.onnx.external_data import weight_files
 
 HERE = Path(__file__).parent
@@ -99,7 +95,7 @@ def digits_record(bundle: Path, work: Path) -> dict[str, Any]:
     if shapes.get("images") != (8, 8, 1) or not {"logits", "attention", "distance"} <= shapes.keys():
         raise ExportError(f"'{bundle}' was not written by digits.py: it has {shapes}")
     names = {"input": "images", **{name: labels[name] for name in ("logits", "attention", "distance")}}
-    largest = read_manifest(bundle)["metadata"].get("largest_distance")
+    largest = read_manifest(bundle).metadata.get("largest_distance")
     if not isinstance(largest, float):
         raise ExportError(f"'{bundle}' was not written by digits.py: its metadata has no largest_distance")
     return {**copied(path, work, "digits"), "names": names, "largestDistance": largest}
@@ -109,7 +105,9 @@ def text_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the language model for the page."""
     path, (inputs, _), names = opened(bundle, "decode")
     manifest = read_manifest(bundle)
-    generation = manifest["generation"]
+    generation = manifest.generation
+    if generation is None:
+        raise ExportError(f"'{bundle}' is not that of a language model")
     length, ends = generation["max_length"], generation["end_id"]
     if length is None:
         raise ExportError(f"'{bundle}' has no maximum length")
@@ -125,15 +123,15 @@ def text_record(bundle: Path, work: Path) -> dict[str, Any]:
     return {**copied(path, work, "text"), **record, "tokenizer": tokenizer_record(bundle, manifest)}
 
 
-def tokenizer_record(bundle: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def tokenizer_record(bundle: Path, manifest: Manifest) -> dict[str, Any]:
     """Returns what the page makes its tokenizer of: characters and their ids, or the files of byte-level BPE."""
     tokenizer = read_tokenizer(bundle, manifest)
     if hasattr(tokenizer, "characters"):
         characters = [[letter, int(np.ravel(tokenizer.encode(letter))[0])] for letter in tokenizer.characters]
         return {"characters": characters, "unknown": int(np.ravel(tokenizer.encode("\ue000"))[0])}
-    if tokenizer is None or getattr(tokenizer, "kind", None) != "byte_pair":
+    if tokenizer is None or manifest.tokenizer is None or getattr(tokenizer, "kind", None) != "byte_pair":
         raise ExportError(f"'{bundle}' has neither a tokenizer of characters nor one of byte-level BPE")
-    folder = bundle / manifest["tokenizer"]["path"]
+    folder = bundle / manifest.tokenizer.path
     config, file = (json.loads((folder / name).read_text()) for name in ("tokenizer_config.json", "tokenizer.json"))
     return {"config": config, "file": file}
 
@@ -143,9 +141,9 @@ def opened(
 ) -> tuple[Path, tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]], Mapping[str, str]]:
     """Returns path and specs of a signature, and the names of its outputs in the file, after checking hashes."""
     manifest = read_manifest(bundle)
-    path = artifact_path(bundle, manifest, "onnx", signature)
+    path = manifest.path(bundle, "onnx", signature)
     check_hashes(bundle, manifest, files_of(manifest, "onnx"))
-    return path, signature_specs(manifest, signature), file_names(manifest, "onnx", signature).outputs
+    return path, manifest.signature(signature), file_names(manifest, "onnx", signature).outputs
 
 
 def copied(path: Path, work: Path, folder: str) -> dict[str, Any]:

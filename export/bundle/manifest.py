@@ -1,29 +1,35 @@
-"""`manifest.json`, the description of a bundle. Read and written without TensorFlow or Keras."""
+"""`manifest.json` and the other files of a bundle on disk. Read and written without TensorFlow or Keras."""
 
+import dataclasses
 import hashlib
 import json
+import os
 import pathlib
-from collections.abc import Iterable
+import stat
+import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from keras_transformer.export.bundle.manifest_checks import check_fields, check_files
+from keras_transformer.export.data.checks import shown
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import FILE, Manifest
+from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord
+from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.errors import InvalidBundleError, nearest_path, one_line
-from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import Path
 
-FILE = "manifest.json"
 PROBES = "probes.npz"
 _MAX_BYTES = 2**26
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> Manifest:
     """Reads and checks the manifest of a bundle.
 
     Args:
         directory: path of the bundle.
 
     Returns:
-        The manifest as a dict.
+        The `Manifest`.
 
     Raises:
         InvalidBundleError: there is no bundle; the manifest cannot be read, is incomplete or was written by a newer
@@ -33,10 +39,85 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / FILE
     if not directory.exists():
         raise InvalidBundleError(f"no such bundle: '{directory}'{nearest_path(directory)}")
-    manifest = _read_json(directory, path)
-    check_fields(path, manifest)
+    manifest = Manifest.from_dict(_read_json(directory, path), path)
     check_files(directory, manifest)
     return manifest
+
+
+def new_manifest(spec: ExportSpec, versions: Mapping[str, str]) -> Manifest:
+    """The manifest of a bundle without artifacts yet.
+
+    Args:
+        spec: the `ExportSpec`, traced.
+        versions: dict of distribution to version: what writes the bundle.
+    """
+    return Manifest(
+        signatures={name: SignatureRecord(each.inputs, each.outputs) for name, each in spec.signatures.items()},
+        artifacts={},
+        tolerance=CEILING if spec.tolerance is None else float(spec.tolerance),
+        versions=versions,
+        created=timestamp(),
+        generation=spec.generation or None,
+        axis_limits=spec.axis_limits,
+        metadata=spec.metadata,
+    )
+
+
+def timestamp() -> str:
+    """The time now, in UTC, as the manifest records it; that of `SOURCE_DATE_EPOCH`, in seconds, if it is set."""
+    seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> Manifest:
+    """Writes `manifest.json`, the last file of a bundle, with the records of all files that are in the bundle.
+
+    Args:
+        directory: path of the bundle. A manifest of before is replaced.
+        manifest: `Manifest`; its records of files are not used.
+
+    Returns:
+        The `Manifest` with the records of the files.
+    """
+    path = pathlib.Path(directory, FILE)
+    path.unlink(missing_ok=True)
+    manifest = dataclasses.replace(manifest, files=file_records(directory))
+    text = json.dumps(manifest.to_dict(), indent=2, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    return manifest
+
+
+def file_records(directory: Path) -> dict[str, FileRecord]:
+    """Dict of relative path to `FileRecord`, of all files in a directory and its subdirectories."""
+    directory = pathlib.Path(directory)
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): _record(path) for path in paths}
+
+
+def check_hashes(directory: Path, manifest: Manifest, names: Iterable[str] | None = None) -> None:
+    """Compares files with their hashes in the manifest.
+
+    Args:
+        directory: path of the bundle.
+        manifest: its manifest.
+        names: names of the files; all of them when None.
+
+    Raises:
+        InvalidBundleError: names the first file that differs.
+    """
+    for name in manifest.files if names is None else names:
+        try:
+            found = _record(pathlib.Path(directory, name)).sha256
+        except OSError as error:
+            raise InvalidBundleError(f"'{name}' cannot be read: {error.strerror}") from error
+        if found != manifest.files[name].sha256:
+            raise InvalidBundleError(f"'{name}' was altered: its sha256 is not the manifest's")
+
+
+def _record(path: pathlib.Path) -> FileRecord:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    return FileRecord(path.stat().st_size, digest.hexdigest())
 
 
 def _read_json(directory: pathlib.Path, path: pathlib.Path) -> Any:
@@ -64,64 +145,63 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def signature_specs(manifest: dict[str, Any], name: str) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
-    """Input and output specs of one signature.
+def check_files(directory: pathlib.Path, manifest: Manifest) -> None:
+    """Checks that every listed file is inside the bundle and has its size, and that every path of an artifact is listed.
 
     Raises:
-        InvalidBundleError: the bundle has no such signature.
+        InvalidBundleError: names the file.
     """
-    if name not in manifest["signatures"]:
-        raise InvalidBundleError(f"no signature '{name}'; the bundle has {', '.join(manifest['signatures'])}")
-    record = manifest["signatures"][name]
-    return _array_specs(record["inputs"]), _array_specs(record["outputs"])
+    root = directory.resolve()
+    for name, record in manifest.files.items():
+        _check_file(directory, root, name, record)
+    used = [path for artifact in manifest.artifacts.values() for path in artifact.signatures.values()]
+    if manifest.tokenizer is not None:
+        used.append(manifest.tokenizer.path)
+    listed = {name[:end] for name in manifest.files for end in _ends(name)}
+    for name in used:
+        if name not in listed:
+            raise InvalidBundleError(f"'{shown(name)}' is not among the files of the manifest")
+    _check_plain(directory, root)
 
 
-def _array_specs(records: list[dict[str, Any]]) -> tuple[ArraySpec, ...]:
-    return tuple(ArraySpec.from_dict(each) for each in records)
+def _ends(name: str) -> list[int]:
+    """Where the path of a file, and the paths of the folders in which it is, end."""
+    return [*(at for at, letter in enumerate(name) if letter == "/"), len(name)]
 
 
-def file_records(directory: Path) -> dict[str, dict[str, Any]]:
-    """Dict of relative path to size and sha256, of all files in a directory and its subdirectories."""
-    directory = pathlib.Path(directory)
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {path.relative_to(directory).as_posix(): _record(path) for path in paths}
+def _check_file(directory: pathlib.Path, root: pathlib.Path, name: str, record: FileRecord) -> None:
+    label = shown(name)
+    parts = pathlib.PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0] or "\0" in name:
+        raise InvalidBundleError(f"'{label}' is outside the bundle")
+    try:
+        path = (directory / name).resolve()
+        if not path.is_relative_to(root):
+            raise InvalidBundleError(f"'{label}' is outside the bundle")
+        if not path.is_file():
+            raise InvalidBundleError(f"'{label}' is missing from the bundle")
+        size = path.stat().st_size
+    except (OSError, ValueError, RuntimeError) as error:  # An impossible file name; a cycle of links.
+        raise InvalidBundleError(f"'{label}' cannot be read: {one_line(error)}") from None
+    if size != record.size:
+        raise InvalidBundleError(f"'{label}' does not have the size in the manifest")
 
 
-def check_hashes(directory: Path, manifest: dict[str, Any], names: Iterable[str] | None = None) -> None:
-    """Compares files with their hashes in the manifest.
-
-    Args:
-        directory: path of the bundle.
-        manifest: its manifest.
-        names: names of the files; all of them when None.
-
-    Raises:
-        InvalidBundleError: names the first file that differs.
-    """
-    for name in manifest["files"] if names is None else names:
+def _check_plain(directory: pathlib.Path, root: pathlib.Path) -> None:
+    """Raises for pipes, devices and links out of the bundle: a runtime opens every path in an artifact."""
+    for path in directory.rglob("*"):
+        if path.is_symlink() and not _leads_to(path, root):
+            raise InvalidBundleError(f"'{shown(path.name)}' is a link that leads out of the bundle")
         try:
-            found = _record(pathlib.Path(directory, name))["sha256"]
+            mode = path.stat().st_mode
         except OSError as error:
-            raise InvalidBundleError(f"'{name}' cannot be read: {error.strerror}") from error
-        if found != manifest["files"][name]["sha256"]:
-            raise InvalidBundleError(f"'{name}' was altered: its sha256 is not the manifest's")
+            raise InvalidBundleError(f"'{shown(path.name)}' cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise InvalidBundleError(f"'{shown(path.name)}' is neither a file nor a directory")
 
 
-def artifact_path(directory: Path, manifest: dict[str, Any], format: str, signature: str) -> pathlib.Path:
-    """Path of the file (or directory) of one signature in one format.
-
-    Raises:
-        InvalidBundleError: the bundle was written without that format.
-    """
-    if format not in manifest["artifacts"]:
-        raise InvalidBundleError(f"the bundle has no {format} artifact; it has {', '.join(manifest['artifacts'])}")
-    files = manifest["artifacts"][format]["signatures"]
-    if signature not in files:
-        raise InvalidBundleError(f"the {format} artifact has no signature '{signature}'; it has {', '.join(files)}")
-    return pathlib.Path(directory, files[signature])
-
-
-def _record(path: pathlib.Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+def _leads_to(path: pathlib.Path, root: pathlib.Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):
+        return False

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from keras_transformer.export.data.manifest import PRODUCER
 from keras_transformer.export.errors import ExportError
 from keras_transformer.version import __version__
 
-PRODUCER = "keras_transformer.export"
 DESCRIPTION, CLASS_NAMES, INPUTS = "description", "class_names", "inputs"
 _INPUT_FIELDS = ("description", "range", "mean", "std")
 # Names of entries that converters and other tools write into TFLite files, and the producer.

@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import PROBES
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.axes import sizes_of
+from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.errors import InputError, InvalidBundleError, one_line
-from keras_transformer.export.spec.axes import sizes_of
-from keras_transformer.export.spec.export_spec import ArraySpec, Probe
 from keras_transformer.utils.types import Path
 
-# Uncompressed. An export keeps 16 MB, or the smallest probe of each signature.
+# An export keeps so much, or the smallest probe of each signature.
+PROBE_BYTES = 16 * 2**20
+# Uncompressed.
 _MAX_BYTES = 2**30
 
 
-def write_probes(directory: Path, probes: Mapping[str, Sequence[Probe]], limit: int) -> None:
+def write_probes(directory: Path, probes: Mapping[str, Sequence[Probe]], limit: int = PROBE_BYTES) -> None:
     """Writes the probes, smallest first, up to `limit` bytes (at least one per signature), to `probes.npz`."""
     arrays: dict[str, np.ndarray] = {}
     used = 0

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import TokenizerRecord
 from keras_transformer.export.errors import (
     InputError,
     InvalidBundleError,
@@ -13,7 +16,6 @@ from keras_transformer.export.errors import (
     MissingLibraryError,
     one_line,
 )
-from keras_transformer.export.spec.export_spec import ArraySpec
 
 FOLDER = "tokenizer"
 # Inputs of signatures that take texts as bytes.
@@ -33,35 +35,37 @@ def check_options(options: Mapping[str, Any] | None) -> None:
 
 
 def write_tokenizer(
-    directory: pathlib.Path, manifest: dict[str, Any], tokenizer: Any, options: Mapping[str, Any] | None = None
-) -> None:
+    directory: pathlib.Path, tokenizer: Any, options: Mapping[str, Any] | None = None
+) -> TokenizerRecord:
     """Adds a tokenizer to a bundle that is being written.
 
     Args:
         directory: `pathlib.Path` of the bundle.
-        manifest: its manifest, which gets a record of it.
         tokenizer: a tokenizer of `keras_transformer.text`.
         options: dict of how texts are encoded: "start", "end", "max_length".
+
+    Returns:
+        Its `TokenizerRecord`, for the manifest.
     """
     tokenizer.save(directory / FOLDER)
-    manifest["tokenizer"] = {"path": FOLDER, "fingerprint": tokenizer.fingerprint, "options": dict(options or {})}
+    return TokenizerRecord(FOLDER, tokenizer.fingerprint, dict(options or {}))
 
 
-def read_tokenizer(directory: pathlib.Path, manifest: dict[str, Any]) -> Any:
+def read_tokenizer(directory: pathlib.Path, manifest: Manifest) -> Any:
     """The tokenizer of a bundle, or None.
 
     Raises:
         InvalidBundleError: it cannot be read, or is not the one that the bundle was exported with.
         MissingLibraryError: a library that it needs is not installed.
     """
-    record = manifest.get("tokenizer")
+    record = manifest.tokenizer
     if record is None:
         return None
     from keras_transformer.text import load_tokenizer
 
     try:
-        check_options(record["options"])
-        tokenizer = load_tokenizer(pathlib.Path(directory, record["path"]))
+        check_options(record.options)
+        tokenizer = load_tokenizer(pathlib.Path(directory, record.path))
     except ImportError as error:
         name = (getattr(error.__cause__, "name", None) or "").split(".")[0]
         if name not in ("tokenizers", "sentencepiece"):
@@ -69,8 +73,8 @@ def read_tokenizer(directory: pathlib.Path, manifest: dict[str, Any]) -> Any:
         raise MissingLibraryError("the bundle's tokenizer", name) from error
     except Exception as error:
         raise InvalidBundleError(f"the bundle's tokenizer cannot be read: {one_line(error)}") from error
-    if tokenizer.fingerprint != record["fingerprint"]:
-        raise InvalidBundleError(f"'{record['path']}' is not the tokenizer that the bundle was exported with")
+    if tokenizer.fingerprint != record.fingerprint:
+        raise InvalidBundleError(f"'{record.path}' is not the tokenizer that the bundle was exported with")
     return tokenizer
 
 

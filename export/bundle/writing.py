@@ -6,24 +6,12 @@ import json
 import os
 import pathlib
 import threading
-import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
 
-from keras_transformer.export.bundle.manifest import FILE
-from keras_transformer.export.bundle.manifest_checks import SCHEMA
-from keras_transformer.export.bundle.metadata import PRODUCER
+from keras_transformer.export.data.manifest import FILE, PRODUCER
 from keras_transformer.export.errors import InvalidBundleError, OutOfSpaceError
-from keras_transformer.export.formats import FORMATS
-from keras_transformer.export.quantization.options import FLOAT, MODES
-from keras_transformer.export.runtime.libraries import installed_version
-from keras_transformer.export.spec.export_spec import ExportSpec
-from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.utils.atomic_write import FolderReplacement
 from keras_transformer.utils.types import Path
-from keras_transformer.version import DISTRIBUTION, __version__
-
-PROBE_BYTES = 16 * 2**20
 
 # Bundles that this process is writing.
 _active: list[FolderReplacement] = []
@@ -31,14 +19,14 @@ _active: list[FolderReplacement] = []
 _one_at_a_time = threading.RLock()
 
 
-def check_target(directory: Path, of_precisions: bool = False) -> pathlib.Path:
+def check_target(directory: Path, precisions: Collection[str] = ()) -> pathlib.Path:
     """Absolute path of the directory to write, if it may be written.
 
     It may be missing, empty, or a bundle with only its own files.
 
     Args:
         directory: path.
-        of_precisions: bool. Whether it will contain a bundle for each of several precisions, and may do so now.
+        precisions: names of the folders that may be in it, each with only a bundle: those of several precisions.
 
     Raises:
         InvalidBundleError: it contains other files, which an export does not delete.
@@ -52,7 +40,7 @@ def check_target(directory: Path, of_precisions: bool = False) -> pathlib.Path:
     if not target.is_dir():
         raise InvalidBundleError(f"'{target}' is a file; a bundle is a directory")
     present = {path.name for path in target.iterdir()}
-    own = _own_names(target) | (_own_folders(target) if of_precisions else set())
+    own = _own_names(target) | _own_folders(target, precisions)
     if present - own:
         foreign = sorted(present - own)[0]
         raise InvalidBundleError(f"'{target}' contains '{foreign}', which is not part of a bundle: it is not replaced")
@@ -70,9 +58,9 @@ def _own_names(target: pathlib.Path) -> set[str]:
         return set()
 
 
-def _own_folders(target: pathlib.Path) -> set[str]:
-    """Names of the bundles that are named after a precision, and contain only their own files."""
-    folders = [target / name for name in (FLOAT, *MODES) if (target / name / FILE).is_file()]
+def _own_folders(target: pathlib.Path, names: Collection[str]) -> set[str]:
+    """Names, of those given, of the folders that contain a bundle and nothing else."""
+    folders = [target / name for name in names if (target / name / FILE).is_file()]
     return {each.name for each in folders if {path.name for path in each.iterdir()} <= _own_names(each)}
 
 
@@ -132,48 +120,3 @@ def is_out_of_space(error: BaseException | None) -> bool:
 def bytes_in(folder: pathlib.Path) -> int:
     """Bytes of the files in a folder, at any depth."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def write_manifest(directory: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Writes `manifest.json`, the last file of a bundle."""
-    text = json.dumps(manifest, indent=2, allow_nan=False)
-    (directory / FILE).write_text(text + "\n", encoding="utf-8")
-
-
-def new_manifest(spec: ExportSpec) -> dict[str, Any]:
-    """The manifest of a bundle without artifacts yet."""
-    signatures = {
-        name: {
-            "inputs": [each.to_dict() for each in signature.inputs],
-            "outputs": [each.to_dict() for each in signature.outputs],
-        }
-        for name, signature in spec.signatures.items()
-    }
-    return {
-        "schema": SCHEMA,
-        "producer": PRODUCER,
-        "created": timestamp(),
-        "signatures": signatures,
-        "artifacts": {},
-        **({"generation": spec.generation} if spec.generation else {}),
-        **({"axis_limits": spec.axis_limits} if spec.axis_limits else {}),
-        "tolerance": CEILING if spec.tolerance is None else float(spec.tolerance),
-        "versions": _versions(),
-        "metadata": spec.metadata,
-        "files": {},
-    }
-
-
-def timestamp() -> str:
-    """The time now, in UTC, as the manifest records it; that of `SOURCE_DATE_EPOCH`, in seconds, if it is set."""
-    seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _versions() -> dict[str, str]:
-    """Versions of this package and of the installed distributions that write or run bundles."""
-    names = ["keras", "tensorflow", "numpy"]
-    for each in FORMATS.values():
-        names += [*each.writers, each.library.distribution]
-    found = {name: installed_version(name) for name in dict.fromkeys(names)}
-    return {DISTRIBUTION: __version__} | {name: version for name, version in found.items() if version is not None}

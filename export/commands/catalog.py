@@ -10,7 +10,7 @@ from keras_transformer.export.errors import ExportError, suggestion
 from keras_transformer.export.runtime.libraries import require_keras
 
 if TYPE_CHECKING:
-    from keras_transformer.export.reporting.tables import Table
+    from keras_transformer.export.data.tables import Table
 
 EXAMPLES = ["", "mechanisms recurrences", "checkpoints --json"]
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer import catalog
     from keras_transformer.export.commands.importing import quick_imports
     from keras_transformer.export.reporting.progress import Activity
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
     from keras_transformer.utils.captured_stderr import captured
 
     for name in arguments.sections:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _table(rows: list[dict[str, str]]) -> Table:
     """A table of rows, each a dict of column to text."""
-    from keras_transformer.export.reporting.tables import Table
+    from keras_transformer.export.data.tables import Table
 
     head = list(rows[0])
     return Table(head, [[row[name] for name in head] for row in rows], texts=head)

@@ -27,7 +27,7 @@ def installed_backends(bundle: Path) -> list[str]:
 
     All formats if no runtime is installed: the error of the first says how to install it.
     """
-    libraries = {name: get_format(name).library for name in read_manifest(bundle)["artifacts"]}
+    libraries = {name: get_format(name).library for name in read_manifest(bundle).artifacts}
     installed = [name for name, library in libraries.items() if library.is_installed]
     if not installed:
         return list(libraries)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from keras_transformer.utils import interrupts
 
-# Each is a file in this package. The text is the help of the command.
+# Each is a file in this package, or in one of its folders. The text is the help of the command.
 COMMANDS: dict[str, str] = {
     "demo": "train a Vision Transformer on real images, export it, and compare all three runtimes",
     "export": "write a model as a bundle and verify every file in it",
@@ -31,6 +31,13 @@ COMMANDS: dict[str, str] = {
     "serve-text": "serve a language model over an OpenAI-compatible HTTP API, with continuous batching",
     "catalog": "list architectures, mechanisms and other parts, and what each supports",
     "plan": "estimate the memory and time of a model on one or many devices, without running it",
+}
+
+# The folders of this package, by the names of the commands that are in them.
+_FOLDERS = {
+    **dict.fromkeys(("demo", "export", "convert", "compress", "quantize", "serving", "engine"), "writing"),
+    **dict.fromkeys(("verify", "inspect", "view", "bench", "sensitivity"), "measuring"),
+    **dict.fromkeys(("run", "generate", "chat", "serve", "serve-text"), "running"),
 }
 
 # The names under which pip installs modules, where they differ.
@@ -198,7 +205,8 @@ def build_parser(name: str | None = None) -> argparse.ArgumentParser:
 
 
 def _module(name: str) -> Command:
-    module: Any = importlib.import_module(f"keras_transformer.export.commands.{name.replace('-', '_')}")
+    folder = f".{_FOLDERS[name]}" if name in _FOLDERS else ""
+    module: Any = importlib.import_module(f"keras_transformer.export.commands{folder}.{name.replace('-', '_')}")
     return module
 
 

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the assumptions and a table, or JSON; returns the exit status."""
     from keras_transformer.export.reporting.plan_text import table, text, verdict
-    from keras_transformer.export.reporting.tables import show
+    from keras_transformer.export.reporting.terminal import show
 
     _check(arguments)
     plans, dtype, device = _planned(arguments)

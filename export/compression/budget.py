@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from keras_transformer.export.compression.results import FLOAT, Trial, lost
+from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.reporting.report import readable_size
 
 _UNITS = {"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 

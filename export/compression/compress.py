@@ -17,11 +17,11 @@ from keras_transformer.export.compression.candidates import CANDIDATES, Candidat
 from keras_transformer.export.compression.measuring import Metric
 from keras_transformer.export.compression.mixtures import measured_choices
 from keras_transformer.export.compression.results import FLOAT, Compression, Trial, lost
+from keras_transformer.export.data.report import Report, readable_size
 from keras_transformer.export.errors import ExportError, QuantizationError, one_line
 from keras_transformer.export.formats import check_formats
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.export.reporting.report import Report, readable_size
 from keras_transformer.quantization import WeightQuantizationError
 from keras_transformer.quantization.choose_schemes import Choice, least_bytes, most_bytes, within
 from keras_transformer.quantization.observation.calibration import as_batches
@@ -219,9 +219,9 @@ class _Work:
 
     def _measured(self, name: str, report: Report) -> list[Trial]:
         folder, found = self.folder(name), []
-        records = read_manifest(folder)["artifacts"]
+        records = read_manifest(folder).artifacts
         for each in self._formats:
-            times = [time for time in records[each].get("milliseconds", {}).values() if time]
+            times = [time for time in (records[each].milliseconds or {}).values() if time]
             score = self.metric(folder, each)
             found.append(Trial(name, each, report[each].size, score, max(times, default=None)))
             self._steps.note(f"{name}, {each}: {readable_size(found[-1].nbytes)}, {self.metric.name} {abs(score):.4g}")

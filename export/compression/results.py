@@ -8,8 +8,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.reporting.report import readable_size
-from keras_transformer.export.reporting.tables import Part, Table, plain
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.tables import Part, Table, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

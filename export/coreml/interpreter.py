@@ -16,25 +16,14 @@ import numpy as np
 from keras_transformer.export.coreml.library import coremltools
 
 
-def run_program(package: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs of a program, by name.
-
-    Args:
-        package: path of the `.mlpackage`.
-        arrays: dict of input arrays.
-
-    Raises:
-        NotImplementedError: coremltools does not compute an operator.
-        ValueError: the file is not valid.
-    """
-    return Program(package)(arrays)
-
-
 class Program:
     """A program that was read from its file, whose operators were checked by coremltools's own rules of types and shapes.
 
     Args:
         package: path of the `.mlpackage`.
+
+    Raises:
+        ValueError: the file is not valid.
     """
 
     def __init__(self, package: pathlib.Path) -> None:
@@ -52,7 +41,11 @@ class Program:
         return sum(each.op_type != "const" for each in self._main.operations)
 
     def __call__(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs for a dict of inputs."""
+        """The outputs for a dict of inputs.
+
+        Raises:
+            NotImplementedError: coremltools does not compute an operator.
+        """
         for name, variable in self._main.inputs.items():
             variable._sym_val = self._value(np.asarray(arrays[name]), variable)
         for operator in self._main.operations:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any
 
-from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import new_manifest
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.parity import CEILING
+from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.errors import ExportError, InvalidBundleError
+from keras_transformer.export.formats import written_versions
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.reporting.report import Artifact
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.utils.types import Path
 
@@ -58,7 +60,7 @@ def reported_tolerance(quantization: Quantization | None, tolerance: float | Non
     return CEILING if tolerance is None else tolerance
 
 
-def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, dict[str, Any]]:
+def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, Manifest]:
     """Writes `model.tflite` in float and verifies it in LiteRT.
 
     Args:
@@ -75,9 +77,9 @@ def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, dict[s
     if spec.tolerance is None:
         measure_rounding(traced, spec)
     files = tflite.write(traced, spec, work)
-    manifest = writing.new_manifest(spec)
-    manifest["artifacts"][tflite.NAME] = {"signatures": files}
+    path = work / tflite.FILE
+    record = ArtifactRecord(files, path.stat().st_size)
+    manifest = new_manifest(spec, written_versions()).with_artifact(tflite.NAME, record)
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
-    path = work / tflite.FILE
-    return Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values()))), manifest
+    return Artifact(tflite.NAME, str(path), record.size, 0.0, parity, sum(map(len, probes.values()))), manifest

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformer.backend.layer_order import layers_in_order
-from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import locator
 

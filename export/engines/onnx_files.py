@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import time
 from collections.abc import Callable
-from typing import Any
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.file_names import names_record
+from keras_transformer.export.bundle.manifest import new_manifest
+from keras_transformer.export.bundle.probe_files import write_probes
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.report import Artifact
+from keras_transformer.export.formats import written_versions
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.format import ONNX
-from keras_transformer.export.reporting.report import Artifact
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification import verify
 from keras_transformer.export.verification.rounding import measure_rounding
@@ -22,7 +27,7 @@ Rename = Callable[[ExportSpec, dict[str, pathlib.Path]], ExportSpec]
 
 def write_onnx(
     spec: ExportSpec, work: pathlib.Path, folder: str = "", rename: Rename | None = None
-) -> tuple[dict[str, Any], Artifact, ExportSpec]:
+) -> tuple[Manifest, Artifact, ExportSpec]:
     """Writes the files of a spec in float32 and verifies them.
 
     Args:
@@ -47,15 +52,13 @@ def write_onnx(
     paths = {name: f"{folder}/{path}" if folder else path for name, path in found.items()}
     if rename is not None:
         spec = rename(spec, {name: work / path for name, path in paths.items()})
-    manifest = writing.new_manifest(spec)
-    record: dict[str, Any] = {"signatures": paths, "names": names_record(spec, ONNX)}
-    record["bytes"] = writing.bytes_in(work)
-    manifest["artifacts"][onnx.NAME] = record
+    record = ArtifactRecord(paths, writing.bytes_in(work), names_record(spec, ONNX))
+    manifest = new_manifest(spec, written_versions()).with_artifact(onnx.NAME, record)
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
-    record["parity"] = [vars(each) for each in parity]
-    verify.write_probes(work, probes, writing.PROBE_BYTES)
+    manifest = manifest.with_artifact(onnx.NAME, dataclasses.replace(record, parity=tuple(parity)))
+    write_probes(work, probes)
     count = sum(map(len, probes.values()))
     path = next(iter(paths.values()))
-    artifact = Artifact(onnx.NAME, path, record["bytes"], time.perf_counter() - start, parity, count)
+    artifact = Artifact(onnx.NAME, path, record.size, time.perf_counter() - start, parity, count)
     return manifest, artifact, spec

@@ -11,8 +11,9 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.onnx.traversal import all_graphs
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Signature
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.key_value_cache import KeyValueCache

@@ -31,8 +31,8 @@ from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec, Signature
-    from keras_transformer.export.spec.lazy_array import AnyArray
+    from keras_transformer.export.data.export_spec import ExportSpec, Signature
+    from keras_transformer.export.data.lazy_array import AnyArray
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.spec.traced_graph import TracedGraph
 

@@ -12,13 +12,12 @@ from keras_transformer.export.onnx.library import LIBRARY, NAME
 from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
-    from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weight import WeightPair
-    from keras_transformer.export.verification.stored_weight import StoredWeight
-    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class OnnxFormat(Format):
@@ -60,12 +59,12 @@ class OnnxFormat(Format):
 
         return weight_pairs(source, directory, files)
 
-    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+    def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.onnx.runtime import OnnxRuntime
 
         return OnnxRuntime(directory, manifest, signature, num_threads)
 
-    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+    def open_steps(self, directory: pathlib.Path, manifest: Manifest, num_threads: int) -> RuntimeSteps:
         from keras_transformer.export.onnx.generation_steps import OnnxSteps
 
         return OnnxSteps(directory, manifest, self.name, num_threads)

@@ -24,7 +24,7 @@ class OnnxSteps(RuntimeSteps):
         self._labels = functools.cache(functools.partial(file_names, manifest, backend))
         # A state of fixed size has other readers than the node that writes it, which therefore needs its own memory.
         self._in_place = {spec.name for spec in self._specs("decode")[0] if "cache_length" in spec.axes}
-        self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
+        self._has_decode_token = "decode_token" in manifest.artifact(backend).signatures
 
     def open_first(self) -> None:
         self._session("encode" if self.spec.is_encoder_decoder else "prefill")

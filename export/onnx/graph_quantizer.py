@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.calibrate import FUNCTIONS
 from keras_transformer.export.onnx.integer_products import Layout, Products
 from keras_transformer.export.onnx.integer_tables import look_up
@@ -15,7 +16,6 @@ from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import KEPT
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
     import onnx

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import numpy_helper
 
+from keras_transformer.export.data.lazy_array import AnyArray, mapped
 from keras_transformer.export.onnx.weights import FILE, WeightsFile, attach, inline
-from keras_transformer.export.spec.lazy_array import AnyArray, mapped
 
 if TYPE_CHECKING:
     import numpy as np

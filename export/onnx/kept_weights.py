@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.quantized_weights import BLOCK, Blocks, QuantizedWeights, is_same
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import KnownBlocks
-from keras_transformer.export.spec.lazy_array import AnyArray
 from keras_transformer.quantization.blocks import MIDDLES
 from keras_transformer.quantization.blocks import Blocks as RowBlocks
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 
 
 def tensor_of(array: AnyArray, name: str | None = None) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.bundle.metadata import DESCRIPTION, PRODUCER, file_entries
+from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries
+from keras_transformer.export.data.manifest import PRODUCER
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:

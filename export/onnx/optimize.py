@@ -5,6 +5,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import version_converter
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.lazy_tensors import array_of, tensor_of
 from keras_transformer.export.onnx.naming import name_parts
 from keras_transformer.export.onnx.options import OnnxOptions
@@ -12,7 +13,6 @@ from keras_transformer.export.onnx.rewrites import rule_sets
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.sizes import replace_sizes
 from keras_transformer.export.onnx.simplify import simplify
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 _ROUNDS = 12
 

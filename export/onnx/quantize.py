@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.onnx.calibrate import ranges_of
 from keras_transformer.export.onnx.graph_quantizer import GraphQuantizer
@@ -21,13 +22,12 @@ from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.quantization.options import KEPT, matches
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
     import onnx
 
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.options import Quantization
-    from keras_transformer.export.spec.export_spec import ExportSpec
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:

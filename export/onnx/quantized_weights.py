@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
 
 # Blocks in 8 bits. Kernels quantize activations by the same blocks, and those of language models have outliers: larger
 # blocks would cost more of the predictions than they save in bytes.

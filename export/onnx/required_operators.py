@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
-from keras_transformer.export.errors import ConversionError, InvalidBundleError, MissingLibraryError
+from keras_transformer.export.errors import ConversionError, MissingLibraryError
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.utils.types import Path
 
@@ -62,10 +62,7 @@ def required_operators(bundle: Path, *, types: bool = True) -> str:
 def _files(bundle: pathlib.Path) -> tuple[list[str], list[pathlib.Path]]:
     if bundle.is_file():
         return [bundle.name], [bundle]
-    manifest = read_manifest(bundle)
-    if NAME not in manifest["artifacts"]:
-        raise InvalidBundleError(f"the bundle has no {NAME} artifact; it has {', '.join(manifest['artifacts'])}")
-    names = sorted(set(manifest["artifacts"][NAME]["signatures"].values()))
+    names = sorted(read_manifest(bundle).artifact(NAME).paths)
     return names, [bundle / name for name in names]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.onnx.library import LIBRARY, NAME
 
@@ -48,8 +48,8 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
 class OnnxRuntime:
     """One signature in ONNX Runtime, under the names of the file; see `Runtime`."""
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
-        path = artifact_path(directory, manifest, NAME, signature)
+    def __init__(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> None:
+        path = manifest.path(directory, NAME, signature)
         self._session = onnx_session(str(path), num_threads)
         self._outputs = [each.name for each in self._session.get_outputs()]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
 
 
 # Larger blocks are faster up to 128; with 256, ONNX Runtime takes a hundred times as long.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
+from keras_transformer.export.data.weights import WeightBytes
 from keras_transformer.export.onnx.traversal import all_graphs
-from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 # As numpy names them.
 _DTYPES = {"float": "float32", "double": "float64"}

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArray, mapped
 from keras_transformer.export.onnx.traversal import all_graphs, remove_nodes
-from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray, mapped
 
 FILE = "model.weights"
 _INLINE = 1024

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.writing import bytes_in
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError, one_line
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.quantization.behavior import Behavior, Predictions, check_behavior, limits_of
 from keras_transformer.export.quantization.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.loading import available_cores
-from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.utils.types import Path
 
 FILE = "predictions.npz"
@@ -63,7 +64,7 @@ class FloatPredictions:
         prompt, singles = lengths_of(token_ids.shape[1])
         return cls(Predictions.of(token_ids, logits_of(steps, token_ids, values, prompt, singles)), source)
 
-    def compare(self, directory: pathlib.Path, manifest: dict[str, Any], format: str) -> Behavior:
+    def compare(self, directory: pathlib.Path, manifest: Manifest, format: str) -> Behavior:
         """The behavior of the quantized files of a format."""
         steps = get_format(format).open_steps(directory, manifest, available_cores())
         steps.is_frugal = bytes_in(directory) > _LARGE
@@ -98,7 +99,7 @@ class FloatPredictions:
 
 
 def checked_behavior(
-    reference: FloatPredictions, directory: pathlib.Path, manifest: dict[str, Any], format: str, mode: str
+    reference: FloatPredictions, directory: pathlib.Path, manifest: Manifest, format: str, mode: str
 ) -> dict[str, float]:
     """Measures the quantized files of a format, and holds them to the limits of their mode.
 

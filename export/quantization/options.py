@@ -20,6 +20,8 @@ MODES = tuple(LIMITS)
 FLOAT = "float32"
 GGUF = "gguf"
 LEARNED = "learned"
+# The names of all precisions, and of the folders of bundles in several.
+PRECISIONS = (FLOAT, *MODES)
 # The modes that keep integers and scales which the weights were made of, instead of rounding.
 KEPT = (GGUF, LEARNED)
 
@@ -134,7 +136,7 @@ def precisions_of(quantize: Sequence[str | Quantization | None]) -> list[Quantiz
     if twice is not None:
         raise QuantizationError(f"quantize has {twice} twice: each precision has a folder of its own, named after it")
     if not found:
-        raise QuantizationError(f"quantize must name a precision: {', '.join((FLOAT, *MODES))}")
+        raise QuantizationError(f"quantize must name a precision: {', '.join(PRECISIONS)}")
     return found
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from keras_transformer.export.data.array_spec import ArraySpec
 
 _PYTHON = frozenset({"bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8"})
 # Sizes of dynamic axes that most models take, if those of images are not known.
@@ -74,20 +76,20 @@ class ArrayCode(NamedTuple):
 
 
 def array_codes(
-    records: Sequence[Mapping[str, Any]], file_names: Mapping[str, str], limits: Mapping[str, int]
+    specs: Sequence[ArraySpec], file_names: Mapping[str, str], limits: Mapping[str, int]
 ) -> list[ArrayCode]:
     """Returns the code of the inputs of a signature.
 
     Args:
-        records: inputs, as the manifest describes them.
+        specs: `ArraySpec` of the inputs.
         file_names: name in the file by name; a missing one is the same.
         limits: the largest size of dynamic axes by name.
     """
-    variables = {identifier(each["name"]) for each in records}
+    variables = {identifier(each.name) for each in specs}
     codes = []
-    for record in records:
+    for spec in specs:
         dims, sizes = [], {}
-        for axis, size in zip(record["axes"], record["shape"], strict=True):
+        for axis, size in zip(spec.axes, spec.shape, strict=True):
             if axis is None or axis == "batch":
                 dims.append(str(1 if size is None else size))
                 continue
@@ -95,20 +97,20 @@ def array_codes(
             dims.append(f"{name}_size" if name in variables else name)
             usual = _SIZES.get(axis, _OTHER_SIZE)
             sizes[dims[-1]] = min(usual, limits.get(axis, usual))
-        codes.append(_array_code(record, file_names.get(record["name"], record["name"]), dims, sizes))
+        codes.append(_array_code(spec, file_names.get(spec.name, spec.name), dims, sizes))
     return codes
 
 
-def _array_code(record: Mapping[str, Any], file_name: str, dims: list[str], sizes: dict[str, int]) -> ArrayCode:
-    dtype, shape = record["dtype"], ", ".join(dims)
+def _array_code(spec: ArraySpec, file_name: str, dims: list[str], sizes: dict[str, int]) -> ArrayCode:
+    dtype, shape = spec.dtype, ", ".join(dims)
     # Patches of images divide their sizes in ways that only the model knows: `example` does.
     is_known = dtype in _PYTHON and _OTHER_SIZE not in sizes.values()
     zeros = f'np.{"ones" if dtype == "bool" else "zeros"}(({shape}{"," if len(dims) == 1 else ""}), "{dtype}")'
     return ArrayCode(
-        name=record["name"],
+        name=spec.name,
         file_name=file_name,
         dtype=dtype,
-        variable=identifier(record["name"]),
+        variable=identifier(spec.name),
         sizes=sizes,
         python=zeros if is_known else None,
         javascript=_javascript(dtype, dims),

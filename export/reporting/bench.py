@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.tables import Part, Table, Verdict, plain
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import get_format
-from keras_transformer.export.reporting.report import readable_size
-from keras_transformer.export.reporting.tables import Part, Table, Verdict, plain
+from keras_transformer.export.formats import files_of, get_format
 from keras_transformer.utils.types import Path
 from keras_transformer.version import DISTRIBUTION, __version__
 
@@ -141,11 +140,10 @@ def bench_bundle(
     if not isinstance(rounds, int) or rounds < 1:
         raise ExportError(f"rounds must be a positive integer. Received: {rounds!r}")
     manifest = read_manifest(bundle)
-    names = list(backends or manifest["artifacts"])
+    names = list(backends or manifest.artifacts)
     for name in names:
         get_format(name)
-        if name not in manifest["artifacts"]:
-            raise ExportError(f"the bundle has no {name} artifact; it has {', '.join(manifest['artifacts'])}")
+        manifest.artifact(name)  # Raises where there is none.
     report = progress or (lambda line: None)
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(_Worker(bundle, name, sizes or {}, num_threads)) for name in names]
@@ -156,7 +154,7 @@ def bench_bundle(
         for index in range(rounds):
             for offset in range(len(workers)):
                 workers[(index + offset) % len(workers)].run_round()
-        size = {name: sum(manifest["files"][file]["bytes"] for file in files_of(manifest, name)) for name in names}
+        size = {name: sum(manifest.files[file].size for file in files_of(manifest, name)) for name in names}
         rows = [row for worker in workers for row in worker.rows(size[worker.backend])]
     return Benchmark(str(pathlib.Path(bundle).resolve()), rows, rounds * _CALLS, _versions(names))
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.axes import sizes_of
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InputError, one_line
-from keras_transformer.export.runtime.loading import load
-from keras_transformer.export.spec.axes import sizes_of
+from keras_transformer.export.loading.load import load
 from keras_transformer.utils.types import Path
 
 _WARM_UP = 3
@@ -55,7 +56,7 @@ def open_cases(
     seconds = time.perf_counter() - start
     if hasattr(model, "steps"):
         return _language_cases(model, sizes), seconds
-    names = list(manifest["artifacts"][backend]["signatures"])
+    names = list(manifest.artifact(backend).signatures)
     models: dict[str, Any] = {names[0]: model}
     for name in names[1:]:
         start = time.perf_counter()
@@ -70,8 +71,8 @@ def open_cases(
     return [_case(name, each, sizes) for name, each in models.items()], seconds
 
 
-def _first_signature(manifest: dict[str, Any], backend: str) -> str | None:
-    return None if manifest.get("generation") else next(iter(manifest["artifacts"][backend]["signatures"]))
+def _first_signature(manifest: Manifest, backend: str) -> str | None:
+    return None if manifest.generation else next(iter(manifest.artifact(backend).signatures))
 
 
 def _import(backend: str) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.tables import Part, Table, plain
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.reporting.report import readable_size
-from keras_transformer.export.reporting.tables import Part, Table, plain
-from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.loading.load import load
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def compare(model: keras.Model, model_path: Path, bundle: Path, inputs: np.ndarr
     expected = _in_batches(model.predict_on_batch, inputs)
     size = pathlib.Path(model_path).stat().st_size
     entries = [_measure("keras", size, model.predict_on_batch, inputs, labels, expected)]
-    for name, artifact in read_manifest(bundle)["artifacts"].items():
-        entries.append(_measure(name, artifact["bytes"], _only_output(bundle, name), inputs, labels, expected))
+    for name, artifact in read_manifest(bundle).artifacts.items():
+        entries.append(_measure(name, artifact.size, _only_output(bundle, name), inputs, labels, expected))
     return Comparison(entries, len(labels))
 
 

@@ -6,6 +6,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.export.formats import FORMATS, get_format
 from keras_transformer.export.reporting.html_page import (
     bar,
@@ -18,13 +22,10 @@ from keras_transformer.export.reporting.html_page import (
     section,
     table,
 )
-from keras_transformer.export.reporting.html_plots import size_plot
-from keras_transformer.export.reporting.html_signatures import signature_tables
+from keras_transformer.export.reporting.html_sections import signature_tables, size_plot
 from keras_transformer.export.reporting.inspection import op_counts
 from keras_transformer.export.reporting.load_code import load_code
-from keras_transformer.export.reporting.report import readable_size
 from keras_transformer.export.reporting.verdict import verdict
-from keras_transformer.export.targets.result import TargetResult
 
 FILE = "report.html"
 _MOST_OPS = 14
@@ -32,7 +33,7 @@ _MOST_OUTPUTS = 6
 _LONGEST = 400  # Characters of a value of the metadata.
 
 
-def write_report(directory: pathlib.Path, manifest: dict[str, Any], title: str) -> None:
+def write_report(directory: pathlib.Path, manifest: Manifest, title: str) -> None:
     """Writes `report.html`.
 
     Args:
@@ -40,15 +41,13 @@ def write_report(directory: pathlib.Path, manifest: dict[str, Any], title: str) 
         manifest: its manifest, without the hashes.
         title: str. Name of the bundle.
     """
-    names = [name for name in manifest["artifacts"] if get_format(name).reports_operations]
+    names = [name for name in manifest.artifacts if get_format(name).reports_operations]
     ops = {name: op_counts(directory, manifest, name) for name in names}
     weights = sorted(path.name for path in directory.glob("*.weights"))
     (directory / FILE).write_text(render(manifest, ops, title, weights), encoding="utf-8")
 
 
-def render(
-    manifest: dict[str, Any], ops: Mapping[str, Mapping[str, int]], title: str, weights: Sequence[str] = ()
-) -> str:
+def render(manifest: Manifest, ops: Mapping[str, Mapping[str, int]], title: str, weights: Sequence[str] = ()) -> str:
     """Returns the page.
 
     Args:
@@ -60,8 +59,8 @@ def render(
     Returns:
         Self-contained HTML text.
     """
-    artifacts = {name: manifest["artifacts"][name] for name in FORMATS if name in manifest["artifacts"]}
-    name = str(manifest.get("metadata", {}).get("name", title))
+    artifacts = {name: manifest.artifacts[name] for name in FORMATS if name in manifest.artifacts}
+    name = str(manifest.metadata.get("name", title))
     sections = [
         _head(manifest, artifacts, name),
         _verdict(manifest),
@@ -71,38 +70,38 @@ def render(
         _parity(artifacts),
         _scores(artifacts),
         _latencies(artifacts),
-        section("Accelerator", f"<pre>{html.escape(_target(manifest))}</pre>" if "target" in manifest else ""),
-        section("About the model", _metadata(manifest.get("metadata", {}))),
-        section("Inside the files", _operations(ops) + details("Versions", _pairs(manifest["versions"]))),
+        section("Accelerator", _target(manifest)),
+        section("About the model", _metadata(manifest.metadata)),
+        section("Inside the files", _operations(ops) + details("Versions", _pairs(manifest.versions))),
     ]
     return page(name, "".join(sections))
 
 
-def _head(manifest: dict[str, Any], artifacts: Mapping[str, Any], name: str) -> str:
-    precision = " and ".join(sorted({record.get("quantization", "float32") for record in artifacts.values()}))
+def _head(manifest: Manifest, artifacts: Mapping[str, ArtifactRecord], name: str) -> str:
+    precision = " and ".join(sorted({record.quantization or "float32" for record in artifacts.values()}))
     formats = ", ".join(format_title(each) for each in artifacts)
-    date = f" · written on {html.escape(manifest['created'][:10])}" if "created" in manifest else ""
+    date = f" · written on {html.escape(manifest.created[:10])}" if manifest.created else ""
     line = f'<p class="soft">{formats} · {html.escape(precision)}{date}</p>'
-    description = manifest.get("metadata", {}).get("description")
+    description = manifest.metadata.get("description")
     return f"<h1>{html.escape(name)}</h1>{line}" + (f"<p>{html.escape(description)}</p>" if description else "")
 
 
-def _verdict(manifest: dict[str, Any]) -> str:
+def _verdict(manifest: Manifest) -> str:
     found = verdict(manifest)
     mark = '<span aria-hidden="true">✓ </span>' if found.is_proven else ""
     kind = "verdict" if found.is_proven else "verdict open"
     return f'<div class="{kind}"><b>{mark}{html.escape(found.headline)}</b>{html.escape(found.explanation)}</div>'
 
 
-def _cards(artifacts: Mapping[str, Any]) -> str:
+def _cards(artifacts: Mapping[str, ArtifactRecord]) -> str:
     cards = []
     for name, record in artifacts.items():
-        share = f" · {record['bytes'] / record['float_bytes']:.2f} of float" if "float_bytes" in record else ""
-        first = next(iter(record.get("milliseconds", {}).items()), None)
+        share = f" · {record.size / record.float_size:.2f} of float" if record.float_size else ""
+        first = next(iter((record.milliseconds or {}).items()), None)
         time_line = f"{first[1]:.2f} ms for a call of {html.escape(first[0])}" if first else ""
-        files = ", ".join(dict.fromkeys(record["signatures"].values()))
+        files = ", ".join(record.paths)
         cards.append(
-            f'<div class="card" style="--own:{color_of(name)}">{format_label(name)}<b>{readable_size(record["bytes"])}</b>'
+            f'<div class="card" style="--own:{color_of(name)}">{format_label(name)}<b>{readable_size(record.size)}</b>'
             f"<small>{html.escape(files)}{share}</small><small>{time_line}</small></div>"
         )
     return f'<div class="cards">{"".join(cards)}</div>'
@@ -116,18 +115,18 @@ def _code(codes: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def _parity(artifacts: Mapping[str, Any]) -> str:
+def _parity(artifacts: Mapping[str, ArtifactRecord]) -> str:
     """The outputs that use most of what is allowed, of each format."""
     rows, others = [], 0
     for name, record in artifacts.items():
-        parity = record.get("parity", [])
-        worst = sorted(parity, key=lambda each: (-each.get("share", 0.0), -each["ratio"]))[:_MOST_OUTPUTS]
+        parity = record.parity or ()
+        worst = sorted(parity, key=lambda each: (-each.share, -each.ratio))[:_MOST_OUTPUTS]
         others += len(parity) - len(worst)
         for each in worst:
-            share = each.get("share")
-            output = breakable(f"{each['signature']} · {each['output']}")
-            used = f"{bar(share, name)}{share:.0%}" if share else "–"  # Quantized files have other limits.
-            rows.append([format_label(name), output, f"{each['ratio']:.1e}", used])
+            output = breakable(f"{each.signature} · {each.output}")
+            # Quantized files have other limits.
+            used = f"{bar(each.share, name)}{each.share:.0%}" if each.share else "–"
+            rows.append([format_label(name), output, f"{each.ratio:.1e}", used])
     if not rows:
         return ""
     note = (
@@ -138,9 +137,9 @@ def _parity(artifacts: Mapping[str, Any]) -> str:
     return section("Difference from Keras", table(head, rows, numbers=(2, 3)), note + more)
 
 
-def _scores(artifacts: Mapping[str, Any]) -> str:
+def _scores(artifacts: Mapping[str, ArtifactRecord]) -> str:
     """What quantization changes in the task, and in the predictions."""
-    found = {name: (each.get("evaluation") or {}) | (each.get("behavior") or {}) for name, each in artifacts.items()}
+    found = {name: (each.evaluation or {}) | (each.behavior or {}) for name, each in artifacts.items()}
     found = {name: each for name, each in found.items() if each}
     rows = []
     for key, (label, style) in _MEASURES.items():
@@ -148,7 +147,7 @@ def _scores(artifacts: Mapping[str, Any]) -> str:
         if any(value is not None for value in values):
             rows.append([label, *("–" if value is None else style.format(value) for value in values)])
     head = ("", *map(format_label, found))
-    body = table(head, rows, range(1, len(head))) + size_plot(dict(artifacts)) if rows else ""
+    body = table(head, rows, range(1, len(head))) + size_plot(artifacts) if rows else ""
     return section(
         "Accuracy", body, "Against the float file in the same runtime, measured when the bundle was written."
     )
@@ -164,8 +163,8 @@ _MEASURES = {
 }
 
 
-def _latencies(artifacts: Mapping[str, Any]) -> str:
-    times = {name: record["milliseconds"] for name, record in artifacts.items() if record.get("milliseconds")}
+def _latencies(artifacts: Mapping[str, ArtifactRecord]) -> str:
+    times = {name: record.milliseconds for name, record in artifacts.items() if record.milliseconds}
     signatures = list(dict.fromkeys(signature for each in times.values() for signature in each))
     rows = [
         [
@@ -179,8 +178,10 @@ def _latencies(artifacts: Mapping[str, Any]) -> str:
     return section("Latency", table(head, rows, range(1, len(head))) if rows else "", note)
 
 
-def _target(manifest: dict[str, Any]) -> str:
-    return str(TargetResult.from_dict(manifest["target"]))
+def _target(manifest: Manifest) -> str:
+    if manifest.target is None:
+        return ""
+    return f"<pre>{html.escape(str(TargetResult.from_dict(manifest.target)))}</pre>"
 
 
 def _metadata(metadata: Mapping[str, Any]) -> str:

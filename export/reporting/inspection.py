@@ -3,14 +3,13 @@
 import collections
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.tables import Part, Table, plain
+from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.reporting.report import readable_size
-from keras_transformer.export.reporting.tables import Part, Table, plain
-from keras_transformer.export.spec.export_spec import ArraySpec
-from keras_transformer.export.targets.result import TargetResult
 from keras_transformer.utils.types import Path
 
 
@@ -34,21 +33,19 @@ def inspected(directory: Path) -> list[Part]:
     directory = pathlib.Path(directory)
     manifest = read_manifest(directory)
     lines: list[Part] = []
-    for name, signature in manifest["signatures"].items():
+    for name, signature in manifest.signatures.items():
         lines.append(f"signature {name}")
-        for side in ("inputs", "outputs"):
-            lines += [
-                f"  {side[:-1]:7}{each['name']}: {ArraySpec.from_dict(each).describe()}" for each in signature[side]
-            ]
+        for side, specs in signature._asdict().items():
+            lines += [f"  {side[:-1]:7}{each.name}: {each.describe()}" for each in specs]
     lines += ["", _artifact_table(directory, manifest), ""]
     lines += _inspected_files(directory, manifest)
-    lines += [str(TargetResult.from_dict(manifest["target"])), ""] if "target" in manifest else []
-    lines.append("written with " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
-    lines += [f"metadata {key}: {_short(value)}" for key, value in manifest.get("metadata", {}).items()]
+    lines += [] if manifest.target is None else [str(TargetResult.from_dict(manifest.target)), ""]
+    lines.append("written with " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
+    lines += [f"metadata {key}: {_short(value)}" for key, value in manifest.metadata.items()]
     return lines
 
 
-def op_counts(directory: Path, manifest: dict[str, Any], format: str) -> collections.Counter[str]:
+def op_counts(directory: Path, manifest: Manifest, format: str) -> collections.Counter[str]:
     """Counts the ops of one artifact, over all its signatures.
 
     Args:
@@ -60,21 +57,22 @@ def op_counts(directory: Path, manifest: dict[str, Any], format: str) -> collect
         A `collections.Counter` of op name to count.
     """
     counter: collections.Counter[str] = collections.Counter()
-    for path in sorted(set(manifest["artifacts"][format]["signatures"].values())):
+    for path in sorted(manifest.artifact(format).paths):
         counter.update(get_format(format).count_operations(pathlib.Path(directory, path)))
     return counter
 
 
-def _artifact_table(directory: pathlib.Path, manifest: dict[str, Any]) -> Table:
+def _artifact_table(directory: pathlib.Path, manifest: Manifest) -> Table:
     rows = []
-    for name, artifact in manifest["artifacts"].items():
-        ratio = max((each["ratio"] for each in artifact.get("parity", ())), default=0.0)
-        rows.append((name, readable_size(artifact["bytes"]), f"{ratio:.1e}", *_op_cells(directory, manifest, name)))
+    for name, artifact in manifest.artifacts.items():
+        rows.append(
+            (name, readable_size(artifact.size), f"{artifact.ratio:.1e}", *_op_cells(directory, manifest, name))
+        )
     head = ("format", "size", "of scale", "ops", "most frequent ops")
     return Table(head, rows, texts=("format", "most frequent ops"))
 
 
-def _op_cells(directory: pathlib.Path, manifest: dict[str, Any], name: str) -> tuple[str, str]:
+def _op_cells(directory: pathlib.Path, manifest: Manifest, name: str) -> tuple[str, str]:
     """The number of ops and the most frequent ones, if the library that reads them is installed."""
     try:
         counter = op_counts(directory, manifest, name)
@@ -83,10 +81,10 @@ def _op_cells(directory: pathlib.Path, manifest: dict[str, Any], name: str) -> t
     return str(counter.total()), ", ".join(f"{op} {count}" for op, count in counter.most_common(4))
 
 
-def _inspected_files(directory: pathlib.Path, manifest: dict[str, Any]) -> Iterator[str]:
+def _inspected_files(directory: pathlib.Path, manifest: Manifest) -> Iterator[str]:
     """The descriptions of files by each format, with an empty line after each format."""
-    for name, artifact in manifest["artifacts"].items():
-        paths = sorted(set(artifact["signatures"].values()))
+    for name, artifact in manifest.artifacts.items():
+        paths = sorted(artifact.paths)
         lines = [line for path in paths for line in get_format(name).inspect(directory / path)]
         yield from [*lines, ""] if lines else []
 

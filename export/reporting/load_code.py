@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.reporting.array_code import ArrayCode, array_codes
 
@@ -26,7 +29,7 @@ import java.nio.*
 _TEXT_INPUTS = {"token_ids", "padding_mask", "segment_ids"}
 
 
-def load_code(manifest: dict[str, Any], folder: str, weights: Sequence[str] = ()) -> dict[str, str]:
+def load_code(manifest: Manifest, folder: str, weights: Sequence[str] = ()) -> dict[str, str]:
     """Returns code by language; without the languages in which the bundle cannot be loaded in a few lines.
 
     Args:
@@ -36,10 +39,12 @@ def load_code(manifest: dict[str, Any], folder: str, weights: Sequence[str] = ()
 
     Example:
 
-    >>> array = {"name": "x", "dtype": "float32", "shape": [None, 4], "axes": ["batch", None]}
-    >>> signatures = {"serve": {"inputs": [array], "outputs": [array | {"name": "y"}]}}
-    >>> artifacts = {"onnx": {"signatures": {"serve": "model.onnx"}}}
-    >>> print(load_code({"signatures": signatures, "artifacts": artifacts}, "bundle")["Python"])
+    >>> from keras_transformer.export.data.artifact_record import ArtifactRecord
+    >>> from keras_transformer.export.data.manifest_records import SignatureRecord
+    >>> x, y = (ArraySpec(name, "float32", (None, 4), ("batch", None)) for name in "xy")
+    >>> artifacts = {"onnx": ArtifactRecord({"serve": "model.onnx"}, size=512)}
+    >>> manifest = Manifest({"serve": SignatureRecord((x,), (y,))}, artifacts, tolerance=1e-5)
+    >>> print(load_code(manifest, "bundle")["Python"])
     import numpy as np
     from keras_transformer.export import load
     <BLANKLINE>
@@ -47,9 +52,9 @@ def load_code(manifest: dict[str, Any], folder: str, weights: Sequence[str] = ()
     outputs = model({"x": np.zeros((1, 4), "float32")})
     print(outputs["y"])  # float32 (batch, 4)
     """
-    if manifest.get("generation"):
+    if manifest.generation:
         return _language_code(manifest, folder)
-    signature = "serve" if "serve" in manifest["signatures"] else next(iter(manifest["signatures"]))
+    signature = "serve" if "serve" in manifest.signatures else next(iter(manifest.signatures))
     codes = {"Python": _python(manifest, folder, signature)}
     kotlin = _litert_kotlin(manifest, signature) or _onnx_kotlin(manifest, signature)
     javascript = _javascript(manifest, folder, signature, weights)
@@ -62,38 +67,37 @@ class _Call(NamedTuple):
     file: str
     signature: str
     inputs: Sequence[ArrayCode]
-    outputs: Sequence[Mapping[str, Any]]
+    outputs: Sequence[ArraySpec]
     names: Mapping[str, str]  # Of the outputs in the file.
 
     @property
     def first_output(self) -> str:
-        return self.names.get(self.outputs[0]["name"], self.outputs[0]["name"])
+        return self.names.get(self.outputs[0].name, self.outputs[0].name)
 
 
-def _call(manifest: dict[str, Any], format: str, signature: str) -> _Call | None:
-    artifact = manifest["artifacts"].get(format, {"signatures": {}})
-    if signature not in artifact["signatures"]:
+def _call(manifest: Manifest, format: str, signature: str) -> _Call | None:
+    files = manifest.files_of(format)
+    if signature not in files:
         return None
-    record, names = manifest["signatures"][signature], artifact.get("names", {}).get(signature, {})
-    inputs = array_codes(record["inputs"], names.get("inputs", {}), manifest.get("axis_limits", {}))
-    return _Call(artifact["signatures"][signature], signature, inputs, record["outputs"], names.get("outputs", {}))
+    specs, names = manifest.signature(signature), manifest.artifact(format).names.get(signature, FileNames({}, {}))
+    inputs = array_codes(specs.inputs, names.inputs, manifest.axis_limits)
+    return _Call(files[signature], signature, inputs, specs.outputs, names.outputs)
 
 
-def _backend(manifest: dict[str, Any]) -> str:
+def _backend(manifest: Manifest) -> str:
     """The argument of `load` for a bundle that lacks the default format."""
-    name = next(iter(manifest["artifacts"]))
-    return "" if DEFAULT_BACKEND in manifest["artifacts"] else f', backend="{name}"'
+    name = next(iter(manifest.artifacts))
+    return "" if DEFAULT_BACKEND in manifest.artifacts else f', backend="{name}"'
 
 
-def _python(manifest: dict[str, Any], folder: str, signature: str) -> str:
-    record = manifest["signatures"][signature]
-    inputs = array_codes(record["inputs"], {}, manifest.get("axis_limits", {}))
+def _python(manifest: Manifest, folder: str, signature: str) -> str:
+    specs = manifest.signature(signature)
+    inputs = array_codes(specs.inputs, {}, manifest.axis_limits)
     head = "from keras_transformer.export import load\n\n"
     model = f"model = load({_text(folder)}{_backend(manifest)})\n"
-    output = record["outputs"][0]
-    shape = ", ".join(str(axis or size) for axis, size in zip(output["axes"], output["shape"], strict=True))
-    result = f"print(outputs[{_text(output['name'])}])  # {output['dtype']} ({shape})"
-    if "tokenizer" in manifest and {each.name for each in inputs} <= _TEXT_INPUTS:
+    output = specs.outputs[0]
+    result = f"print(outputs[{_text(output.name)}])  # {output.describe()}"
+    if manifest.tokenizer is not None and {each.name for each in inputs} <= _TEXT_INPUTS:
         return f'{head}{model}outputs = model(["A text.", "Another one."])\n{result}'
     if any(each.python is None for each in inputs):
         return f"{head}{model}outputs = model(model.example())\n{result}"
@@ -103,12 +107,12 @@ def _python(manifest: dict[str, Any], folder: str, signature: str) -> str:
     )
 
 
-def _litert_kotlin(manifest: dict[str, Any], signature: str) -> str | None:
+def _litert_kotlin(manifest: Manifest, signature: str) -> str | None:
     """For LiteRT, which takes signatures of fixed shapes."""
-    files = manifest["artifacts"].get("tflite", {"signatures": {}})["signatures"]
+    files = manifest.files_of("tflite")
     fixed = next((name for name in files if name.startswith(f"{signature}_") and _is_fixed(manifest, name)), None)
     call = _call(manifest, "tflite", fixed) if fixed else None
-    if call is None or any(each.litert is None for each in call.inputs) or call.outputs[0]["dtype"] != "float32":
+    if call is None or any(each.litert is None for each in call.inputs) or call.outputs[0].dtype != "float32":
         return None
     lines = [f"val model = CompiledModel.create({_kotlin_text(call.file)}, CompiledModel.Options(Accelerator.CPU))"]
     for each in call.inputs:
@@ -126,9 +130,9 @@ def _litert_kotlin(manifest: dict[str, Any], signature: str) -> str | None:
     return _LITERT_HEAD + "\n".join(lines)
 
 
-def _onnx_kotlin(manifest: dict[str, Any], signature: str) -> str | None:
+def _onnx_kotlin(manifest: Manifest, signature: str) -> str | None:
     call = _call(manifest, "onnx", signature)
-    if call is None or any(each.onnx_kotlin is None for each in call.inputs) or call.outputs[0]["dtype"] != "float32":
+    if call is None or any(each.onnx_kotlin is None for each in call.inputs) or call.outputs[0].dtype != "float32":
         return None
     lines = ["val environment = OrtEnvironment.getEnvironment()"]
     lines.append(f"val session = environment.createSession({_kotlin_text(call.file)}, OrtSession.SessionOptions())")
@@ -140,7 +144,7 @@ def _onnx_kotlin(manifest: dict[str, Any], signature: str) -> str | None:
     return _ONNX_KOTLIN_HEAD + "\n".join(lines)
 
 
-def _javascript(manifest: dict[str, Any], folder: str, signature: str, weights: Sequence[str]) -> str | None:
+def _javascript(manifest: Manifest, folder: str, signature: str, weights: Sequence[str]) -> str | None:
     call = _call(manifest, "onnx", signature)
     if call is None or any(each.javascript is None for each in call.inputs):
         return None
@@ -155,10 +159,10 @@ def _javascript(manifest: dict[str, Any], folder: str, signature: str, weights: 
     return '// npm install onnxruntime-web\nimport * as ort from "onnxruntime-web";\n\n' + "\n".join(lines)
 
 
-def _language_code(manifest: dict[str, Any], folder: str) -> dict[str, str]:
+def _language_code(manifest: Manifest, folder: str) -> dict[str, str]:
     """For a language model: the loop that generates is in the package, and in `examples/deploy`."""
     model = f"from keras_transformer.export import load\n\nmodel = load({_text(folder)}{_backend(manifest)})\n"
-    generation, has_text = manifest["generation"], "tokenizer" in manifest
+    generation, has_text = manifest.generation or {}, manifest.tokenizer is not None
     if generation.get("source_shape") is not None:
         shape = ", ".join(str(size or 100) for size in generation["source_shape"])
         source = f'source = [np.zeros(({shape},), "float32")]  # One array for each example.'
@@ -167,9 +171,8 @@ def _language_code(manifest: dict[str, Any], folder: str) -> dict[str, str]:
     codes = {"Python": f"{model}print(model.generate({prompt}, max_new_tokens=40))"}
     if generation["is_encoder_decoder"]:
         return codes
-    files = {name: record["signatures"] for name, record in manifest["artifacts"].items()}
-    has_onnx = {"prefill", "decode"} <= files.get("onnx", {}).keys()
-    if {"prefill", "decode_1"} <= files.get("tflite", {}).keys():
+    has_onnx = {"prefill", "decode"} <= manifest.files_of("onnx").keys()
+    if {"prefill", "decode_1"} <= manifest.files_of("tflite").keys():
         codes["Kotlin"] = _decoder_kotlin("tflite", "LiteRt", folder)
     elif has_onnx:
         codes["Kotlin"] = _decoder_kotlin("onnx", "Onnx", folder)
@@ -201,9 +204,8 @@ def _decoder_javascript(folder: str) -> str:
     )
 
 
-def _is_fixed(manifest: dict[str, Any], signature: str) -> bool:
-    record = manifest["signatures"][signature]
-    return not any(axis for each in record["inputs"] for axis in each["axes"])
+def _is_fixed(manifest: Manifest, signature: str) -> bool:
+    return not any(axis for each in manifest.signature(signature).inputs for axis in each.axes)
 
 
 def _lengths(inputs: Sequence[ArrayCode], template: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keras_transformer.export.reporting.tables import Verdict
+from keras_transformer.export.data.tables import Verdict
 
 if TYPE_CHECKING:
     from keras_transformer.planning import Device, Plan

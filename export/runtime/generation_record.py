@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_transformer.export.bundle.manifest import signature_specs
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.generation import GenerationSpec
 
@@ -10,21 +10,20 @@ from keras_transformer.generation import GenerationSpec
 STATIC_LENGTH = "static_length"
 
 
-def is_language_bundle(manifest: dict[str, Any]) -> bool:
+def is_language_bundle(manifest: Manifest) -> bool:
     """Whether the bundle of a manifest generates.
 
     Raises:
         InvalidBundleError: the record is incomplete.
     """
-    record = manifest.get("generation")
-    if record is None:
+    if manifest.generation is None:
         return False
     try:
-        spec = GenerationSpec.from_dict(record)
+        spec = GenerationSpec.from_dict(manifest.generation)
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidBundleError(f"the manifest's record of generation is not valid: {error}") from None
     step = decoding_signature(manifest)
-    inputs, outputs = signature_specs(manifest, step)
+    inputs, outputs = manifest.signature(step)
     if not {"token_ids", "cache_index"} <= {each.name for each in inputs}:
         raise InvalidBundleError(f"signature '{step}' has no input token_ids or no input cache_index")
     missing = set(cache_names(manifest)) - ({each.name for each in inputs} & {each.name for each in outputs})
@@ -36,23 +35,34 @@ def is_language_bundle(manifest: dict[str, Any]) -> bool:
     return True
 
 
-def has_fixed_shapes(manifest: dict[str, Any]) -> bool:
+def generation_of(manifest: Manifest) -> dict[str, Any]:
+    """The record of generation of a language model.
+
+    Raises:
+        InvalidBundleError: the bundle has none.
+    """
+    if manifest.generation is None:
+        raise InvalidBundleError("the bundle is not that of a language model: its manifest has no record of generation")
+    return manifest.generation
+
+
+def has_fixed_shapes(manifest: Manifest) -> bool:
     """Whether the bundle of a language model has signatures of fixed shapes only, as those for accelerators."""
-    return STATIC_LENGTH in manifest["generation"]
+    return STATIC_LENGTH in generation_of(manifest)
 
 
-def decoding_signature(manifest: dict[str, Any]) -> str:
+def decoding_signature(manifest: Manifest) -> str:
     """Name of the signature that reads a token: `decode`, or the first of fixed shapes in a bundle that has no other.
 
     Raises:
         InvalidBundleError: there is none, or it has no way to read prompts.
     """
-    names = manifest["signatures"]
+    names = manifest.signatures
     if not has_fixed_shapes(manifest):
         if not {"prefill", "decode"} <= set(names):
             raise InvalidBundleError("the manifest's record of generation is incomplete: no prefill or decode")
         return "decode"
-    length = manifest["generation"][STATIC_LENGTH]
+    length = generation_of(manifest)[STATIC_LENGTH]
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise InvalidBundleError(f"the manifest's record of generation has {STATIC_LENGTH} {length!r}")
     found = next((name for name in names if name.startswith("decode_1")), None)
@@ -61,7 +71,7 @@ def decoding_signature(manifest: dict[str, Any]) -> str:
     return found
 
 
-def cache_names(manifest: dict[str, Any]) -> list[str]:
+def cache_names(manifest: Manifest) -> list[str]:
     """Names of the tensors of the cache, which `prefill` and `decode` take and return.
 
     Manifests of earlier versions do not record them: they are the outputs beside the logits and hidden states.
@@ -69,8 +79,8 @@ def cache_names(manifest: dict[str, Any]) -> list[str]:
     Args:
         manifest: the manifest, with a record of generation.
     """
-    names = manifest["generation"].get("cache")
+    names = generation_of(manifest).get("cache")
     if names is not None:
         return list(names)
-    outputs = signature_specs(manifest, "decode")[1]
+    outputs = manifest.signature("decode").outputs
     return [each.name for each in outputs if each.name not in ("logits", "hidden_states")]

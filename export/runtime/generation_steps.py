@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, RunError
-from keras_transformer.export.runtime.generation_record import cache_names
-from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.export.runtime.generation_record import cache_names, generation_of
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.generation.chat.sizes import cache_size
 from keras_transformer.generation.decoding_request import ModelOutput
@@ -40,10 +40,10 @@ class RuntimeSteps:
 
     is_frugal = False
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int) -> None:
-        self.spec = GenerationSpec.from_dict(manifest["generation"])
-        self._path = functools.partial(artifact_path, directory, manifest, backend)
-        self._specs = functools.cache(functools.partial(signature_specs, manifest))
+    def __init__(self, directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int) -> None:
+        self.spec = GenerationSpec.from_dict(generation_of(manifest))
+        self._path = functools.partial(manifest.path, directory, backend)
+        self._specs = manifest.signature
         self._backend = backend
         self._num_threads = num_threads
         # The tensors of the cache that a step returns; the others are the encoded source, which does not change.

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InputError
-from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import ArrayLike
 
 # As in "source_token_ids"; "input_ids" is the name in transformers.

@@ -8,10 +8,11 @@ import numpy as np
 
 from keras_transformer.export.bundle.probe_files import read_probes, resized_inputs
 from keras_transformer.export.bundle.tokenizers import encode_texts
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.errors import ExportError, InputError, InvalidBundleError, RunError
 from keras_transformer.export.runtime.inputs import check_axis_limits, check_inputs, check_outputs
 from keras_transformer.export.runtime.runtime import Runtime
-from keras_transformer.export.spec.export_spec import ArraySpec, Probe
 from keras_transformer.utils.types import ArrayLike
 
 
@@ -57,7 +58,7 @@ class RuntimeModel:
         self.outputs = outputs
         self.tokenizer: Any = None
         self.tokenizer_options: dict[str, Any] = {}
-        self.axis_limits: dict[str, int] = {}
+        self.axis_limits: Mapping[str, int] = {}
         self.metadata: dict[str, Any] = {}
 
     def __call__(self, arrays: ArrayLike = None, **named: ArrayLike) -> dict[str, np.ndarray]:

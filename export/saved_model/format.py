@@ -11,12 +11,12 @@ from keras_transformer.export.format import Format
 from keras_transformer.export.saved_model.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.data.weights import StoredWeight, WeightPair
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
-    from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weight import WeightPair
-    from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
 class SavedModelFormat(Format):
@@ -55,12 +55,12 @@ class SavedModelFormat(Format):
 
         return kept_pairs(directory, variables) if variables else None
 
-    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+    def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.saved_model.runtime import SavedModelRuntime
 
         return SavedModelRuntime(directory, manifest, signature, num_threads)
 
-    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+    def open_steps(self, directory: pathlib.Path, manifest: Manifest, num_threads: int) -> RuntimeSteps:
         from keras_transformer.export.saved_model.generation_steps import SavedModelSteps
 
         return SavedModelSteps(directory, manifest, self.name, num_threads)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.saved_model.graph_check import FILE, check_saved_model
 from keras_transformer.export.saved_model.library import LIBRARY, NAME
 from keras_transformer.export.saved_model.process import check_process
@@ -67,8 +67,8 @@ def _loaded(path: str) -> Any:
 class SavedModelRuntime:
     """One signature in TensorFlow; see `Runtime`."""
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
-        path = artifact_path(directory, manifest, NAME, signature)
+    def __init__(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> None:
+        path = manifest.path(directory, NAME, signature)
         self._loaded = load_saved_model(str(path), num_threads)  # The functions do not keep their variables alive.
         import tensorflow as tf
 

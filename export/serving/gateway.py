@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from keras_transformer.export.errors import one_line
-from keras_transformer.export.serving.array_routes import ArrayRoutes
 from keras_transformer.export.serving.calls import Calls
 from keras_transformer.export.serving.embedding_routes import EMBEDDINGS, EmbeddingRoutes
 from keras_transformer.export.serving.open_inference.http_routes import OpenInferenceRoutes
-from keras_transformer.export.serving.requests import Limits, RequestError
+from keras_transformer.export.serving.requests import Limits, RequestError, write_outputs
+from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, ReplicaDiedError
 from keras_transformer.export.serving.text_routes import TextRoutes
 from keras_transformer.generation.engine.completions import InvalidBodyError
@@ -153,3 +153,23 @@ class Gateway:
             figures = {}
         content, kind = self.calls.metrics.text(figures)
         return Response(content, headers={"content-type": kind})
+
+
+class ArrayRoutes:
+    """`POST /v1/models/NAME:predict`, in the columnar format of TensorFlow Serving's REST API.
+
+    Args:
+        calls: `Calls`.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def predict(self, request: Any) -> Response:
+        """The response to a request."""
+        model = self._calls.model(request.path_params["name"])
+        if model.reader is None:
+            raise RequestError(400, f"'{model.name}' is a language model: use /v1/completions")
+        signature, arrays = model.reader.read(await request.body())
+        outputs = await while_connected(request, self._calls.predict(model, signature, arrays))
+        return Response(write_outputs(outputs), media_type="application/json")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_BACKEND
-from keras_transformer.export.runtime.loading import available_cores
+from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.gateway import Gateway
 from keras_transformer.export.serving.local_replicas import LocalReplicas, check_sessions
@@ -102,7 +102,7 @@ def local_gateway(
     def opened(bundle: pathlib.Path, name: str) -> ServedModel:
         manifest = read_manifest(bundle)
         checked_signatures(manifest, backend)
-        if manifest.get("generation") is not None:
+        if manifest.generation is not None:
             replicas: Any = TextReplica(bundle, name, backend, sessions * num_threads, **options)
         else:
             count = sessions if backend in _ONE_CALL else 1

@@ -7,10 +7,11 @@ from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.export.formats import DEFAULT_BACKEND
-from keras_transformer.export.runtime.loading import load
-from keras_transformer.export.serving.batch_execution import run_batched
+from keras_transformer.export.loading.load import load
+from keras_transformer.export.serving.batching import run_batched
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.comparison import compare
 from keras_transformer.export.verification.verify import kept_limit
@@ -182,11 +183,11 @@ _SCOPE = {
 }
 
 
-def served_signatures(manifest: dict[str, Any], backend: str) -> list[str]:
+def served_signatures(manifest: Manifest, backend: str) -> list[str]:
     """Returns the names of the signatures for requests, the default one first.
 
     Signatures of fixed shapes of TFLite are omitted: the runtime chooses them.
     """
-    names = manifest["artifacts"].get(backend, {"signatures": {}})["signatures"]
+    names = manifest.files_of(backend)
     fixed = {name for name in names for other in names if re.fullmatch(rf"{re.escape(other)}(_\d+)+", name)}
     return [name for name in names if name not in fixed]

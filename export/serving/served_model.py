@@ -7,14 +7,14 @@ import pathlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
-from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.replicas import served_signatures
 from keras_transformer.export.serving.requests import Limits, Reader
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ArraySpec
+    from keras_transformer.export.data.array_spec import ArraySpec
+    from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.utils.types import Path
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -76,25 +76,22 @@ def served_bundle(bundle: Path, name: str | None, backend: str, replicas: Replic
     path, manifest = pathlib.Path(bundle), read_manifest(bundle)
     name = name or path.resolve().name
     reader, outputs = None, {}
-    if manifest.get("generation") is None:
-        specs = {each: signature_specs(manifest, each) for each in checked_signatures(manifest, backend)}
+    if manifest.generation is None:
+        specs = {each: manifest.signature(each) for each in checked_signatures(manifest, backend)}
         outputs = {each: found for each, (_, found) in specs.items()}
-        options = manifest.get("tokenizer", {}).get("options", {})
+        options = {} if manifest.tokenizer is None else manifest.tokenizer.options
         inputs = {each: found for each, (found, _) in specs.items()}
         reader = Reader(inputs, limits, read_tokenizer(path, manifest), options)
     platform = f"keras_transformer_{backend}"
     return ServedModel(name, replicas, reader, _described(name, manifest), outputs, platform)
 
 
-def checked_signatures(manifest: dict[str, Any], backend: str) -> list[str]:
-    """`served_signatures`; `ExportError` if the bundle has none for the backend."""
-    names = served_signatures(manifest, backend)
-    if not names:
-        raise ExportError(f"the bundle has no {backend} artifact; it has {', '.join(manifest['artifacts'])}")
-    return names
+def checked_signatures(manifest: Manifest, backend: str) -> list[str]:
+    """`served_signatures`; `InvalidBundleError` if the bundle has none for the backend."""
+    manifest.artifact(backend)
+    return served_signatures(manifest, backend)
 
 
-def _described(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
-    keys = ("inputs", "outputs")
-    signatures = {each: {key: record[key] for key in keys} for each, record in manifest["signatures"].items()}
-    return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.get("metadata", {})}
+def _described(name: str, manifest: Manifest) -> dict[str, Any]:
+    signatures = {each: record.to_dict() for each, record in manifest.signatures.items()}
+    return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.metadata}

@@ -10,10 +10,12 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.export.data import axes
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.spec import axes, names, probes, vocabulary
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.export.spec import names, probes, vocabulary
 from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.spec.reach import reaching_length
 from keras_transformer.utils.types import ArrayLike, Tensor

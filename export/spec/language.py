@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec, Signature
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE, ExportSpec, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.export.spec.language_signatures import LanguageSignatures

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.backend import keras_private
-from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.spec.vocabulary import integer_limits
 from keras_transformer.utils.types import Tensor
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.axes import sizes_of
+from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.axes import sizes_of
-from keras_transformer.export.spec.export_spec import ArraySpec, Probe
 from keras_transformer.utils.types import ArrayLike, Shape
 
 Limits = Mapping[str, int | None]

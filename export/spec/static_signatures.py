@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.axes import sizes_of
+from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.formats import formats_with
-from keras_transformer.export.spec.axes import sizes_of
-from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
 
 
 def static_signatures(spec: ExportSpec, sizes: Mapping[str, int] | Iterable[Mapping[str, int]]) -> ExportSpec:

@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.bundle.tokenizers import encode_texts
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.formats import formats_with
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.generation.prompts import frame_of
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.tasks.decoding.generate_graph import generate_graph

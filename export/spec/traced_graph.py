@@ -12,9 +12,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
+from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.spec.axes import numbers_of, output_axes, sizes_of
-from keras_transformer.export.spec.export_spec import ArraySpec, Signature
 from keras_transformer.export.spec.inlining import inlined
 from keras_transformer.export.spec.repeated_layers import RepeatedLayers
 from keras_transformer.utils.types import Tensor

@@ -12,7 +12,7 @@ from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.static_signatures import static_signatures
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.targets.target import Target
 
 _BATCH = "batch"

@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.errors import ParityError, one_line
-from keras_transformer.export.targets.result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.targets.target import Node, Target
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.manifest import Manifest
 
 Locate = Callable[[str, str], str]
 _SECONDS = 1800
 _UNKNOWN = "refused by the accelerator"
 
 
-def prove(target: Target, directory: pathlib.Path, manifest: dict[str, Any], spec: ExportSpec) -> TargetResult:
+def prove(target: Target, directory: pathlib.Path, manifest: Manifest, spec: ExportSpec) -> TargetResult:
     """Checks the files of a bundle by the rules of a target, and runs them where its library is installed.
 
     Args:
@@ -38,7 +39,7 @@ def prove(target: Target, directory: pathlib.Path, manifest: dict[str, Any], spe
     Raises:
         ParityError: an output on the accelerator differs by more than the target's tolerance from the CPU's.
     """
-    files = {key: directory / path for key, path in manifest["artifacts"][target.format]["signatures"].items()}
+    files = {key: directory / path for key, path in manifest.artifact(target.format).signatures.items()}
     checked = {key: target.check(path, key) for key, path in files.items()}
     counts = {key: target.nodes(path, key) for key, path in files.items()}
     missing = target.missing_library()
@@ -79,7 +80,7 @@ def _refused(checked: list[Node], reasons: Mapping[str, str]) -> list[Node]:
 
 
 def _simulated(
-    target: Target, directory: pathlib.Path, manifest: dict[str, Any], files: dict[str, pathlib.Path], spec: ExportSpec
+    target: Target, directory: pathlib.Path, manifest: Manifest, files: dict[str, pathlib.Path], spec: ExportSpec
 ) -> dict[str, Any]:
     """What the worker found, with the largest difference of each signature from the CPU; compiled files are kept."""
     cases = {key: [probe.inputs for probe in spec.signatures[key].probes] for key in files}
@@ -127,13 +128,13 @@ def _worked(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _expected(
-    target: Target, directory: pathlib.Path, manifest: dict[str, Any], signature: str, spec: ExportSpec
+    target: Target, directory: pathlib.Path, manifest: Manifest, signature: str, spec: ExportSpec
 ) -> list[dict[str, np.ndarray]]:
     """The outputs on the CPU: of the Keras model, or, of quantized files, of the same file in its own runtime."""
     probes = spec.signatures[signature].probes
     if spec.quantization is None:
         return [probe.outputs for probe in probes]
-    from keras_transformer.export.runtime.loading import open_artifact
+    from keras_transformer.export.loading.load import open_artifact
 
     model = open_artifact(directory, manifest, target.format, signature, 1)
     return [model(**probe.inputs) for probe in probes]

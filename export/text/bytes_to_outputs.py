@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.bundle.manifest import artifact_path, read_manifest, signature_specs
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer, text_rows
-from keras_transformer.export.bundle_writer import export_spec
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, RunError
-from keras_transformer.export.reporting.report import Artifact, Parity, Report
-from keras_transformer.export.runtime.loading import SERVE, load
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.export.loading.load import SERVE, load
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.joined_files import check_equal, check_inputs
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
@@ -27,6 +28,7 @@ from keras_transformer.export.tflite.joining import join
 from keras_transformer.export.tflite.library import NAME
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.export.tflite.tree import read_file, write_file
+from keras_transformer.export.writing.bundle_writer import export_spec
 from keras_transformer.utils.types import Path, Tensor
 
 _BATCH = 16
@@ -80,12 +82,12 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     directory = pathlib.Path(bundle)
     manifest = read_manifest(directory)
     tokenizer = read_tokenizer(directory, manifest)
-    if tokenizer is None:
+    if tokenizer is None or manifest.tokenizer is None:
         raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
-    source = artifact_path(directory, manifest, NAME, signature)
-    inputs, outputs = signature_specs(manifest, signature)
+    source = manifest.path(directory, NAME, signature)
+    inputs, outputs = manifest.signature(signature)
     check_inputs(signature, inputs)
-    options = _options(manifest["tokenizer"]["options"], inputs)
+    options = _options(manifest.tokenizer.options, inputs)
     front = _front_spec(tokenizer, options, inputs)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:

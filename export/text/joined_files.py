@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.tokenizers import encode_texts
+from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InputError, InvalidModelError, ParityError, RunError
-from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.export.text.graph import IDS, MASK, SEGMENTS
 from keras_transformer.export.verification.comparison import Limit, compare
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS, text_rows
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import IDS, MASK, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS

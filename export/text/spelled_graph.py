@@ -10,15 +10,16 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
-from keras_transformer.export.bundle_writer import export_spec
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 from keras_transformer.export.text.spec import padded_ids
 from keras_transformer.export.text.steps import flag, gather, indices, repeated
+from keras_transformer.export.writing.bundle_writer import export_spec
 from keras_transformer.utils.types import Tensor
 
 _CODES, _SPELLED_MASK = "codes", "spelled"

@@ -12,14 +12,16 @@ import onnx
 from onnx import TensorProto, compose, helper
 
 from keras_transformer.export.bundle.file_names import file_names
-from keras_transformer.export.bundle.manifest import artifact_path, read_manifest, signature_specs
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import BYTES, LENGTHS, read_tokenizer
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InvalidBundleError, InvalidModelError
+from keras_transformer.export.loading.load import SERVE, load
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.options import PLAIN_OPSET, OnnxOptions
-from keras_transformer.export.reporting.report import Artifact, Parity, Report
-from keras_transformer.export.runtime.loading import SERVE, load
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.joined_files import check_equal, check_inputs, outputs_for
 from keras_transformer.export.text.spec import DETOKENIZE, TOKENIZE, padded_ids
@@ -76,9 +78,9 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
     tokenizer = read_tokenizer(directory, manifest)
     if tokenizer is None:
         raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
-    known = manifest["signatures"]
+    known = manifest.signatures
     name = signature or next(each for each in (SERVE, TOKENIZE, next(iter(known))) if each in known)
-    artifact_path(directory, manifest, NAME, name)  # Raises where there is none.
+    manifest.path(directory, NAME, name)  # Raises where there is none.
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         work = pathlib.Path(folder)
@@ -102,15 +104,16 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
 
 
 def _with_spelling(
-    directory: pathlib.Path, manifest: dict[str, Any], name: str, tokenizer: Any, work: pathlib.Path
+    directory: pathlib.Path, manifest: Manifest, name: str, tokenizer: Any, work: pathlib.Path
 ) -> onnx.ModelProto:
     """The model of a signature behind its tokenizer."""
     if name == TOKENIZE:
-        model, inputs = None, signature_specs(manifest, name)[1]
+        model, inputs = None, manifest.signature(name).outputs
     else:
-        model, inputs = _loaded(directory, manifest, name), signature_specs(manifest, name)[0]
+        model, inputs = _loaded(directory, manifest, name), manifest.signature(name).inputs
     check_inputs(name, inputs)
-    front = spelled_graph(tokenizer, manifest["tokenizer"]["options"], inputs, _options(model), work)
+    options = {} if manifest.tokenizer is None else manifest.tokenizer.options
+    front = spelled_graph(tokenizer, options, inputs, _options(model), work)
     if model is not None:
         names = file_names(manifest, NAME, name).inputs
         pairs = [(f"text/{each.name}", names.get(each.name, each.name)) for each in inputs]
@@ -179,9 +182,9 @@ def _check_reading(path: pathlib.Path, tokenizer: Any) -> None:
         check_equal(NAME, TEXT, f"ids {number}", found, np.array(wanted, object))
 
 
-def _loaded(directory: pathlib.Path, manifest: dict[str, Any], name: str) -> onnx.ModelProto:
+def _loaded(directory: pathlib.Path, manifest: Manifest, name: str) -> onnx.ModelProto:
     """The graph of a signature with its weights."""
-    return onnx.load(str(artifact_path(directory, manifest, NAME, name)))
+    return onnx.load(str(manifest.path(directory, NAME, name)))
 
 
 def _completed(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_transformer.export.bundle.tokenizers import check_options
+from keras_transformer.export.data.report import Report
 from keras_transformer.export.reporting.progress import Progress
-from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
 
@@ -60,7 +60,7 @@ def export_tokenizer(
     >>> tokenize("the mat")["token_ids"][0].tolist() == tokenizer.encode("the mat")
     True
     """
-    from keras_transformer.export.bundle_writer import export_spec
+    from keras_transformer.export.writing.bundle_writer import export_spec
 
     require_keras("export_tokenizer")
     from keras_transformer.export.text.spec import text_spec

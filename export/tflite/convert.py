@@ -25,7 +25,7 @@ from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
 
 

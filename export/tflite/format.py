@@ -11,13 +11,12 @@ from keras_transformer.export.format import Format
 from keras_transformer.export.tflite.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
-    from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weight import WeightPair
-    from keras_transformer.export.verification.stored_weight import StoredWeight
-    from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 
 class TFLiteFormat(Format):
@@ -54,12 +53,12 @@ class TFLiteFormat(Format):
 
         return weight_pairs(source, directory, files)
 
-    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+    def open(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.tflite.runtime import fitting_runtime
 
         return fitting_runtime(directory, manifest, signature, num_threads)
 
-    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+    def open_steps(self, directory: pathlib.Path, manifest: Manifest, num_threads: int) -> RuntimeSteps:
         from keras_transformer.export.tflite.generation_steps import TFLiteSteps
 
         return TFLiteSteps(directory, manifest, self.name, num_threads)

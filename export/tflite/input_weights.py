@@ -19,7 +19,7 @@ from keras_transformer.export.tflite.weight_consumers import plainly_read
 if TYPE_CHECKING:
     import keras
 
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
 
 # Smaller weights are constants: the converter may compute with them.

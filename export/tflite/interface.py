@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+    from keras_transformer.export.data.export_spec import ExportSpec, Signature
 
 
 def name_interface(model: Any, spec: ExportSpec) -> None:

@@ -29,8 +29,8 @@ from keras_transformer.export.tflite.weights import ROWS, find_weights, readers
 if TYPE_CHECKING:
     import pathlib
 
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.options import Quantization
-    from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.tflite.weights import Weight
 
 

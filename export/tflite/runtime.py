@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.runtime.runtime import Runtime
 from keras_transformer.export.tflite.dynamic_loops import has_dynamic_loop
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
@@ -132,10 +132,10 @@ class PlannedRunner:
             self._runner._interpreter_wrapper.ResizeInputTensor(index, shape, False, graph)
 
 
-def fitting_runtime(directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+def fitting_runtime(directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
     """A runtime that runs the copy of a signature for exactly these shapes, where the file has one."""
-    path = artifact_path(directory, manifest, NAME, signature)
+    path = manifest.path(directory, NAME, signature)
     runtime = TFLiteRuntime(str(path), signature, num_threads)
-    names = manifest["artifacts"][NAME]["signatures"]
-    copies = {name: signature_specs(manifest, name)[0] for name in names if name.startswith(f"{signature}_")}
+    names = manifest.artifact(NAME).signatures
+    copies = {name: manifest.signature(name).inputs for name in names if name.startswith(f"{signature}_")}
     return lambda arrays: runtime.call(fitting_signature(copies, signature, arrays), arrays)

@@ -18,7 +18,7 @@ def fitting_signature(signatures: dict[str, Any], default: str, arrays: dict[str
 
     Example:
 
-    >>> from keras_transformer.export.spec.export_spec import ArraySpec
+    >>> from keras_transformer.export.data.array_spec import ArraySpec
     >>> exact = (ArraySpec("x", "float32", (1, 4), (None, None)),)
     >>> fitting_signature({"serve_1": exact}, "serve", {"x": np.ones((1, 4))})
     'serve_1'

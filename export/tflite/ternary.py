@@ -15,7 +15,7 @@ from keras_transformer.export.tflite.weights import Weight, find_weights
 if TYPE_CHECKING:
     import pathlib
 
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:

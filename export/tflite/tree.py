@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.spec.lazy_array import mapped
+from keras_transformer.export.data.lazy_array import mapped
 
 _IDENTIFIER = b"TFL3"
 _ALIGNMENT = 16

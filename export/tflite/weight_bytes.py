@@ -6,10 +6,10 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
+from keras_transformer.export.data.weights import WeightBytes
 from keras_transformer.export.tflite.graph import Graph, graphs, shape_of
 from keras_transformer.export.tflite.tree import read_file, schema, size_of
 from keras_transformer.export.tflite.uses import indices
-from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 # Names that the converter gives to constants without one.
 _NUMBERED = re.compile(r"(arith\.constant|keras_variable_|tfl\.)\S*")

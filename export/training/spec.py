@@ -8,10 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import check_model, fill_references, input_specs
 from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.training.steps import LABELS, LOSS, TrainingSteps

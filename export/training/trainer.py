@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.runtime.inputs import check_inputs
-from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.export.tflite.library import LIBRARY, NAME
 from keras_transformer.export.tflite.runtime import PlannedRunner
@@ -51,11 +50,11 @@ class OnDeviceTrainer:
             from ai_edge_litert.interpreter import Interpreter
 
         manifest = read_manifest(directory)
-        if "training" not in manifest:
+        if manifest.training is None:
             raise InvalidBundleError(f"'{directory}' does not train: it was not written by export_training")
-        path = str(pathlib.Path(directory, manifest["artifacts"][NAME]["signatures"]["infer"]))
+        path = str(manifest.path(directory, NAME, "infer"))
         check_flatbuffer(path)
-        self._record: dict[str, Any] = manifest["training"]
+        self._record: dict[str, Any] = manifest.training
         # See `TFLiteRuntime`.
         self._interpreter = Interpreter(
             model_path=path, num_threads=num_threads, experimental_disable_delegate_clustering=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.runtime.libraries import require_keras
@@ -23,7 +25,7 @@ from keras_transformer.utils.types import ArrayLike, Path
 if TYPE_CHECKING:
     import keras
 
-    from keras_transformer.export.reporting.report import Report
+    from keras_transformer.export.data.report import Report
     from keras_transformer.export.training.spec import TrainingSpec
 
 # Steps that the file and Keras train, and how far their losses may be apart, as a share of the first.
@@ -82,8 +84,8 @@ def export_training(
     >>> OnDeviceTrainer("/tmp/keras_transformer_doctest").weights
     ['classifier/head/kernel', 'classifier/head/bias']
     """
-    from keras_transformer.export.bundle_writer import complete, export_spec
     from keras_transformer.export.training.spec import TrainingSpec
+    from keras_transformer.export.writing.bundle_writer import complete, export_spec
 
     require_keras("export_training")
     check_metadata(metadata)
@@ -94,43 +96,49 @@ def export_training(
         report = export_spec(made.spec, source, [NAME], metadata, progress)
         manifest = _with_state(made, source, folder)
         complete(folder, manifest, target.name)
-        manifest["training"]["loss_difference"] = _check_training(made, folder)
-        complete(folder, manifest, target.name)
-    written = {"path": str(target / _file(manifest)), "size": manifest["artifacts"][NAME]["bytes"]}
-    artifact = dataclasses.replace(report.artifacts[NAME], **written)
+        training = {**(manifest.training or {}), "loss_difference": _check_training(made, folder)}
+        complete(folder, dataclasses.replace(manifest, training=training), target.name)
+    record = manifest.artifact(NAME)
+    artifact = dataclasses.replace(report.artifacts[NAME], path=str(target / record.paths[0]), size=record.size)
     return dataclasses.replace(report, directory=str(target), artifacts={NAME: artifact})
 
 
-def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
+def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) -> Manifest:
     """Writes the file whose state is in variables, from the verified one; returns the manifest."""
     from keras_transformer.export.tflite.tree import read_file, write_file
     from keras_transformer.export.tflite.variables import keep_state
 
     manifest = read_manifest(source)
-    name = manifest["artifacts"][NAME]["signatures"]["infer"]
+    record = manifest.artifact(NAME)
+    name = record.signatures["infer"]
     tree = read_file(source / name)
     keep_state(tree, made.first_values, made.variable_names)
     write_file(tree, folder / name)
     probes = [dataclasses.replace(each, inputs=made.without_state(each.inputs)) for each in made.infer.probes]
-    write_probes(folder, {"infer": probes}, writing.PROBE_BYTES)
-    record = manifest["artifacts"][NAME]
-    record["signatures"], record["bytes"] = {"infer": name}, (folder / name).stat().st_size
-    record["names"] = {"infer": {side: made.without_state(names) for side, names in record["names"]["infer"].items()}}
-    record["milliseconds"].pop("train", None)
-    parity = {key: [each for each in record["parity"] if each["signature"] == key] for key in ("train", "infer")}
-    record["parity"] = parity["infer"]
-    signatures = {key: _stateless(made, value) for key, value in manifest["signatures"].items()}
-    manifest["signatures"] = {"infer": signatures["infer"]}
-    manifest["training"] = {**made.record(signatures), "parity": parity["train"]}
-    return manifest
+    write_probes(folder, {"infer": probes})
+    parity = {key: [each for each in record.parity or () if each.signature == key] for key in ("train", "infer")}
+    record = dataclasses.replace(
+        record,
+        signatures={"infer": name},
+        size=(folder / name).stat().st_size,
+        names={"infer": FileNames(*map(made.without_state, record.names["infer"]))},
+        milliseconds={key: each for key, each in (record.milliseconds or {}).items() if key != "train"},
+        parity=tuple(parity["infer"]),
+    )
+    signatures = {key: _stateless(made, each) for key, each in manifest.signatures.items()}
+    trained = {key: each.to_dict() for key, each in signatures.items()}
+    return dataclasses.replace(
+        manifest.with_artifact(NAME, record),
+        signatures={"infer": signatures["infer"]},
+        training={**made.record(trained), "parity": [each.to_dict() for each in parity["train"]]},
+    )
 
 
-def _stateless(made: TrainingSpec, signature: Mapping[str, Any]) -> dict[str, Any]:
+def _stateless(made: TrainingSpec, signature: SignatureRecord) -> SignatureRecord:
     """The record of a signature without the state."""
-    return {
-        side: [each for each in signature[side] if each["name"] not in made.variable_names]
-        for side in ("inputs", "outputs")
-    }
+    return SignatureRecord(
+        *(tuple(each for each in side if each.name not in made.variable_names) for side in signature)
+    )
 
 
 def _check_training(made: TrainingSpec, folder: pathlib.Path) -> float:
@@ -154,7 +162,3 @@ def _check_training(made: TrainingSpec, folder: pathlib.Path) -> float:
 def _largest(found: Sequence[float], expected: Sequence[float]) -> float:
     difference = np.abs(np.array(found) - np.array(expected)).max() / max(abs(expected[0]), 1e-6)
     return float(difference)
-
-
-def _file(manifest: Mapping[str, Any]) -> str:
-    return manifest["artifacts"][NAME]["signatures"]["infer"]

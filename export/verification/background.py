@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from keras_transformer.export.verification.rounding import measure_rounding
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
 
 

@@ -10,8 +10,6 @@ from keras_transformer.export.verification.blocks import block_maximum
 
 # The largest difference allowed on an output whose rounding was not measured, as a share of its scale.
 UNMEASURED = 1e-5
-# Above this share of a block's scale, a bundle's own record of its rounding is not believed.
-CEILING = 1e-3
 # How many times the largest movement of a block a difference may be. The files of SmolLM2 reach 2.5.
 _FACTOR = 6.0
 # Units in the last place of an element that are always allowed.

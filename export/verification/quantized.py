@@ -8,18 +8,18 @@ distributions over classes by `quantization.class_behavior`.
 import collections
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import change_limit, limits_of
 from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
-from keras_transformer.export.reporting.report import Parity
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
-from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.export.verification.comparison import sentinels
 from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
@@ -34,7 +34,7 @@ def verify_quantized_artifact(
     directory: pathlib.Path,
     format: str,
     probes: Mapping[str, Sequence[Probe]],
-    manifest: dict[str, Any],
+    manifest: Manifest,
     tolerance: float | None = None,
 ) -> tuple[list[Parity], dict[str, float] | None]:
     """Verifies a quantized artifact of a bundle again. The limits are those of its mode, not of its manifest.
@@ -53,9 +53,9 @@ def verify_quantized_artifact(
     """
     from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
 
-    mode = str(manifest["artifacts"][format]["quantization"])
-    limits, is_language = limits_of(mode), {"prefill", "decode"} <= set(manifest["signatures"])
-    is_judged = is_language and manifest.get("generation") is not None and {"prefill", "decode"} <= set(probes)
+    mode = str(manifest.artifact(format).quantization)
+    limits, is_language = limits_of(mode), {"prefill", "decode"} <= set(manifest.signatures)
+    is_judged = is_language and manifest.generation is not None and {"prefill", "decode"} <= set(probes)
     limit = change_limit(mode, is_judged_on_text=is_judged) if tolerance is None else tolerance
     parity, classes = verify_quantized(directory, format, probes, limit, manifest, is_judged_on_text=is_judged)
     if not is_judged:
@@ -70,7 +70,7 @@ def verify_quantized(
     format: str,
     probes: Mapping[str, Sequence[Probe]],
     tolerance: float,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     times: dict[str, float] | None = None,
     *,
     is_judged_on_text: bool = False,

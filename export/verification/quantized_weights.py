@@ -6,11 +6,12 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.options import KEPT, LEARNED, Quantization
 from keras_transformer.export.verification.learned_integers import LearnedIntegers
-from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair, worst_fault
+from keras_transformer.export.verification.quantized_weight import worst_fault
 
 # Smaller constants may be merged or left out.
 _LARGEST_UNKNOWN = 8

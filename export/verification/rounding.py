@@ -34,7 +34,7 @@ from keras_transformer.export.verification.graph_execution import GraphExecution
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec, Probe
+    from keras_transformer.export.data.export_spec import ExportSpec, Probe
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.spec.traced_graph import TracedGraph
 

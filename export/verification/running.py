@@ -1,18 +1,18 @@
 """Opening a file in its own runtime, and running it on a probe; a failure of either is a `ParityError`."""
 
 import pathlib
-from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, ParityError
-from keras_transformer.export.runtime.loading import open_artifact
+from keras_transformer.export.loading.load import open_artifact
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
-from keras_transformer.export.spec.export_spec import Probe
 
 
 def opened(
-    directory: pathlib.Path, manifest: dict[str, Any], format: str, signature: str, tolerance: float = 0.0
+    directory: pathlib.Path, manifest: Manifest, format: str, signature: str, tolerance: float = 0.0
 ) -> RuntimeModel:
     """One signature of an artifact; `tolerance` is what the error names."""
     try:

@@ -10,15 +10,17 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes, write_probes
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.parity import CEILING, Parity
+from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.errors import InvalidBundleError, ParityError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import limits_of
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.export.reporting.report import Artifact, Parity, Report
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
-from keras_transformer.export.spec.export_spec import Probe
-from keras_transformer.export.verification.comparison import CEILING, Limit, compare, parity_error
+from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 from keras_transformer.export.verification.quantized import verify_quantized_artifact
 from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
@@ -68,7 +70,7 @@ def verify_bundle(
     manifest = read_manifest(directory)
     check_hashes(directory, manifest)
     probes = read_probes(directory)
-    names = list(backends or manifest["artifacts"])
+    names = list(backends or manifest.artifacts)
     artifacts = {}
     with Steps(len(names), progress) as steps:
         for name in names:
@@ -80,7 +82,7 @@ def verify_bundle(
     return Report(str(directory.resolve()), artifacts, allowed)
 
 
-def kept_limit(manifest: dict[str, Any], format: str, tolerance: float | None = None) -> Limit:
+def kept_limit(manifest: Manifest, format: str, tolerance: float | None = None) -> Limit:
     """What a file of a bundle is held to after the export.
 
     Args:
@@ -92,7 +94,7 @@ def kept_limit(manifest: dict[str, Any], format: str, tolerance: float | None = 
     Returns:
         A `Limit`.
     """
-    mode = manifest["artifacts"].get(format, {}).get("quantization")
+    mode = manifest.artifacts[format].quantization if format in manifest.artifacts else None
     if tolerance is None and mode is not None:
         tolerance = limits_of(mode).change
     return Limit(tolerance, CEILING, mode is not None)
@@ -100,33 +102,32 @@ def kept_limit(manifest: dict[str, Any], format: str, tolerance: float | None = 
 
 def _verified(
     directory: pathlib.Path,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     name: str,
     probes: dict[str, list[Probe]],
     tolerance: float | None,
 ) -> Artifact:
     start = time.perf_counter()
     own = _probes_of_format(manifest, name, probes)
-    record = manifest["artifacts"][name]
-    if "quantization" in record:
+    record = manifest.artifact(name)
+    if record.quantization is not None:
         parity, behavior = verify_quantized_artifact(directory, name, own, manifest, tolerance)
     else:
         parity, behavior = _compared(directory, name, own, kept_limit(manifest, name, tolerance), manifest), None
-    path = directory / next(iter(record["signatures"].values()))
+    path = directory / next(iter(record.signatures.values()))
     count = sum(len(each) for each in own.values())
-    figures = (record["bytes"], time.perf_counter() - start, parity, count, record.get("float_bytes"))
+    figures = (record.size, time.perf_counter() - start, parity, count, record.float_size)
     return Artifact(name, str(path.resolve()), *figures, behavior=behavior)
 
 
-def _probes_of_format(manifest: dict[str, Any], name: str, probes: dict[str, list[Probe]]) -> dict[str, list[Probe]]:
+def _probes_of_format(manifest: Manifest, name: str, probes: dict[str, list[Probe]]) -> dict[str, list[Probe]]:
     """The probes of every signature of a format; a signature without probes would not be verified."""
-    if name not in manifest["artifacts"]:
-        raise InvalidBundleError(f"the bundle has no {name} artifact; it has {', '.join(manifest['artifacts'])}")
+    files = manifest.artifact(name).signatures
     get_format(name)
-    for key in manifest["artifacts"][name]["signatures"]:
+    for key in files:
         if not probes.get(key) or not all(probe.outputs for probe in probes[key]):
             raise InvalidBundleError(f"the bundle has no probe of signature '{key}'")
-    return {key: probes[key] for key in manifest["artifacts"][name]["signatures"]}
+    return {key: probes[key] for key in files}
 
 
 def verify_format(
@@ -134,7 +135,7 @@ def verify_format(
     format: str,
     probes: Mapping[str, Sequence[Probe]],
     tolerance: float | None,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     times: dict[str, float] | None = None,
 ) -> list[Parity]:
     """Runs one artifact on probes, while it is being exported.
@@ -162,7 +163,7 @@ def _compared(
     format: str,
     probes: Mapping[str, Sequence[Probe]],
     limit: Limit,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     times: dict[str, float] | None = None,
 ) -> list[Parity]:
     def compared(signature: str, model: RuntimeModel) -> list[Parity]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArrays
+from keras_transformer.export.data.weights import StoredWeight
 from keras_transformer.export.errors import WeightError
-from keras_transformer.export.spec.lazy_array import AnyArray, LazyArrays
-from keras_transformer.export.verification.stored_weight import StoredWeight
 from keras_transformer.export.verification.weight_images import (
     channel_factors_of,
     difference,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.verification.stored_weight import StoredWeight
+from keras_transformer.export.data.weights import StoredWeight
 
 _SAMPLES = 64
 _MOST_AXES = 4

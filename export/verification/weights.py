@@ -10,8 +10,8 @@ from keras_transformer.export.spec.traced import array_of, weight_arrays
 from keras_transformer.export.verification.weight_comparison import WeightComparison
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
-    from keras_transformer.export.spec.lazy_array import AnyArray
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.lazy_array import AnyArray
     from keras_transformer.export.spec.traced import TracedModule
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from keras_transformer.export.viewing.weight_bytes import WeightBytes
+from keras_transformer.export.data.weights import WeightBytes
 
 OTHER = "constants of the graph"
 # What converters add to the paths of layers, and to the names of weights.

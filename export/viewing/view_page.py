@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.formats import FORMATS, get_format
 from keras_transformer.export.reporting.html_page import format_title, page, section
 from keras_transformer.export.reporting.verdict import verdict
@@ -41,7 +42,7 @@ def view_page(bundles: Sequence[Path], gains: Gains | None = None, attention: di
     manifests = {pathlib.Path(each): read_manifest(each) for each in bundles}
     files = [file for path, manifest in manifests.items() for file in _files(path, manifest, len(manifests) > 1)]
     first = next(iter(manifests))
-    name = str(manifests[first].get("metadata", {}).get("name", first.resolve().name))
+    name = str(manifests[first].metadata.get("name", first.resolve().name))
     body = [f"<h1>{html.escape(name)}</h1>", *(_verdict(path, each) for path, each in manifests.items())]
     if files:
         body.append(section("Weights by layer", WeightTree(files, gains).html(), _NOTE + _gain_note(gains)))
@@ -49,22 +50,24 @@ def view_page(bundles: Sequence[Path], gains: Gains | None = None, attention: di
     return page(name, "".join(body), _SCRIPT.read_text(encoding="utf-8") if attention else "")
 
 
-def _files(path: pathlib.Path, manifest: dict[str, Any], is_named: bool) -> list[File]:
+def _files(path: pathlib.Path, manifest: Manifest, is_named: bool) -> list[File]:
     """The files of a bundle whose constants are known, if the library that reads them is installed."""
     found = []
     for name in FORMATS:
-        record = manifest["artifacts"].get(name)
+        if name not in manifest.artifacts:
+            continue
+        record = manifest.artifact(name)
         try:
-            constants = record and get_format(name).weight_bytes(path, record["signatures"])
+            constants = get_format(name).weight_bytes(path, dict(record.signatures))
             if constants is not None:
                 title = f"{path.resolve().name} · {format_title(name)}" if is_named else format_title(name)
-                found.append(File(title, name, record["bytes"], list(constants)))
+                found.append(File(title, name, record.size, list(constants)))
         except ImportError:
             continue
     return found
 
 
-def _verdict(path: pathlib.Path, manifest: dict[str, Any]) -> str:
+def _verdict(path: pathlib.Path, manifest: Manifest) -> str:
     found = verdict(manifest)
     kind, mark = ("verdict", "✓ ") if found.is_proven else ("verdict open", "")
     small = f"<small>{html.escape(path.resolve().name)}: {html.escape(found.explanation)}</small>"

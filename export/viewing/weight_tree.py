@@ -6,11 +6,11 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.weights import WeightBytes
 from keras_transformer.export.reporting.html_page import breakable, color_of
-from keras_transformer.export.reporting.report import readable_size
 from keras_transformer.export.viewing.gains import Gains
 from keras_transformer.export.viewing.layers import Block, Weight, blocks_of
-from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 _TINY = 64  # Bytes of constants that share a line.
 

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from keras_transformer.export import ExportError, load
-from keras_transformer.export.commands import demo
-from keras_transformer.export.reporting.report import readable_size
+from keras_transformer.export.commands.writing import demo
+from keras_transformer.export.data.report import readable_size
 
 pytestmark = pytest.mark.slow
 

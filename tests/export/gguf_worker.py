@@ -51,8 +51,8 @@ def load(out, kind, width=64):
 def record(out, name, formats, kind, width=64, **options):
     model = load(out, kind, width)
     export(model, out / name, formats, quantize="gguf", progress=False, **options)
-    artifacts = read_manifest(out / name)["artifacts"]
-    return {each: [artifacts[each]["weights"], artifacts[each].get("behavior")] for each in formats}
+    artifacts = read_manifest(out / name).artifacts
+    return {each: [artifacts[each].weights.to_dict(), artifacts[each].behavior] for each in formats}
 
 
 def kept(out):
@@ -62,7 +62,7 @@ def kept(out):
     weight.assign_add(np.full(weight.shape, 0.01, "float32"))
     careful = Quantization("gguf", keep_float=("*/query/kernel",))
     export(model, out / "kept", ["onnx", "saved_model"], quantize=careful, generation=False, progress=False)
-    return read_manifest(out / "kept")["artifacts"]["saved_model"]["weights"]
+    return read_manifest(out / "kept").artifact("saved_model").weights.to_dict()
 
 
 def main():

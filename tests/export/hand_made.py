@@ -1,8 +1,9 @@
 """Bundles of files that are written by hand."""
 
+import json
+
 from keras_transformer.export.bundle.manifest import file_records
-from keras_transformer.export.bundle.metadata import PRODUCER
-from keras_transformer.export.bundle.writing import write_manifest
+from keras_transformer.export.data.manifest import PRODUCER, SCHEMA, Manifest
 
 
 def spec(name, dtype, *shape):
@@ -35,6 +36,20 @@ def bundle_of(directory, backend, content, inputs, outputs):
     }
     artifact = {"signatures": {"serve": name}, "bytes": len(content)}
     manifest = {"schema": 1, "producer": PRODUCER, "signatures": {"serve": sides}, "artifacts": {backend: artifact}}
-    manifest |= {"tolerance": 1e-5, "versions": {}, "files": file_records(directory)}
-    write_manifest(directory, manifest)
+    write_record(directory, manifest | {"tolerance": 1e-5, "versions": {}})
     return directory
+
+
+def write_record(directory, record):
+    """Writes the dict of a manifest, valid or not, with the records of the files that the directory has."""
+    path = directory / "manifest.json"
+    path.unlink(missing_ok=True)
+    files = {name: each.to_dict() for name, each in file_records(directory).items()}
+    path.write_text(json.dumps(record | {"files": files}))
+
+
+def manifest_of(record):
+    """The `Manifest` of a dict, which needs signatures and artifacts alone."""
+    return Manifest.from_dict(
+        {"schema": SCHEMA, "producer": PRODUCER, "tolerance": 1e-5, "versions": {}, "files": {}, **record}
+    )

@@ -73,9 +73,9 @@ def record(out, model, schemes, name, formats=FORMATS, **options):
 
 
 def summary(folder):
-    artifacts = read_manifest(folder)["artifacts"]
+    artifacts = read_manifest(folder).artifacts
     keys = ("quantization", "weights", "behavior", "bytes", "float_bytes")
-    return {name: {key: each.get(key) for key in keys} for name, each in artifacts.items()}
+    return {name: {key: each.to_dict().get(key) for key in keys} for name, each in artifacts.items()}
 
 
 def precisions(out):

@@ -17,7 +17,8 @@ from worker_cases import is_exhaustive
 
 from keras_transformer import models, positions, tasks
 from keras_transformer.export import GenerationOptions, ParityError, api
-from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import new_manifest
+from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.saved_model.convert import write
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification.rounding import measure_rounding
@@ -82,8 +83,8 @@ def verified(spec):
     """The parity of what the functions of a spec compute now with the references."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        manifest = writing.new_manifest(spec)
-        manifest["artifacts"]["saved_model"] = {"signatures": write(TracedModule(spec), spec, folder)}
+        files = write(TracedModule(spec), spec, folder)
+        manifest = new_manifest(spec, {}).with_artifact("saved_model", ArtifactRecord(files, size=0))
         probes = {name: signature.probes for name, signature in spec.signatures.items()}
         return verify_format(folder, "saved_model", probes, None, manifest)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.export.runtime.block_gathering import BlockGathering
+from keras_transformer.export.loading.paged_runtime import BlockGathering
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Bundles are written atomically, and never destroy other files."""
 
 import errno
+import json
 import os
 import signal
 
@@ -8,6 +9,8 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, OutOfSpaceError
 from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import timestamp
+from keras_transformer.export.data.manifest import FILE, PRODUCER
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.formats import check_formats
 from keras_transformer.utils import atomic_write
@@ -17,7 +20,7 @@ def make_bundle(directory, text="old"):
     """Writes the minimal content that `export` recognizes as a bundle."""
     directory.mkdir(exist_ok=True)
     (directory / "model.onnx").write_text(text)
-    writing.write_manifest(directory, {"producer": writing.PRODUCER, "files": {"model.onnx": {}}})
+    (directory / FILE).write_text(json.dumps({"producer": PRODUCER, "files": {"model.onnx": {}}}))
     return directory
 
 
@@ -214,4 +217,4 @@ def test_formats_are_checked_and_put_in_order():
 
 def test_the_date_may_be_set_for_reproducible_bundles(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
-    assert writing.timestamp() == "1970-01-02T00:00:00Z"
+    assert timestamp() == "1970-01-02T00:00:00Z"

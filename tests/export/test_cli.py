@@ -287,7 +287,7 @@ def test_every_command_has_help_with_examples(name, capsys):
 
 
 def test_every_file_of_a_command_is_listed():
-    files = pathlib.Path(cli.__file__).parent.glob("*.py")
+    files = pathlib.Path(cli.__file__).parent.rglob("*.py")
     commands = {file.stem.replace("_", "-") for file in files if "\nEXAMPLES = " in file.read_text()}
     assert commands == set(cli.COMMANDS)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.export.bundle.tokenizers import encode_texts
+from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InputError
-from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.text import WordPiece, from_huggingface
 
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"])

@@ -8,10 +8,12 @@ import onnxruntime
 import pytest
 
 from keras_transformer.export import ArraySpec, InvalidBundleError, load, verify_bundle
-from keras_transformer.export.bundle.file_names import FileNames, file_names, named_runtime
-from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
+from keras_transformer.export.bundle.file_names import file_names
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.axes import numbers_of, output_axes
+from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.runtime.generation_record import cache_names
-from keras_transformer.export.spec.axes import numbers_of, output_axes
+from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.tflite.tree import read_file
 
 # Workers, and bundles that they export.
@@ -30,9 +32,9 @@ def bundle(request):
 
 def test_onnx_files_have_the_names_order_and_axes_of_the_manifest(bundle):
     manifest = read_manifest(bundle)
-    for key, path in manifest["artifacts"]["onnx"]["signatures"].items():
+    for key, path in manifest.artifact("onnx").signatures.items():
         session = onnxruntime.InferenceSession(str(bundle / path))
-        names, specs = file_names(manifest, "onnx", key), signature_specs(manifest, key)
+        names, specs = file_names(manifest, "onnx", key), manifest.signature(key)
         values = (session.get_inputs(), session.get_outputs())
         for side, found in zip(specs, values, strict=True):
             labels = names.inputs if side is specs[0] else names.outputs
@@ -50,9 +52,9 @@ def test_tflite_files_have_the_names_and_order_of_the_manifest(bundle):
     manifest = read_manifest(bundle)
     model = read_file(bundle / "model.tflite")
     found = {each.signatureKey.decode(): each for each in model.signatureDefs}
-    assert set(found) == set(manifest["artifacts"]["tflite"]["signatures"])
+    assert set(found) == set(manifest.artifact("tflite").signatures)
     for key, definition in found.items():
-        graph, (inputs, outputs) = model.subgraphs[definition.subgraphIndex], signature_specs(manifest, key)
+        graph, (inputs, outputs) = model.subgraphs[definition.subgraphIndex], manifest.signature(key)
         for specs, maps, indices in (
             (inputs, definition.inputs, graph.inputs),
             (outputs, definition.outputs, graph.outputs),
@@ -75,7 +77,7 @@ def test_saved_models_have_the_names_of_the_manifest(exported):
 
     path = exported.bundle("two_signatures")
     manifest, loaded = read_manifest(path), tf.saved_model.load(str(path / "saved_model"))
-    for key in manifest["signatures"]:
+    for key in manifest.signatures:
         names = file_names(manifest, "saved_model", key)
         _, arguments = loaded.signatures[key].structured_input_signature
         assert set(arguments) == set(names.inputs.values())
@@ -84,26 +86,26 @@ def test_saved_models_have_the_names_of_the_manifest(exported):
 
 def test_the_cache_is_paired_in_the_manifest(language):
     gpt, translator = (read_manifest(language.bundle(name)) for name in ("gpt", "translator"))
-    cache = gpt["generation"]["cache"]
+    cache = gpt.generation["cache"]
     assert cache == ["decoder_block_0_key", "decoder_block_0_value"]
-    assert gpt["generation"]["memory"] == []
-    names = gpt["artifacts"]["onnx"]["names"]["decode"]
-    assert [names["outputs"][name] for name in cache] == [f"{name}_output" for name in cache]
-    assert [names["inputs"][name] for name in cache] == cache
-    memory = translator["generation"]["memory"]
-    assert memory == [spec.name for spec in signature_specs(translator, "encode")[1]]
-    assert set(memory) < {spec.name for spec in signature_specs(translator, "decode")[0]}
-    assert not set(memory) & set(translator["generation"]["cache"])
+    assert gpt.generation["memory"] == []
+    names = gpt.artifact("onnx").names["decode"]
+    assert [names.outputs[name] for name in cache] == [f"{name}_output" for name in cache]
+    assert [names.inputs[name] for name in cache] == cache
+    memory = translator.generation["memory"]
+    assert memory == [spec.name for spec in translator.signature("encode").outputs]
+    assert set(memory) < {spec.name for spec in translator.signature("decode").inputs}
+    assert not set(memory) & set(translator.generation["cache"])
 
 
 def test_new_tokens_have_the_axis_of_their_number(language):
     for name in ("gpt", "translator"):
-        outputs = signature_specs(read_manifest(language.bundle(name)), "generate")[1]
+        outputs = read_manifest(language.bundle(name)).signature("generate").outputs
         assert {spec.name: spec.axes for spec in outputs}["new_token_ids"] == ("batch", "max_new_tokens")
 
 
 def test_axes_of_outputs_alone_are_named_after_them(exported):
-    outputs = signature_specs(read_manifest(exported.bundle("any_image")), "serve")[1]
+    outputs = read_manifest(exported.bundle("any_image")).signature("serve").outputs
     assert outputs[0].axes == ("batch", "output_0_height", "output_0_width", None)
     probes = [({"batch": 2}, (2, 5, 6, 7)), ({"batch": 3}, (3, 4, 5, 6))]
     assert output_axes("y", (None, None), [(sizes, shape[:2]) for sizes, shape in probes]) == ("batch", "y_length")
@@ -141,7 +143,7 @@ def test_bundles_of_earlier_versions_load(exported, language, tmp_path):
     np.testing.assert_array_equal(before(arrays)["cache"], now(arrays)["cache"])
     verify_bundle(bundle, ["onnx", "tflite"])
     bundle = rewritten(language.bundle("translator"), tmp_path / "translator", without_names)
-    assert cache_names(read_manifest(bundle)) == read_manifest(language.bundle("translator"))["generation"]["cache"]
+    assert cache_names(read_manifest(bundle)) == read_manifest(language.bundle("translator")).generation["cache"]
     found, expected = (
         load(each).generate([5, 6, 7], max_new_tokens=4) for each in (bundle, language.bundle("translator"))
     )

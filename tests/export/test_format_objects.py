@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import Evaluation, ParityError, export, load, verify_bundle
-from keras_transformer.export.bundle.manifest import artifact_path
 from keras_transformer.export.format import Format
 from keras_transformer.export.formats import FORMATS, check_formats, formats_with
 from keras_transformer.export.reporting.inspection import inspect_bundle
@@ -38,7 +37,7 @@ class MatrixFormat(Format):
             np.savez(directory / path, **arrays)
 
     def open(self, directory, manifest, signature, num_threads):
-        with np.load(artifact_path(directory, manifest, self.name, signature)) as file:
+        with np.load(manifest.path(directory, self.name, signature)) as file:
             kernel, bias = file["kernel"].astype("float32"), file["bias"].astype("float32")
         return lambda arrays: {"output": arrays["x"] @ kernel + bias}
 

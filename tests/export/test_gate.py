@@ -9,11 +9,14 @@ import pytest
 from keras_transformer import models, tasks
 from keras_transformer.export import ParityError, Probe, export
 from keras_transformer.export.bundle.probe_files import read_probes
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
 from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.comparison import CEILING, UNMEASURED
+from keras_transformer.export.verification.comparison import UNMEASURED
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 SIZE = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
@@ -91,7 +94,7 @@ def test_long_sources_are_encoded_and_read_by_steps():
 
 
 def test_a_bundle_does_not_state_what_it_is_held_to():
-    manifest = {"tolerance": 1.0, "artifacts": {"onnx": {"tolerance": 1.0}}}
+    manifest = Manifest({}, {"onnx": ArtifactRecord({}, size=0, tolerance=1.0)}, tolerance=1.0)
     limit = verify.kept_limit(manifest, "onnx")
     assert (limit.tolerance, limit.ceiling, limit.is_quantized) == (None, 1e-3, False)
     assert (CEILING, UNMEASURED) == (1e-3, 1e-5)
@@ -104,7 +107,7 @@ class Files:
         monkeypatch.setattr(verify, "opened", lambda directory, manifest, format, name: functions[name])
 
     def parity(self, probes):
-        return verify.verify_format(None, "onnx", probes, None, {})
+        return verify.verify_format(None, "onnx", probes, None, Manifest({}, {}, tolerance=1.0))
 
 
 def probe(value):

@@ -56,7 +56,7 @@ def test_every_runtime_writes_what_keras_writes(model, bundle, backend, sampler)
 def test_the_runtime_needs_neither_tensorflow_nor_keras(model, bundle):
     code = (
         "import sys; sys.modules.update(tensorflow=None, keras=None)\n"
-        "from keras_transformer.export.runtime.loading import load\n"
+        "from keras_transformer.export.loading.load import load\n"
         "from keras_transformer.generation import Regex\n"
         f"print(load({bundle!r}, 'onnx').chat('the cat', grammar=Regex('(sat|mat) on [a-z]{{3}}'), max_new_tokens=20))"
     )

@@ -13,7 +13,7 @@ from hand_made import bundle_of
 from onnx import parser
 
 from keras_transformer.export import ExportError, InputError, InvalidBundleError, Isolation, RunError, load
-from keras_transformer.export.runtime.isolated import messages
+from keras_transformer.export.loading.isolated import messages
 from keras_transformer.export.tflite.tree import schema
 from keras_transformer.generation import GenerationError
 

@@ -500,7 +500,7 @@ def test_a_tokenizer_that_was_altered_or_replaced_is_refused(models, tmp_path):
             load(bundle, backend)
     # Also if the list of files is changed consistently.
     manifest = json.loads((bundle / "manifest.json").read_text())
-    manifest["files"] = {key: value for key, value in file_records(bundle).items() if key != "manifest.json"}
+    manifest["files"] = {key: value.to_dict() for key, value in file_records(bundle).items() if key != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     for backend in BACKENDS:
         with pytest.raises(

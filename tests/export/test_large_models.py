@@ -10,15 +10,17 @@ import pytest
 from keras_transformer import models, tasks
 from keras_transformer.backend import keras_private
 from keras_transformer.export import GenerationOptions, export, verify_bundle
-from keras_transformer.export.quantization import block_quantize, large_models
+from keras_transformer.export.data.lazy_array import LazyArray, LazyArrays, mapped
+from keras_transformer.export.data.weights import codes
+from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.language_behavior import FloatPredictions
-from keras_transformer.export.quantization.large_models import NOT_RUN, runs_float_files
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.float32 import float32_twin, streamed_twin
-from keras_transformer.export.spec.lazy_array import LazyArray, LazyArrays, mapped
 from keras_transformer.export.tflite import tree
 from keras_transformer.export.verification import quantized_weight
-from keras_transformer.export.verification.quantized_weight import codes, worst_fault
+from keras_transformer.export.verification.quantized_weight import worst_fault
+from keras_transformer.export.writing import large_models
+from keras_transformer.export.writing.large_models import NOT_RUN, runs_float_files
 
 FORMATS, PRECISIONS = ["onnx", "tflite"], ["int8", "weight_int4"]
 

@@ -65,7 +65,7 @@ def bundles(exported, tmp_path_factory):
         bundle = pathlib.Path(shutil.copytree(exported.bundle("encoder"), base / kind))
         manifest = json.loads((bundle / "manifest.json").read_text())
         tokenizer = make()
-        write_tokenizer(bundle, manifest, tokenizer)
+        manifest["tokenizer"] = write_tokenizer(bundle, tokenizer).to_dict()
         add_files(bundle, manifest)
         (bundle / "manifest.json").write_text(json.dumps(manifest))
     return base
@@ -74,7 +74,7 @@ def bundles(exported, tmp_path_factory):
 def add_files(bundle, manifest):
     from keras_transformer.export.bundle.manifest import file_records
 
-    manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
+    manifest["files"] = {name: each.to_dict() for name, each in file_records(bundle).items() if name != "manifest.json"}
 
 
 @pytest.mark.parametrize("backend", ["onnx", "tflite"])

@@ -3,16 +3,18 @@
 import numpy as np
 import onnx
 import pytest
-from hand_made import bundle_of, spec
+from hand_made import bundle_of, manifest_of, spec
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.reporting.load_code import load_code
 
 
-def manifest(inputs, signatures=("serve",), **files):
+def described(inputs, signatures=("serve",), **files):
     outputs = [spec("logits", "float32", "batch", 3)]
     record = {name: {"inputs": inputs, "outputs": outputs} for name in signatures}
-    artifacts = {format: {"signatures": dict.fromkeys(signatures, file)} for format, file in files.items()}
+    artifacts = {
+        format: {"signatures": dict.fromkeys(signatures, file), "bytes": 512} for format, file in files.items()
+    }
     return {"signatures": record, "artifacts": artifacts, "axis_limits": {"length": 8}}
 
 
@@ -31,7 +33,7 @@ def test_the_code_for_python_runs(tmp_path, capsys):
 
 
 def test_axes_have_sizes_that_the_model_takes():
-    code = load_code(manifest(TEXT, onnx="model.onnx"), "bundle")
+    code = load_code(manifest_of(described(TEXT, onnx="model.onnx")), "bundle")
     assert "length = 8\n" in code["Python"]
     assert '"token_ids": np.zeros((1, length), "int32"), "padding_mask": np.ones((1, length), "bool")' in code["Python"]
     assert "const length = 8;" in code["JavaScript"]
@@ -40,14 +42,16 @@ def test_axes_have_sizes_that_the_model_takes():
 
 
 def test_sizes_of_images_are_those_of_an_example():
-    code = load_code(manifest([spec("images", "float32", "batch", "height", "width", 3)], onnx="model.onnx"), "bundle")
+    code = load_code(
+        manifest_of(described([spec("images", "float32", "batch", "height", "width", 3)], onnx="model.onnx")), "bundle"
+    )
     assert "model(model.example())" in code["Python"]
 
 
 def test_names_of_the_file_are_used_where_they_differ():
-    record = manifest([spec("x", "float32", "batch", 4)], onnx="model.onnx")
+    record = described([spec("x", "float32", "batch", 4)], onnx="model.onnx")
     record["artifacts"]["onnx"]["names"] = {"serve": {"inputs": {"x": "x:0"}, "outputs": {"logits": "logits_output"}}}
-    code = load_code(record, "bundle")
+    code = load_code(manifest_of(record), "bundle")
     assert 'session.run({ "x:0": x })' in code["JavaScript"]
     assert 'outputs["logits_output"]' in code["JavaScript"]
     assert 'mapOf("x:0" to x)' in code["Kotlin"]
@@ -55,9 +59,9 @@ def test_names_of_the_file_are_used_where_they_differ():
 
 
 def test_litert_gets_a_signature_of_fixed_shapes():
-    record = manifest([spec("x", "float32", "batch", 4)], ("serve", "serve_1"), tflite="model.tflite")
+    record = described([spec("x", "float32", "batch", 4)], ("serve", "serve_1"), tflite="model.tflite")
     record["signatures"]["serve_1"] = {"inputs": [spec("x", "float32", 1, 4)], "outputs": [spec("y", "float32", 1, 3)]}
-    code = load_code(record, "bundle")
+    code = load_code(manifest_of(record), "bundle")
     assert 'model.createInputBuffer("x", "serve_1")' in code["Kotlin"]
     assert "x.writeFloat(FloatArray(4))" in code["Kotlin"]
     assert 'model.createOutputBuffer("y", "serve_1")' in code["Kotlin"]
@@ -66,8 +70,8 @@ def test_litert_gets_a_signature_of_fixed_shapes():
 
 
 def test_names_are_literals_and_identifiers():
-    record = manifest([spec('a"$x', "float32", "batch", 4), spec("in", "float32", 2)], onnx='m".onnx')
-    code = load_code(record, "bundle")
+    record = described([spec('a"$x', "float32", "batch", 4), spec("in", "float32", 2)], onnx='m".onnx')
+    code = load_code(manifest_of(record), "bundle")
     assert '"a\\"\\$x" to a__x, "in" to in_' in code["Kotlin"]
     assert '"a\\"$x": a__x' in code["JavaScript"]
     compile(code["Python"], "report", "exec")
@@ -76,27 +80,27 @@ def test_names_are_literals_and_identifiers():
 @pytest.mark.parametrize("files, languages", [(["tflite"], ["Python"]), (["onnx"], ["Python", "JavaScript"])])
 def test_dtypes_that_a_language_lacks_leave_it_out(files, languages):
     """Kotlin has no tensors of int8 here, and LiteRT takes fixed shapes."""
-    record = manifest([spec("x", "int8", "batch", 4)], **dict.fromkeys(files, "model"))
-    assert list(load_code(record, "bundle")) == languages
+    record = described([spec("x", "int8", "batch", 4)], **dict.fromkeys(files, "model"))
+    assert list(load_code(manifest_of(record), "bundle")) == languages
 
 
 def test_language_models():
-    record = manifest(TEXT, ("prefill", "decode"), onnx="model.onnx")
+    record = described(TEXT, ("prefill", "decode"), onnx="model.onnx")
     record["generation"] = {"is_encoder_decoder": False, "source_shape": None}
-    code = load_code(record, "lm")
+    code = load_code(manifest_of(record), "lm")
     assert "model.generate([5, 6, 7], max_new_tokens=40)" in code["Python"]
     assert "OnnxDecoder(bundle)" in code["Kotlin"]
     assert "OnnxDecoder.open(bundle, open, Tensor)" in code["JavaScript"]
-    record["tokenizer"] = {"path": "tokenizer"}
-    assert 'model.generate("A text", max_new_tokens=40)' in load_code(record, "lm")["Python"]
+    record["tokenizer"] = {"path": "tokenizer", "fingerprint": "", "options": {}}
+    assert 'model.generate("A text", max_new_tokens=40)' in load_code(manifest_of(record), "lm")["Python"]
     record["generation"]["is_encoder_decoder"] = True
-    assert list(load_code(record, "lm")) == ["Python"]
+    assert list(load_code(manifest_of(record), "lm")) == ["Python"]
 
 
 def test_language_models_of_other_sources_take_arrays():
-    record = manifest(TEXT, ("prefill", "decode"), onnx="model.onnx")
+    record = described(TEXT, ("prefill", "decode"), onnx="model.onnx")
     record["generation"] = {"is_encoder_decoder": True, "source_shape": [None, 80]}
-    code = load_code(record, "speech")
+    code = load_code(manifest_of(record), "speech")
     assert list(code) == ["Python"]
     assert 'np.zeros((100, 80,), "float32")' in code["Python"]
     compile(code["Python"], "report", "exec")
@@ -104,9 +108,9 @@ def test_language_models_of_other_sources_take_arrays():
 
 def test_kotlin_reads_prompts_of_any_length_with_litert():
     """`LiteRtDecoder` asks the signature prefill for the cache: bundles of fixed shapes only have none."""
-    record = manifest(TEXT, ("prefill_32", "decode_1"), tflite="model.tflite")
+    record = described(TEXT, ("prefill_32", "decode_1"), tflite="model.tflite")
     record["generation"] = {"is_encoder_decoder": False, "source_shape": None}
-    assert list(load_code(record, "lm")) == ["Python"]
-    record = manifest(TEXT, ("prefill", "decode", "prefill_32", "decode_1"), tflite="model.tflite")
+    assert list(load_code(manifest_of(record), "lm")) == ["Python"]
+    record = described(TEXT, ("prefill", "decode", "prefill_32", "decode_1"), tflite="model.tflite")
     record["generation"] = {"is_encoder_decoder": False, "source_shape": None}
-    assert "LiteRtDecoder(bundle)" in load_code(record, "lm")["Kotlin"]
+    assert "LiteRtDecoder(bundle)" in load_code(manifest_of(record), "lm")["Kotlin"]

@@ -1,13 +1,15 @@
 """The JSON schema of the manifest: every bundle that the tests write satisfies it, and a wrong one does not."""
 
 import copy
+import dataclasses
 import json
 
 import jsonschema
 import pytest
 
-from keras_transformer.export.bundle.manifest_checks import SCHEMA
-from keras_transformer.export.bundle.schema import PATH, manifest_schema
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import SCHEMA, SCHEMA_PATH, Manifest, manifest_schema
+from keras_transformer.export.data.manifest_records import WeightsRecord
 
 # Each in the process that waits for its worker anyway.
 WORKERS = [
@@ -25,7 +27,7 @@ def validator():
 
 def test_the_schema_is_of_this_version():
     assert manifest_schema()["properties"]["schema"]["const"] == SCHEMA
-    assert PATH.name == "manifest.schema.json"
+    assert SCHEMA_PATH.name == "manifest.schema.json"
 
 
 @pytest.mark.parametrize("worker", WORKERS)
@@ -36,6 +38,24 @@ def test_every_bundle_satisfies_it(request, validator, worker):
     for path in paths:
         error = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(path.read_text())))
         assert error is None, f"{path.parent.name}: {error.json_path}: {error.message}"
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+def test_a_manifest_is_written_as_it_was_read(request, worker):
+    for path in sorted(request.getfixturevalue(worker).directory.rglob("manifest.json")):
+        text = path.read_text()
+        manifest = Manifest.from_dict(json.loads(text), path)
+        assert json.dumps(manifest.to_dict(), indent=2) + "\n" == text, path.parent.name
+
+
+def test_quantized_files_name_their_weights_after_what_they_are_compared_with():
+    weights = WeightsRecord(2, unaccounted=("table",), rounded=5)
+    record = ArtifactRecord({"serve": "model.onnx"}, size=9, weights=weights)
+    assert list(record.to_dict()) == ["signatures", "bytes", "weights"]
+    quantized = dataclasses.replace(record, float_size=20, quantization="int8", tolerance=0.3)
+    assert list(quantized.to_dict()) == ["signatures", "bytes", "float_bytes", "quantization", "tolerance", "weights"]
+    assert quantized.to_dict()["weights"] == {"equal": 2, "rounded": 5, "computed": [], "unaccounted": ["table"]}
+    assert ArtifactRecord.from_dict(quantized.to_dict(), "onnx") == quantized
 
 
 WRONG = {

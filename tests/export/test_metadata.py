@@ -86,7 +86,7 @@ def test_files_describe_themselves(exported, name, backend):
     assert entries == file_entries(METADATA)
     assert entries["class_names"] == '["cat", "dog", "ü"]'
     assert json.loads(entries["inputs"]) == METADATA["inputs"]
-    assert read_manifest(bundle)["metadata"] == METADATA
+    assert read_manifest(bundle).metadata == METADATA
     assert load(bundle, backend).metadata == METADATA
 
 

@@ -24,9 +24,11 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, RunError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
-from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import file_records, read_manifest
-from keras_transformer.export.bundle.manifest_checks import check_files
+from keras_transformer.export.bundle.manifest import check_files, file_records, read_manifest
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import FileRecord
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.generation import GenerationError
@@ -242,7 +244,7 @@ def test_every_file_damaged(exported, language, tmp_path, name, backend):
 def repair(bundle):
     """Updates the sizes and hashes in the manifest."""
     manifest = json.loads((bundle / "manifest.json").read_text())
-    manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
+    manifest["files"] = {name: each.to_dict() for name, each in file_records(bundle).items() if name != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -611,10 +613,8 @@ def test_many_artifacts_are_found_in_linear_time(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     paths = {f"s{number}": "model" for number in range(50_000)}
-    manifest = {
-        "files": {name: {"bytes": 0} for name in ("model/a", "b")},
-        "artifacts": {"onnx": {"signatures": paths}},
-    }
+    files = {name: FileRecord(0, "") for name in ("model/a", "b")}
+    manifest = Manifest({}, {"onnx": ArtifactRecord(paths, size=0)}, tolerance=1e-5, files=files)
     attempt(lambda: check_files(tmp_path, manifest))
     paths["last"] = "mode"
     _, error = attempt(lambda: check_files(tmp_path, manifest))

@@ -22,9 +22,9 @@ from keras_transformer.export import (
     verify_bundle,
 )
 from keras_transformer.export.commands import main as cli
+from keras_transformer.export.data.report import Reports
 from keras_transformer.export.reporting import progress as progress_module
 from keras_transformer.export.reporting.progress import Steps
-from keras_transformer.export.reporting.report import Reports
 
 
 def network():

@@ -10,12 +10,13 @@ from onnx import numpy_helper
 
 from keras_transformer.export import Quantization, WeightError
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.weights import Dequantized, WeightPair, codes
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.onnx.quantize import quantize_files
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of, write
-from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair, codes, worst_fault
+from keras_transformer.export.verification.quantized_weight import worst_fault
 from keras_transformer.export.verification.quantized_weights import check_quantized_weights, compare
 
 MODES = {
@@ -30,7 +31,7 @@ FILES = {"serve": "model.onnx"}
 def quantized(float_bundle, folder, name, mode):
     """A copy of a float bundle with quantized files of one format; returns the names of the files."""
     shutil.copytree(float_bundle, folder)
-    files = read_manifest(float_bundle)["artifacts"][name]["signatures"]
+    files = dict(read_manifest(float_bundle).artifact(name).signatures)
     get_format(name).quantize(ExportSpec({}, quantization=MODES[mode]), folder, files)
     return files
 
@@ -350,7 +351,7 @@ class TestComparison:
 @pytest.mark.exhaustive
 def test_a_bundle_has_the_record_of_its_weights(behaviors):
     for mode in ("int8", "weight_int4"):
-        artifacts = read_manifest(pathlib.Path(behaviors.bundle(mode)))["artifacts"]
+        artifacts = read_manifest(pathlib.Path(behaviors.bundle(mode))).artifacts
         for name in ("onnx", "tflite"):
-            assert artifacts[name]["weights"]["rounded"] >= 13
-            assert artifacts[name]["weights"]["unaccounted"] == []
+            assert artifacts[name].weights.rounded >= 13
+            assert artifacts[name].weights.unaccounted == ()

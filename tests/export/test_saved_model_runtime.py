@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export import ExportError
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.saved_model.runtime import SavedModelRuntime, load_saved_model
 
 
@@ -42,7 +44,7 @@ def test_it_is_not_kept(tmp_path):
 def test_a_forked_process_does_not_hang(tmp_path):
     """The threads of TensorFlow are not in it: each use would wait for them."""
     save(str(tmp_path / "model"), 2.0)
-    manifest = {"artifacts": {"saved_model": {"signatures": {"give": "model"}}}}
+    manifest = Manifest({}, {"saved_model": ArtifactRecord({"give": "model"}, size=0)}, tolerance=1e-5)
     runtime = SavedModelRuntime(pathlib.Path(tmp_path), manifest, "give", 1)
     np.testing.assert_array_equal(runtime({})["y"], 3.0)
     child = os.fork()

@@ -10,7 +10,9 @@ import pytest
 
 from keras_transformer.export import QuantizationError
 from keras_transformer.export.commands import main as cli
-from keras_transformer.export.quantization import layer_sensitivity
+from keras_transformer.export.compression import layer_sensitivity
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.quantization.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow
@@ -110,7 +112,8 @@ def test_one_line_for_what_is_wrong(folder, words, message, status, monkeypatch,
 
 
 def test_a_language_model_is_measured_by_a_score(monkeypatch):
-    manifest = {"artifacts": {"onnx": {"signatures": {}}}, "generation": {"vocabulary_size": 8}}
+    artifact = ArtifactRecord({}, size=0)
+    manifest = Manifest({}, {"onnx": artifact}, tolerance=1e-5, generation={"vocabulary_size": 8})
     monkeypatch.setattr(layer_sensitivity, "read_manifest", lambda bundle: manifest)
     with pytest.raises(QuantizationError, match="a language model is measured by a score"):
         layer_sensitivity.sensitivity("bundle", "int8", Evaluation([np.eye(2)]))

@@ -127,7 +127,7 @@ def copy(exported, tmp_path):
 def repair(bundle):
     """Updates the hashes in the manifest."""
     manifest = json.loads((bundle / "manifest.json").read_text())
-    manifest["files"] = {key: each for key, each in file_records(bundle).items() if key != "manifest.json"}
+    manifest["files"] = {key: each.to_dict() for key, each in file_records(bundle).items() if key != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))
 
 

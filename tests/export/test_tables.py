@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from keras_transformer.export.data.tables import Table, Verdict
 from keras_transformer.export.reporting import progress
 from keras_transformer.export.reporting.progress import Activity
-from keras_transformer.export.reporting.tables import Table, Verdict, show
+from keras_transformer.export.reporting.terminal import show
 
 NOTE = "device    one of a kind, with more words than fit"
 TABLE = Table(

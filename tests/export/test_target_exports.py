@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from keras_transformer.export import load
-from keras_transformer.export.reporting.report import Report
+from keras_transformer.export.data.report import Report
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read_file

@@ -14,7 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras_transformer.export import export, export_spec
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.tflite import input_weights
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, size_of

@@ -54,7 +54,7 @@ def test_large_files_compute_the_same(language, monkeypatch, name):
     monkeypatch.setattr(runtime_file, "_LARGE", 0)
     split = TFLiteRuntime(*arguments)
     probes = read_probes(bundle)
-    signatures = read_manifest(bundle)["artifacts"]["tflite"]["signatures"]
+    signatures = read_manifest(bundle).artifact("tflite").signatures
     for signature in signatures:
         inputs = probes[signature][0].inputs
         expected = whole.call(signature, inputs)

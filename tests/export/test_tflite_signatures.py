@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tflite_files import constants, kinds, reference, run, share_of_scale
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.static_signatures import static_signatures
 from keras_transformer.export.tflite.inspection import delegate_report
 from keras_transformer.export.tflite.signature_choice import fitting_signature

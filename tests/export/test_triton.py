@@ -151,7 +151,9 @@ def test_what_computes_something_else_is_not_written(language, exported, tmp_pat
         outputs[output or next(iter(outputs))].flat[-1] += 1
         write_probes(copy, probes, 2**24)
         manifest = json.loads((copy / "manifest.json").read_text())
-        manifest["files"] = {name: each for name, each in file_records(copy).items() if name != "manifest.json"}
+        manifest["files"] = {
+            name: each.to_dict() for name, each in file_records(copy).items() if name != "manifest.json"
+        }
         (copy / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(ParityError, match="onnx: output"):
             write_triton(copy, tmp_path / "repository")

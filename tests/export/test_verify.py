@@ -8,12 +8,11 @@ import shutil
 import numpy as np
 import onnx
 import pytest
-from hand_made import bundle_of
+from hand_made import bundle_of, write_record
 
 from keras_transformer.export import InvalidBundleError, ParityError, Probe, verify_bundle
-from keras_transformer.export.bundle.manifest import file_records
-from keras_transformer.export.bundle.writing import write_manifest
-from keras_transformer.export.reporting.report import Artifact, Parity, Report, readable_size
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.report import Artifact, Report, readable_size
 from keras_transformer.export.verification import running
 from keras_transformer.export.verification.comparison import Limit
 from keras_transformer.export.verification.verify import _Comparison, read_probes, write_probes
@@ -111,8 +110,7 @@ def rewrite(directory, change, **fields):
     change(probes["serve"])
     write_probes(directory, probes, limit=10**6)
     manifest = json.loads((directory / "manifest.json").read_text()) | fields
-    manifest["files"] = {name: each for name, each in file_records(directory).items() if name != "manifest.json"}
-    write_manifest(directory, manifest)
+    write_record(directory, manifest)
     assert read_manifest(directory)
 
 
@@ -147,15 +145,14 @@ def test_a_file_that_is_called_quantized_is_held_to_the_tolerance_of_the_caller(
     write_probes(bundle, {"serve": [Probe({"x": x}, "probe", {"y": 2.1 * x})]}, limit=10**6)
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["artifacts"]["onnx"]["quantization"] = "int8"
-    manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
-    write_manifest(bundle, manifest)
+    write_record(bundle, manifest)
     assert 0.04 < verify_bundle(bundle)["onnx"].ratio < 0.05
     with pytest.raises(
         ParityError, match=r"output 'y' changes by 0\.0476 .* \(at \[1, 3\] it is 4, 4\.2 expected\); tolerance 0\.01"
     ):
         verify_bundle(bundle, tolerance=0.01)
     del manifest["artifacts"]["onnx"]["quantization"]
-    write_manifest(bundle, manifest)
+    write_record(bundle, manifest)
     with pytest.raises(ParityError, match="output 'y' differs"):
         verify_bundle(bundle)
 

@@ -19,15 +19,15 @@ from test_html_report import Page
 
 from keras_transformer import attention, models
 from keras_transformer.export.commands import main
+from keras_transformer.export.data.report import readable_size
+from keras_transformer.export.data.weights import WeightBytes
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.reporting.report import readable_size
 from keras_transformer.export.viewing.attention import attention_record
 from keras_transformer.export.viewing.gains import Gains, read_gains
 from keras_transformer.export.viewing.layers import OTHER, blocks_of
 from keras_transformer.export.viewing.page_server import page_server
 from keras_transformer.export.viewing.view_page import view_page
-from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 WEIGHTS = {
     "block_0/dense/kernel": np.ones((8, 8), "float32"),

@@ -147,7 +147,7 @@ class Bundle(Target):
         import ai_edge_litert.interpreter  # noqa: F401
         import onnxruntime  # noqa: F401
 
-        import keras_transformer.export.runtime.loading
+        import keras_transformer.export.loading.load
         import keras_transformer.text.loading  # noqa: F401
 
         if not (folder / "done").exists():
@@ -190,7 +190,7 @@ def _repair(bundle):
     path = bundle / "manifest.json"
     try:
         manifest = json.loads(path.read_text())
-        manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != path.name}
+        manifest["files"] = {name: each.to_dict() for name, each in file_records(bundle).items() if name != path.name}
     except (ValueError, TypeError):
         return
     path.write_text(json.dumps(manifest))

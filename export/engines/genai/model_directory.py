@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import write_manifest
 from keras_transformer.export.bundle.metadata import check_metadata
+from keras_transformer.export.data.report import Report
 from keras_transformer.export.engines.files import check_tolerance, reported_tolerance
 from keras_transformer.export.engines.genai.check import FILE, check_engine, greedy, is_installed
 from keras_transformer.export.engines.genai.graph import ENGINE, end_ids, genai_spec, vocabulary_size
@@ -24,10 +25,9 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.quantization.quantizing import quantize_in_place
-from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
+from keras_transformer.export.writing.quantizing import quantize_in_place
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.key_value_cache import KeyValueCache
@@ -103,14 +103,13 @@ def write_genai(
         expected = model.generate(prompts, max_new_tokens=max_new_tokens)
         check_greedy(greedy(work / FILE, cache, prompts, max_new_tokens), expected, tolerance)
         if quantization is not None:
-            artifact = quantize_in_place(artifact, spec, work, manifest)
+            artifact, manifest = quantize_in_place(artifact, spec, work, manifest)
         if written_tokenizer is not None:
             write_hugging_face(written_tokenizer, work, length, ENGINE)
         _write_json(work / CONFIG, genai_config(model, cache, length))
         if is_installed():
             check_engine(work, cache, prompts, max_new_tokens, end_ids(model))
-        manifest["files"] = file_records(work)
-        writing.write_manifest(work, manifest)
+        write_manifest(work, manifest)
     artifact.path = str(target / FILE)
     return Report(str(target), {onnx.NAME: artifact}, reported_tolerance(quantization, tolerance))
 

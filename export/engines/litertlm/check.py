@@ -17,7 +17,7 @@ from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.captured_stderr import captured_stderr
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE, ExportSpec
+    from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec
     from keras_transformer.utils.types import Path
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.engines.key_value_cache import key_value_cache
 from keras_transformer.export.engines.language_graph import graph_spec
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.tflite.format import TFLITE
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target, check_tolerance, reported_tolerance, write_tflite
 from keras_transformer.export.engines.hugging_face_tokenizer import KINDS, write_hugging_face
 from keras_transformer.export.engines.key_value_cache import float32_decoder, key_value_cache
@@ -29,12 +31,10 @@ from keras_transformer.export.errors import (
 )
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import KEPT, Quantization
-from keras_transformer.export.quantization.quantizing import quantize_in_place
-from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.tflite import convert as tflite
+from keras_transformer.export.writing.quantizing import quantize_in_place
 from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[
     prompt, new = text
     check_greedy(work / tflite.FILE, spec, model, with_start_token(model, prompt), new)
     if spec.quantization is not None:
-        artifact = quantize_in_place(artifact, spec, work, manifest)
+        artifact = quantize_in_place(artifact, spec, work, manifest)[0]
     return artifact
 
 

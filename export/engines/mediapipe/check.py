@@ -16,7 +16,7 @@ from keras_transformer.export.engines.mediapipe.detector import (
 )
 from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import ConversionError, ParityError, one_line
-from keras_transformer.export.runtime.loading import SERVE
+from keras_transformer.export.loading.load import SERVE
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.utils.captured_stderr import captured_stderr
 

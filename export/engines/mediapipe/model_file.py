@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformer.export.bundle.metadata import CLASS_NAMES, DESCRIPTION, INPUTS, check_input_names, check_metadata
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target, check_tolerance, reported_tolerance, write_tflite
 from keras_transformer.export.engines.mediapipe.check import NAME, check_engine, image_examples, text_examples
 from keras_transformer.export.engines.mediapipe.graph import check_inputs, mediapipe_spec
 from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema, write_metadata
 from keras_transformer.export.engines.mediapipe.tasks import TASKS, Task
-from keras_transformer.export.engines.mediapipe.vocabulary import mediapipe_vocabulary
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.quantization.kept import check_models, with_source
 from keras_transformer.export.quantization.options import KEPT, Quantization
-from keras_transformer.export.quantization.quantizing import quantize_in_place
-from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec import names, vocabulary
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE, check_model
 from keras_transformer.export.spec.twins import merged_twin
 from keras_transformer.export.tflite import convert as tflite
+from keras_transformer.export.writing.quantizing import quantize_in_place
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
 
-
 _SUFFIX = ".tflite"
 _LENGTH = 128
+# Tokens that MediaPipe's WordPiece adds and falls back to.
+_NEEDED = ("[CLS]", "[SEP]", "[UNK]")
 
 
 def write_mediapipe(
@@ -167,4 +167,46 @@ def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: di
 def _write_graph(spec: ExportSpec, work: pathlib.Path) -> Artifact:
     """Writes and verifies `model.tflite`; returns its `Artifact`."""
     artifact, manifest = write_tflite(spec, work)
-    return artifact if spec.quantization is None else quantize_in_place(artifact, spec, work, manifest)
+    return artifact if spec.quantization is None else quantize_in_place(artifact, spec, work, manifest)[0]
+
+
+def mediapipe_vocabulary(tokenizer: Any) -> list[str]:
+    """Returns the tokens in the order of their ids.
+
+    MediaPipe lowercases ASCII letters, splits at whitespace, punctuation and Chinese characters, and adds [CLS] and [SEP].
+    It does not strip accents: texts with accents or with capital letters outside ASCII may have other ids.
+
+    Args:
+        tokenizer: a `WordPiece`, or a `HuggingFaceTokenizer` of that kind, that lowercases text.
+
+    Returns:
+        List of str.
+
+    Raises:
+        InvalidModelError: it is another tokenizer, keeps case, or lacks a special token.
+
+    Example:
+
+    >>> from keras_transformer.text import WordPiece
+    >>> mediapipe_vocabulary(WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat"]))[4]
+    'cat'
+    """
+    if tokenizer is None:
+        raise InvalidModelError("MediaPipe takes text: a text task needs a tokenizer")
+    found, lowercase = _content(tokenizer)
+    if not lowercase:
+        raise InvalidModelError("MediaPipe lowercases text; the tokenizer keeps case")
+    missing = [token for token in _NEEDED if token not in found]
+    if missing:
+        raise InvalidModelError(f"MediaPipe needs the tokens {', '.join(_NEEDED)}; the vocabulary lacks {missing[0]}")
+    return found
+
+
+def _content(tokenizer: Any) -> tuple[list[str], bool]:
+    if tokenizer.kind == "wordpiece":
+        return list(tokenizer.vocabulary), tokenizer.lowercase
+    if tokenizer.kind == "hugging_face" and tokenizer.content["model"].get("type") == "WordPiece":
+        ids = tokenizer.content["model"]["vocab"]
+        normalizer = tokenizer.content.get("normalizer") or {}
+        return sorted(ids, key=ids.get), bool(normalizer.get("lowercase"))
+    raise InvalidModelError(f"MediaPipe reads WordPiece tokenizers, not {tokenizer.kind}")

@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.bundle.format_files import files_of
-from keras_transformer.export.bundle.manifest import (
-    artifact_path,
-    check_hashes,
-    read_manifest,
-    signature_specs,
-)
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.engines.triton.text_proto import text_proto
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.export.verification.comparison import Limit, compare, parity_error
@@ -81,8 +77,8 @@ def write_serving(
     if target.exists() or target.is_symlink():
         raise ExportError(f"version {version} exists already: '{target}'")
     manifest = read_manifest(bundle)
-    names = list(manifest["artifacts"].get(_FORMAT, {"signatures": {}})["signatures"])
-    source = artifact_path(bundle, manifest, _FORMAT, default or next(iter(names), "serve"))
+    names = list(manifest.files_of(_FORMAT))
+    source = manifest.path(bundle, _FORMAT, default or next(iter(names), "serve"))
     parameters = _batching_parameters(manifest, names, batching)
     check_hashes(bundle, manifest, files_of(manifest, _FORMAT))
     probes = read_probes(bundle)
@@ -100,12 +96,10 @@ def write_serving(
     return target
 
 
-def _batching_parameters(
-    manifest: dict[str, Any], names: Sequence[str], batching: Batching | None
-) -> dict[str, Any] | None:
+def _batching_parameters(manifest: Manifest, names: Sequence[str], batching: Batching | None) -> dict[str, Any] | None:
     """The fields of `BatchingParameters`, or None if requests cannot be batched."""
     for name in names:
-        reason = _why_alone(*signature_specs(manifest, name))
+        reason = _why_alone(*manifest.signature(name))
         if reason is not None:
             if batching is not None:
                 raise ExportError(f"signature '{name}' computes one request at a time: {reason}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.engines.greedy import Steps
 from keras_transformer.export.engines.key_value_cache import cross_cache, key_value_cache
 from keras_transformer.export.engines.language_graph import graph_spec
@@ -16,7 +18,6 @@ from keras_transformer.export.engines.transformers_js.decoder import BATCH, DECO
 from keras_transformer.export.engines.transformers_js.tasks import ENGINE
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.language_probes import LanguageProbes, label_of
 
 if TYPE_CHECKING:

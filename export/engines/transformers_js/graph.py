@@ -11,12 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.engines.inputs import check_image_inputs, check_text_inputs
 from keras_transformer.export.engines.transformers_js.tasks import ENGINE, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.spec import names, vocabulary
-from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import SERVE, fill_references
 from keras_transformer.export.spec.operation_origin import locator
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.engines.greedy import Steps, check_greedy, examples
 from keras_transformer.export.engines.key_value_cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.past_present import PastPresent, with_dots
@@ -22,7 +23,6 @@ from keras_transformer.export.engines.transformers_js.encoder_decoder import (
 )
 from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGINE, TASKS, TRANSCRIBER
 from keras_transformer.export.errors import ExportError, InvalidModelError
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.utils.types import Path

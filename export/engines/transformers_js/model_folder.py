@@ -7,8 +7,10 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import write_manifest
 from keras_transformer.export.bundle.metadata import check_metadata
+from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.report import Report
 from keras_transformer.export.engines.files import check_tolerance, reported_tolerance
 from keras_transformer.export.engines.onnx_files import write_onnx
 from keras_transformer.export.engines.transformers_js import check
@@ -20,10 +22,9 @@ from keras_transformer.export.errors import ExportError, QuantizationError
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization.kept import with_source
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.quantization.quantizing import quantize_in_place
-from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.verification import verify
+from keras_transformer.export.writing.quantizing import quantize_in_place
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -103,19 +104,18 @@ def write_transformers_js(
     spec = dataclasses.replace(graphs.spec(tolerance), metadata=metadata or {}, quantization=quantization)
     with writing.replacing(target) as work:
         manifest, artifact, spec = write_onnx(spec, work, rename=graphs.rename)
-        record = manifest["artifacts"][onnx.NAME]
-        graphs.check(_paths(work, record), tolerance)
+        graphs.check(_paths(work, manifest.artifact(onnx.NAME)), tolerance)
         if quantization is not None:
-            artifact = quantize_in_place(artifact, spec, work, manifest)
-        packed = pack(work, record["signatures"], graphs.names, suffix)
-        record |= {"signatures": packed.files, "bytes": writing.bytes_in(work / FOLDER)}
-        artifact = dataclasses.replace(artifact, path=next(iter(packed.files.values())), size=record["bytes"])
+            artifact, manifest = quantize_in_place(artifact, spec, work, manifest)
+        record = manifest.artifact(onnx.NAME)
+        packed = pack(work, dict(record.signatures), graphs.names, suffix)
+        record = dataclasses.replace(record, signatures=packed.files, size=writing.bytes_in(work / FOLDER))
+        artifact = dataclasses.replace(artifact, path=record.paths[0], size=record.size)
         large = {"use_external_data_format": dict.fromkeys(packed.large, 1)} if packed.large else {}
         graphs.write_files(work, dtype, large)
         if node_modules is not None:
             graphs.check_pipeline(work, _paths(work, record), node_modules)
-        manifest["files"] = file_records(work)
-        writing.write_manifest(work, manifest)
+        write_manifest(work, manifest.with_artifact(onnx.NAME, record))
         if packed.is_rewritten:
             verify.verify_bundle(work)
     artifact.path = str(target / artifact.path)
@@ -131,5 +131,5 @@ def _dtype(quantization: Quantization | None) -> tuple[str, str]:
     return DTYPES[mode]
 
 
-def _paths(work: pathlib.Path, record: dict[str, Any]) -> dict[str, pathlib.Path]:
-    return {signature: work / path for signature, path in record["signatures"].items()}
+def _paths(work: pathlib.Path, record: ArtifactRecord) -> dict[str, pathlib.Path]:
+    return {signature: work / path for signature, path in record.signatures.items()}

@@ -10,13 +10,13 @@ import keras
 import numpy as np
 
 from keras_transformer.export.bundle.metadata import CLASS_NAMES
+from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.engines.transformers_js import check, files, tokenizer
 from keras_transformer.export.engines.transformers_js.graph import OF_TEXT, check_inputs, transformers_js_spec
 from keras_transformer.export.engines.transformers_js.tasks import TASKS, Task
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.spec import names, vocabulary
-from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE
 from keras_transformer.export.spec.twins import merged_twin

@@ -12,7 +12,7 @@ from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import Probe
+    from keras_transformer.export.data.export_spec import Probe
     from keras_transformer.utils.types import Path
 
 

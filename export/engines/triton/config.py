@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.file_names import file_names
-from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.engines.triton.check import SequenceProof, SignatureProof
 from keras_transformer.export.engines.triton.text_proto import Enum, text_proto
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
+from keras_transformer.export.runtime.generation_record import generation_of
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.export.verification.comparison import Limit
 from keras_transformer.export.verification.verify import kept_limit
@@ -56,7 +57,7 @@ class TritonModel:
 
 
 def triton_models(
-    bundle: Path, manifest: dict[str, Any], name: str, batching: Batching, max_length: int | None
+    bundle: Path, manifest: Manifest, name: str, batching: Batching, max_length: int | None
 ) -> list[TritonModel]:
     """Returns the Triton models of a bundle.
 
@@ -73,23 +74,24 @@ def triton_models(
     Raises:
         ExportError: `max_length` is too large or for another kind of model, or Triton supports no signature.
     """
-    record = manifest["artifacts"][_FORMAT]
     limit = kept_limit(manifest, _FORMAT)
     if _is_sequence(manifest):
-        length = _length(manifest["generation"]["max_length"], max_length)
-        source = artifact_path(bundle, manifest, _FORMAT, _SEQUENCE)
+        length = _length(generation_of(manifest)["max_length"], max_length)
+        source = manifest.path(bundle, _FORMAT, _SEQUENCE)
         file_outputs = _file_outputs(source, manifest, _SEQUENCE)
-        signature = signature_specs(manifest, _SEQUENCE)
+        signature = manifest.signature(_SEQUENCE)
         return [_sequence_model(source, signature, file_outputs, (name, batching, length, limit))]
     if max_length is not None:
         raise ExportError("max_length is for a language model with a server-side cache")
-    keys = [key for key in record["signatures"] if key != "decode_token" and _has_no_scalar(manifest, key)]
+    keys = [
+        key for key in manifest.artifact(_FORMAT).signatures if key != "decode_token" and _has_no_scalar(manifest, key)
+    ]
     if not keys:
         raise ExportError("every signature of the bundle has a scalar input or output, which Triton does not support")
     models = []
     for key in keys:
-        source = artifact_path(bundle, manifest, _FORMAT, key)
-        signature = signature_specs(manifest, key)
+        source = manifest.path(bundle, _FORMAT, key)
+        signature = manifest.signature(key)
         file_outputs = _file_outputs(source, manifest, key)
         full = name if len(keys) == 1 else f"{name}_{key}"
         proof = SignatureProof(key, {output: file_name for output, (file_name, _) in file_outputs.items()}, limit)
@@ -111,15 +113,15 @@ def _config(name: str, fields: dict[str, Any]) -> str:
     return text_proto({"name": name, "backend": "onnxruntime", **fields})
 
 
-def _has_no_scalar(manifest: dict[str, Any], key: str) -> bool:
-    inputs, outputs = signature_specs(manifest, key)
+def _has_no_scalar(manifest: Manifest, key: str) -> bool:
+    inputs, outputs = manifest.signature(key)
     return all(spec.axes for spec in (*inputs, *outputs))
 
 
-def _is_sequence(manifest: dict[str, Any]) -> bool:
+def _is_sequence(manifest: Manifest) -> bool:
     """Whether a bundle is a decoder with one file for prompts and tokens, whose only state is its cache."""
-    record = manifest.get("generation")
-    return record is not None and not record["is_encoder_decoder"] and _SEQUENCE in manifest["signatures"]
+    record = manifest.generation
+    return record is not None and not record["is_encoder_decoder"] and _SEQUENCE in manifest.signatures
 
 
 def _length(most: int | None, max_length: Any) -> int:
@@ -132,7 +134,7 @@ def _length(most: int | None, max_length: Any) -> int:
     return max_length
 
 
-def _file_outputs(path: pathlib.Path, manifest: dict[str, Any], key: str) -> dict[str, Any]:
+def _file_outputs(path: pathlib.Path, manifest: Manifest, key: str) -> dict[str, Any]:
     """Name and shape in the file of each output of a signature."""
     shapes = {each.name: each.shape for each in onnx_session(str(path), 1).get_outputs()}
     return {name: (label, shapes[label]) for name, label in file_names(manifest, _FORMAT, key).outputs.items()}

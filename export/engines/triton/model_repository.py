@@ -8,12 +8,12 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.engines.triton.config import triton_models
-from keras_transformer.export.errors import ExportError, InvalidBundleError
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import files_of
 from keras_transformer.export.onnx.external_data import weight_files
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.serving.batching import Batching
@@ -78,8 +78,7 @@ def write_triton(
     max_batch_size: 32
     """
     manifest = read_manifest(bundle)
-    if ONNX.name not in manifest["artifacts"]:
-        raise InvalidBundleError(f"the bundle has no onnx artifact; it has {', '.join(manifest['artifacts'])}")
+    manifest.artifact(ONNX.name)  # Raises where there is none.
     root, name = pathlib.Path(directory).resolve(), name or pathlib.Path(bundle).resolve().name
     _check(name, version)
     batching = batching or Batching()

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.node_maker import NodeMaker
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import inline
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 _SMALL = 4096
 _INDEX = "cache_index"

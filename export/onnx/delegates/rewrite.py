@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.delegates.absent_values import without_large_numbers
 from keras_transformer.export.onnx.delegates.activations import with_tanh, without_softplus
 from keras_transformer.export.onnx.delegates.editor import Editor
@@ -16,7 +17,6 @@ from keras_transformer.export.onnx.delegates.padded_channels import with_padded_
 from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
 from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
     "qnn": (

@@ -9,10 +9,10 @@ from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.export.serving.calls import Calls
     from keras_transformer.export.serving.requests import Reader
     from keras_transformer.export.serving.served_model import ServedModel
-    from keras_transformer.export.spec.export_spec import ArraySpec
 
 VERSION = "1"
 SERVER = {"name": "keras_transformer", "version": __version__, "extensions": ["binary_tensor_data"]}

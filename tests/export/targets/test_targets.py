@@ -10,12 +10,12 @@ import pytest
 
 from keras_transformer.export import ParityError, TargetError, UnknownTargetError, export
 from keras_transformer.export.commands.main import main
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
+from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.runtime.libraries import Library
-from keras_transformer.export.spec.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.targets import TARGETS, get_target, proof
 from keras_transformer.export.targets.fixed_shapes import fixed_spec, with_defaults
 from keras_transformer.export.targets.litert_gpu import refused
-from keras_transformer.export.targets.result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.targets.target import Node, Target
 
 

@@ -1,0 +1,1 @@
+"""Commands that verify, measure and show bundles."""

@@ -1,0 +1,1 @@
+"""Commands that write models, bundles and the files of engines."""

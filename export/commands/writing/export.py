@@ -1,0 +1,69 @@
+"""The command `export`: writes a model as a bundle and verifies every file in it."""
+
+import argparse
+
+from keras_transformer.export.commands import quantize_arguments
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import FORMATS, check_formats
+from keras_transformer.export.targets import TARGETS, get_target
+from keras_transformer.export.targets.fixed_shapes import target_formats
+
+EXAMPLES = [
+    "model.keras --out bundle",
+    "model.keras --out bundle --formats tflite onnx --tolerance 1e-6",
+    "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
+    "model.keras --out bundles --quantize float32,int8,weight_int4",
+    "model.keras --out bundle --quantize learned --weights weights.safetensors",
+    "model.keras --out phone --target litert-gpu --static batch=1,length=128",
+    "CHECKPOINT --out bundle",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `keras-transformer export`."""
+    help = "a .keras file of model.save, or the folder of a Hugging Face checkpoint"
+    parser.add_argument("model", metavar="MODEL", help=help)
+    help = "directory of the bundle; an old bundle is replaced"
+    parser.add_argument("--out", required=True, metavar="DIR", help=help)
+    parser.add_argument("--formats", nargs="+", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default: all)")
+    parser.add_argument(
+        "--tolerance", type=float, help="largest difference, as a share of the scale (default: by rounding)"
+    )
+    help = "sizes such as batch=1,length=128, for a TFLite signature of fixed shapes; repeatable"
+    parser.add_argument("--static", action="append", metavar="SIZES", help=help)
+    help = f"write one file for an accelerator, and run it there or on its simulator: {', '.join(TARGETS)}"
+    parser.add_argument("--target", metavar="NAME", help=help)
+    quantize_arguments.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Checks the arguments before TensorFlow starts, then exports; returns the exit status."""
+    from keras_transformer.export.bundle.writing import check_target
+    from keras_transformer.export.commands.model_files import check_model, load_model
+
+    given = arguments.formats if arguments.formats is not None else list(FORMATS)
+    formats = check_formats([name for each in given for name in each.split(",") if name])
+    if arguments.target is not None:
+        formats = target_formats(get_target(arguments.target), formats)
+    path = check_model(arguments.model)
+    check_target(arguments.out)
+    options = {**quantize_arguments.read_arguments(arguments), "static": _sizes(arguments.static)}
+    options["target"] = arguments.target
+    model = load_model(path)
+    from keras_transformer.export.api import export
+    from keras_transformer.export.reporting.terminal import show
+
+    report = export(model, arguments.out, formats, tolerance=arguments.tolerance, **options)
+    show([*report.parts(), report.verdict()])
+    return 0
+
+
+def _sizes(texts: list[str] | None) -> list[dict[str, int]] | None:
+    """A dict for each text such as `batch=1,length=128`; None without any."""
+    found = []
+    for text in texts or ():
+        try:
+            found.append({name.strip(): int(size) for name, size in (part.split("=") for part in text.split(","))})
+        except ValueError:
+            raise ExportError(f"--static takes sizes such as batch=1,length=128, not '{text}'") from None
+    return found or None

@@ -1,0 +1,133 @@
+"""Sensitivity of a task to the quantization of single weights: each is kept in float once, all others are quantized."""
+
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras_transformer.export.bundle.manifest import read_manifest, write_manifest
+from keras_transformer.export.errors import InvalidBundleError, QuantizationError
+from keras_transformer.export.formats import files_of
+from keras_transformer.export.loading.load import load
+from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.graph_quantizer import is_candidate
+from keras_transformer.export.onnx.graphs import load_arrays
+from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
+from keras_transformer.export.quantization.kept import check_sources
+from keras_transformer.export.quantization.options import MODES, Quantization, matches
+from keras_transformer.utils.types import Path
+
+# Label of the first entry, which has no weight.
+ALL = "all quantized"
+
+
+class Sensitivity(NamedTuple):
+    """The effect of keeping one weight in float.
+
+    Args:
+        weight: path of the weight; "" for all of them quantized.
+        agreement: share of the predictions that stay as in float, or None.
+        score: the evaluation's score, or None.
+        score_float: the score of the float files, or None.
+        size: bytes of the ONNX files so quantized.
+    """
+
+    weight: str
+    agreement: float | None
+    score: float | None
+    score_float: float | None
+    size: int
+
+
+def sensitivity(
+    bundle: Path,
+    quantize: str | Quantization,
+    evaluation: Evaluation,
+    progress: Callable[[str], Any] | None = None,
+) -> list[Sensitivity]:
+    """Quantizes the ONNX files of a float bundle repeatedly, with another weight kept in float each time.
+
+    Args:
+        bundle: path of a float bundle with ONNX files. It is not changed.
+        quantize: name of a mode, or a `Quantization`.
+        evaluation: `Evaluation`; its bounds are not applied.
+        progress: called with a line of text for each weight, or None.
+
+    Returns:
+        list of `Sensitivity`: all quantized first, then the weights, the most sensitive first.
+
+    Raises:
+        InvalidBundleError: no ONNX files, or quantized ones.
+        QuantizationError: see `export`; `evaluation` is not an `Evaluation`, or has inputs for a language model, which
+            needs a score.
+
+    Example:
+
+    >>> import keras, numpy as np
+    >>> from keras_transformer.export import Evaluation, export, sensitivity
+    >>> layers = [keras.Input((64,)), keras.layers.Dense(64, name="wide"), keras.layers.Dense(2)]
+    >>> model = keras.Sequential(layers, name="small")
+    >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> data = Evaluation([np.random.default_rng(0).normal(size=(8, 64)).astype("float32")])
+    >>> [each.weight for each in sensitivity("/tmp/keras_transformer_doctest", "int8", data)]
+    ['', 'small/wide/kernel']
+    """
+    if not isinstance(evaluation, Evaluation):
+        raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
+    manifest = read_manifest(bundle)
+    record = manifest.artifacts.get(ONNX.name)
+    if record is None or record.quantization is not None:
+        raise InvalidBundleError(f"'{bundle}' contains no float ONNX files to quantize")
+    if manifest.generation is not None and len(evaluation.inputs):
+        raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
+    quantization = Quantization.of(quantize)
+    if quantization is None:
+        raise QuantizationError(f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: None")
+    check_sources([quantization])
+    evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
+    before = evaluation.measure(load(bundle, ONNX.name))
+    files = dict(record.signatures)
+    arrays = {
+        name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
+    }
+    kept = matches(arrays, quantization.keep_float)
+    weights = [name for name, array in arrays.items() if is_candidate(array) and name not in kept]
+    found = []
+    for weight in ["", *weights]:
+        keep_float = (*quantization.keep_float, *([_literal(weight)] if weight else []))
+        changed = dataclasses.replace(quantization, keep_float=keep_float)
+        after, size = _measured(pathlib.Path(bundle), files, changed, evaluation)
+        found.append(Sensitivity(weight=weight, size=size, **check_loss(evaluation, ONNX.name, before, after)))
+        if progress is not None:
+            progress(f"{weight or ALL}: agreement {found[-1].agreement}, score {found[-1].score}")
+    worth = lambda each: (-(each.score or 0.0), -(each.agreement or 0.0))  # noqa: E731
+    return [found[0], *sorted(found[1:], key=worth)]
+
+
+def _measured(
+    bundle: pathlib.Path, files: dict[str, str], quantization: Quantization, evaluation: Evaluation
+) -> tuple[dict[str, Any], int]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name, "bundle")
+        shutil.copytree(bundle, folder)
+        manifest = read_manifest(folder)
+        quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
+        manifest = write_manifest(folder, manifest)
+        size = sum(manifest.files[name].size for name in files_of(manifest, ONNX.name))
+        return evaluation.measure(load(folder, ONNX.name, check=False)), size
+
+
+def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
+    if quantization.mode != "int8_static" or quantization.calibration is None:
+        return None
+    from keras_transformer.export.onnx.calibrate import ranges_of
+
+    return ranges_of(folder, files, quantization.calibration, quantization.ranges)
+
+
+def _literal(name: str) -> str:
+    """A pattern that matches only this name."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in name)

@@ -1,0 +1,69 @@
+"""The specification of one input or output of a signature."""
+
+import dataclasses
+from typing import Any
+
+from keras_transformer.export.data.checks import IncompleteError, is_count, shown
+from keras_transformer.utils.types import Shape
+
+_DTYPES = {
+    *("bool", "string", "float16", "float32", "float64", "complex64", "complex128"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
+_MOST_AXES = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """Name, dtype and shape of one input or output.
+
+    Args:
+        name: name by which the array is passed or returned.
+        dtype: numpy dtype name, such as `"float32"`.
+        shape: sizes; None where the size is dynamic.
+        axes: for each dimension the name of the dynamic axis, or None where the size is fixed.
+
+    Example:
+
+    >>> ArraySpec("token_ids", "int32", (None, None), ("batch", "length")).describe()
+    'int32 (batch, length)'
+    """
+
+    name: str
+    dtype: str
+    shape: Shape
+    axes: tuple[str | None, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as plain lists and strings, for `manifest.json`."""
+        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "axes": list(self.axes)}
+
+    @classmethod
+    def from_dict(cls, record: Any, owner: str = "the record") -> "ArraySpec":
+        """The spec that `to_dict` wrote.
+
+        Args:
+            record: what was parsed from JSON.
+            owner: what has the input or output, for the error.
+
+        Raises:
+            IncompleteError: a field is missing, or out of its range.
+        """
+        if not isinstance(record, dict) or not isinstance(record.get("name"), str) or not record["name"]:
+            raise IncompleteError(f"{owner} has an input or output without a name")
+        where = f"{owner}, '{shown(record['name'])}'"
+        dtype, shape, axes = record.get("dtype"), record.get("shape"), record.get("axes")
+        if not isinstance(dtype, str) or dtype not in _DTYPES:
+            raise IncompleteError(f"{where}: dtype {shown(dtype)}")
+        if not isinstance(shape, list) or not isinstance(axes, list) or not len(axes) == len(shape) <= _MOST_AXES:
+            raise IncompleteError(f"{where}: shape {shown(shape)} with axes {shown(axes)}")
+        for size, axis in zip(shape, axes, strict=True):
+            fixed, dynamic = axis is None and is_count(size), size is None and isinstance(axis, str) and axis
+            if not fixed and not dynamic:
+                raise IncompleteError(f"{where}: size {shown(size)} along axis {shown(axis)}")
+        return cls(record["name"], dtype, tuple(shape), tuple(axes))
+
+    def describe(self) -> str:
+        """The spec in one line: `float32 (batch, length, 64)`."""
+        sizes = [str(axis or size) for axis, size in zip(self.axes, self.shape, strict=True)]
+        return f"{self.dtype} ({', '.join(sizes)})"

@@ -1,0 +1,150 @@
+"""What a manifest says of the files of one format."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from keras_transformer.export.data.checks import IncompleteError, is_count, is_number, json_object, shown
+from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord, WeightsRecord
+from keras_transformer.export.data.parity import Parity
+
+
+@dataclasses.dataclass(frozen=True)
+class ArtifactRecord:
+    """The files of one format, and what their verification found.
+
+    Args:
+        signatures: dict of signature name to the path, in the bundle, of its file or folder.
+        size: bytes of the files.
+        names: dict of signature name to `FileNames`; empty in manifests of earlier versions.
+        weights: `WeightsRecord`, or None where the weights were not compared.
+        milliseconds: dict of signature name to the time of a call, or None.
+        parity: tuple of `Parity`, or None for files that were not run.
+        float_size: bytes of the float files that were quantized, or None.
+        quantization: the mode of quantization; None for float files.
+        tolerance: largest change of an output that the quantization was allowed, or None.
+        float_files: what became of the float files that were not run, or None.
+        behavior: dict of what quantization changed in the predictions, or None.
+        evaluation: dict of what quantization changed in the score of the task, or None.
+
+    Example:
+
+    >>> ArtifactRecord({"serve": "model.onnx"}, size=512, parity=(Parity("serve", "y", 1e-7, 1.0, 1e-7),)).ratio
+    1e-07
+    """
+
+    signatures: Mapping[str, str]
+    size: int
+    names: Mapping[str, FileNames] = dataclasses.field(default_factory=dict)
+    weights: WeightsRecord | None = None
+    milliseconds: Mapping[str, float] | None = None
+    parity: tuple[Parity, ...] | None = None
+    float_size: int | None = None
+    quantization: str | None = None
+    tolerance: float | None = None
+    float_files: str | None = None
+    behavior: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files, each once, in the order of the signatures."""
+        return list(dict.fromkeys(self.signatures.values()))
+
+    @property
+    def ratio(self) -> float:
+        """The largest difference of all outputs, as a share of their scale."""
+        return max((each.ratio for each in self.parity or ()), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as dicts, lists, strings and numbers. The weights follow what they are compared with."""
+        weights = None if self.weights is None else self.weights.to_dict()
+        parity = None if self.parity is None else [each.to_dict() for each in self.parity]
+        is_float = self.quantization is None
+        fields = [
+            ("signatures", dict(self.signatures)),
+            ("names", {name: each.to_dict() for name, each in self.names.items()} or None),
+            ("bytes", self.size),
+            ("weights", weights if is_float else None),
+            ("milliseconds", None if self.milliseconds is None else dict(self.milliseconds)),
+            ("parity", parity),
+            ("float_bytes", self.float_size),
+            ("quantization", self.quantization),
+            ("tolerance", self.tolerance),
+            ("weights", None if is_float else weights),
+            ("float_files", self.float_files),
+            ("behavior", self.behavior),
+            ("evaluation", self.evaluation),
+        ]
+        return {name: value for name, value in fields if value is not None}
+
+    @classmethod
+    def from_dict(cls, record: Any, format: str) -> ArtifactRecord:
+        """The record that `to_dict` wrote.
+
+        Args:
+            record: what was parsed from JSON.
+            format: name of the format, for the error.
+
+        Raises:
+            IncompleteError: a field is missing, or out of its range.
+        """
+        where = f"artifact '{shown(format)}'"
+        signatures = record.get("signatures") if isinstance(record, dict) else None
+        if not isinstance(signatures, dict) or not signatures or not is_count(record.get("bytes")):
+            raise IncompleteError(f"{where} lacks its signatures or its size")
+        tolerance, float_size = record.get("tolerance"), record.get("float_bytes")
+        if not _is_tolerance(tolerance, "tolerance" in record) or not (float_size is None or is_count(float_size)):
+            raise IncompleteError(f"{where}: tolerance {shown(tolerance)} or float_bytes")
+        parity, names = record.get("parity", []), record.get("names", {})
+        if not isinstance(parity, list):
+            raise IncompleteError(f"{where}: parity")
+        if not isinstance(names, dict):
+            raise IncompleteError(f"{where}: names")
+        of = f"{where}: names of signature"
+        return cls(
+            signatures=signatures,
+            size=record["bytes"],
+            names={name: FileNames.from_dict(each, f"{of} '{shown(name)}'") for name, each in names.items()},
+            weights=WeightsRecord.from_dict(record["weights"], format) if "weights" in record else None,
+            milliseconds=json_object(record.get("milliseconds")),
+            parity=tuple(Parity.from_dict(each, where) for each in parity) if "parity" in record else None,
+            float_size=float_size,
+            quantization=_text(record.get("quantization")),
+            tolerance=tolerance,
+            float_files=_text(record.get("float_files")),
+            behavior=json_object(record.get("behavior")),
+            evaluation=json_object(record.get("evaluation")),
+        )
+
+    def check_signatures(self, format: str, signatures: Mapping[str, SignatureRecord]) -> None:
+        """Checks that the files are those of signatures, and have the names of their inputs and outputs.
+
+        Args:
+            format: name of the format, for the error.
+            signatures: those of the manifest.
+
+        Raises:
+            IncompleteError: names the signature.
+        """
+        where = f"artifact '{shown(format)}'"
+        for name, path in self.signatures.items():
+            if not isinstance(path, str) or name not in signatures:
+                raise IncompleteError(f"{where}: signature '{shown(name)}'")
+        for name, names in self.names.items():
+            if name not in self.signatures:
+                raise IncompleteError(f"{where}: names of signature '{shown(name)}'")
+            for side, found, specs in zip(names._fields, names, signatures[name], strict=True):
+                if set(found) != {each.name for each in specs}:
+                    raise IncompleteError(f"{where}: names of signature '{shown(name)}', {side}")
+
+
+def _is_tolerance(value: object, is_given: bool) -> bool:
+    return is_number(value) and 0 < value < math.inf if is_given else value is None
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,124 @@
+"""The specification of an export: named signatures, each a callable with named, typed, partly dynamic inputs."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.utils.types import Tensor
+
+# What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
+STEPWISE_TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass
+class Probe:
+    """One set of inputs on which every artifact must agree with the reference.
+
+    Args:
+        inputs: dict of input name to numpy array.
+        label: a short description, for reports and errors.
+        outputs: dict of output name to numpy array, as the reference computes them.
+        rounding: dict of output name to how far another rounding moves it, for each block; see `measure_rounding`.
+
+    Example:
+
+    >>> probe = Probe({"x": np.ones((2, 4), "float32")}, "batch=2")
+    >>> probe.inputs["x"].shape, probe.outputs
+    ((2, 4), {})
+    """
+
+    inputs: dict[str, np.ndarray]
+    label: str
+    outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Signature:
+    """One named entry point of the exported model.
+
+    Args:
+        function: maps a dict of named TensorFlow tensors to a dict of named tensors; pure.
+        inputs: tuple of `ArraySpec`.
+        probes: list of `Probe`.
+        outputs: tuple of `ArraySpec`; filled when the signature is traced.
+        formats: names of the formats that have it; all of them when None.
+        general: name of the signature that computes the same for any shapes; None for this one.
+        is_repeatable: bool. Whether it is known that a second call returns the same.
+
+    Example:
+
+    >>> inputs = (ArraySpec("x", "float32", (None,), ("batch",)),)
+    >>> probes = [Probe({"x": np.ones(3, "float32")}, "batch=3")]
+    >>> doubled = Signature(lambda tensors: {"y": 2 * tensors["x"]}, inputs, probes)
+    >>> doubled.function(probes[0].inputs)
+    {'y': array([2., 2., 2.], dtype=float32)}
+    """
+
+    function: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    inputs: tuple[ArraySpec, ...]
+    probes: list[Probe]
+    outputs: tuple[ArraySpec, ...] = ()
+    formats: tuple[str, ...] | None = None
+    general: str | None = None
+    is_repeatable: bool = False
+
+
+@dataclasses.dataclass
+class ExportSpec:
+    """What the formats write to a bundle: signatures, tolerance and options.
+
+    Args:
+        signatures: dict of signature name to `Signature`. The first is the default one.
+        tolerance: largest difference allowed, as a share of each output's largest absolute value; None for what the
+            rounding of the model explains.
+        variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
+        layers: the Keras layers that the functions call, each before its parts. Those that repeat are traced once.
+        modules: `tf.Module`s whose resources the functions use.
+        generation: the manifest's record of generation, or None.
+        quantization: `Quantization`, or None for float files.
+        evaluation: `Evaluation` of the quantized files, or None.
+        runs_floats: bool. Whether the float files are run; see `writing.large_models`.
+        folds_factors: bool. Whether constants that a product is multiplied by may go into its weights, which then have
+            other values than the variables.
+        onnx: `OnnxOptions`, or None for the defaults.
+        target: `Target` whose operators the files are made of, or None.
+        metadata: dict of JSON values that describe the model, for the manifest and for the files' own metadata.
+        axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
+        locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
+
+    Example:
+
+    >>> scores = Signature(lambda tensors: tensors, (), [])
+    >>> rows = Signature(lambda tensors: tensors, (), [], formats=("onnx",))
+    >>> ExportSpec({"scores": scores, "rows": rows}).names("tflite")
+    ['scores']
+    """
+
+    signatures: dict[str, Signature]
+    tolerance: float | None = None
+    locate: Callable[[str, str], str] = lambda op, node: node
+    variables: tuple[Any, ...] = ()
+    generation: dict[str, Any] | None = None
+    modules: tuple[Any, ...] = ()
+    layers: tuple[Any, ...] = ()
+    quantization: Any = None
+    evaluation: Any = None
+    runs_floats: bool = True
+    folds_factors: bool = True
+    onnx: Any = None
+    target: Any = None
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def only(self, formats: Iterable[str]) -> "ExportSpec":
+        """The spec without the signatures that belong to none of these formats."""
+        kept = {name for format in formats for name in self.names(format)}
+        return dataclasses.replace(self, signatures={key: each for key, each in self.signatures.items() if key in kept})
+
+    def names(self, format: str) -> list[str]:
+        """Names of the signatures that a format has."""
+        return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]

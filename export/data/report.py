@@ -1,0 +1,180 @@
+"""The result of an export: the files and their differences from the Keras model."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.tables import Part, Table, Verdict, plain
+from keras_transformer.export.data.target_result import TargetResult
+
+
+@dataclasses.dataclass
+class Artifact:
+    """The files of one format.
+
+    Args:
+        format: name of the format.
+        path: the file or directory, absolute.
+        size: bytes.
+        seconds: time taken to write and verify it.
+        parity: list of `Parity`, one per signature and output.
+        probes: number of probes.
+        float_size: bytes of the float files that were quantized, or None.
+        evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
+        behavior: dict of the figures of `Behavior`, of a quantized language model, or None.
+    """
+
+    format: str
+    path: str
+    size: int
+    seconds: float
+    parity: list[Parity]
+    probes: int
+    float_size: int | None = None
+    evaluation: dict[str, Any] | None = None
+    behavior: dict[str, Any] | None = None
+
+    @property
+    def ratio(self) -> float:
+        """The largest ratio of all outputs."""
+        return max((each.ratio for each in self.parity), default=0.0)
+
+    @property
+    def share(self) -> float:
+        """The largest share of what is allowed, of all outputs."""
+        return max((each.share for each in self.parity), default=0.0)
+
+    @property
+    def difference(self) -> float:
+        """The largest absolute difference of all outputs."""
+        return max((each.difference for each in self.parity), default=0.0)
+
+
+@dataclasses.dataclass
+class Report:
+    """Result of `export` or of `verify`.
+
+    Args:
+        directory: the bundle, absolute.
+        artifacts: dict of format name to `Artifact`.
+        tolerance: the share of the scale that no difference may exceed.
+        target: `TargetResult` of an export for an accelerator, or None.
+
+    Example:
+
+    >>> report = Report("/tmp/bundle", {}, tolerance=1e-5)
+    >>> report.to_dict()["tolerance"]
+    1e-05
+    """
+
+    directory: str
+    artifacts: dict[str, Artifact]
+    tolerance: float
+    target: TargetResult | None = None
+
+    def __getitem__(self, format: str) -> Artifact:
+        return self.artifacts[format]
+
+    def __str__(self) -> str:
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: the directory, a table, and what its figures are."""
+        rows: list[tuple[str, ...]] = [("format", "size", "difference", "of scale", "of allowed", "probes", "seconds")]
+        for each in self.artifacts.values():
+            figures = (
+                f"{each.difference:.1e}",
+                f"{each.ratio:.1e}",
+                f"{each.share:.2f}",
+                str(each.probes),
+                f"{each.seconds:.1f}",
+            )
+            rows.append((each.format, readable_size(each.size), *figures))
+        for title, cell in _QUANTIZED.items():
+            cells = [cell(each) for each in self.artifacts.values()]
+            if any(cells):
+                rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
+        note = "largest difference from Keras, as a share of the scale and of what is allowed"
+        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note]
+        return parts if self.target is None else [*parts, str(self.target)]
+
+    def verdict(self) -> Verdict:
+        """Returns the last line of a command: in which runtimes the files were compared with Keras."""
+        count = len(self.artifacts)
+        runtimes = f"{count} runtimes" if count > 1 else "one runtime"
+        return Verdict(f"proven in {runtimes}: {', '.join(self.artifacts)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as dicts, lists and numbers."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Report":
+        """Returns the report of a dict from `to_dict`."""
+        artifacts = {
+            name: Artifact(**{**each, "parity": [Parity(**parity) for parity in each["parity"]]})
+            for name, each in record["artifacts"].items()
+        }
+        target = record.get("target") and TargetResult.from_dict(record["target"])
+        return cls(record["directory"], artifacts, record["tolerance"], target)
+
+
+class Reports(dict[str, Report]):
+    """Reports of several bundles by the names of their folders; prints as their tables.
+
+    Example:
+
+    >>> print(Reports(int8=Report("/tmp/bundles/int8", {}, 0.3)).to_dict()["int8"]["tolerance"])
+    0.3
+    """
+
+    def __str__(self) -> str:
+        return plain(self.parts())
+
+    def parts(self) -> list[Part]:
+        """Returns what is printed: the parts of each report, with an empty line between them."""
+        each = [report.parts() for report in self.values()]
+        return [part for index, parts in enumerate(each) for part in ([""] if index else []) + parts]
+
+    def verdict(self) -> Verdict:
+        """Returns the last line of a command: how many bundles were compared with Keras."""
+        return Verdict(f"{len(self)} bundles, each proven in its runtimes: {', '.join(self)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the reports as dicts, lists and numbers."""
+        return {name: report.to_dict() for name, report in self.items()}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Reports":
+        """Returns the reports of a dict from `to_dict`."""
+        return cls({name: Report.from_dict(each) for name, each in record.items()})
+
+
+def _evaluated(name: str, format: str) -> Callable[[Artifact], Any]:
+    def cell(artifact):
+        value = ((artifact.evaluation or {}) | (artifact.behavior or {})).get(name)
+        return value is not None and format.format(value)
+
+    return cell
+
+
+# Columns of quantized artifacts only.
+_QUANTIZED = {
+    "of float": lambda each: each.float_size and f"{each.size / each.float_size:.3f}",
+    "agreement": _evaluated("agreement", "{:.2%}"),
+    "float score": _evaluated("score_float", "{:.4g}"),
+    "score": _evaluated("score", "{:.4g}"),
+    "perplexity": _evaluated("perplexity", "x {:.4f}"),
+    "divergence": _evaluated("divergence", "{:.4f}"),
+    "same token": _evaluated("top_share", "{:.1%}"),
+}
+
+
+def readable_size(size: float) -> str:
+    """Returns a number of bytes as text, such as `3.4 MB`."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,92 @@
+"""Generation from a bundle: the loop and samplers of Keras, in numpy around the runtime."""
+
+import pathlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.formats import get_format
+from keras_transformer.export.loading.fixed_steps import FixedSteps
+from keras_transformer.export.loading.paged_runtime import PagedRuntimeSteps
+from keras_transformer.export.runtime.generation_record import has_fixed_shapes
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.generation import Generator
+
+
+class RuntimeLanguageModel(Generator):
+    """The language model of a bundle. `load` returns it; `generate` and `stream` are those of `Generator`.
+
+    Several threads may generate at once: each call has its own cache.
+
+    Args:
+        steps: `RuntimeSteps`, the model in its runtime.
+        tokenizer: the tokenizer of the bundle, or None.
+
+    Attributes:
+        metadata: dict that describes the model, as it was given to `export`.
+    """
+
+    steps: RuntimeSteps
+    metadata: Mapping[str, Any] = MappingProxyType({})
+
+    def generator(self) -> "RuntimeLanguageModel":
+        """The object that reads prompts for an engine: the model itself."""
+        return self
+
+    def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> PagedRuntimeSteps:
+        """The model with its cache in the blocks of a pool, for `generation.Engine`: see `PagedRuntimeSteps`."""
+        return PagedRuntimeSteps(self.steps, num_blocks, block_size, **options)
+
+    def warm_up(self, batch_size: int = 1, length: int = 1) -> "RuntimeLanguageModel":
+        """Reads a prompt and takes one step, so that the first text does not pay for one-time preparations.
+
+        Args:
+            batch_size: int >= 1: prompts at once. Default 1.
+            length: int >= 1: tokens of each prompt, or of each source. Default 1.
+
+        Returns:
+            The model.
+
+        Raises:
+            RunError: the runtime fails.
+        """
+        source = self.steps.make_source(np.zeros((batch_size, length), "int32"))
+        prompt = length if source is None else 1
+        cache = self.steps.init_cache(batch_size, prompt + 1, source)
+        tokens, lengths = np.zeros((batch_size, prompt), "int32"), np.full(batch_size, prompt, "int32")
+        _, cache = self.steps.prefill(tokens, lengths, cache)
+        self.steps.decode_step(tokens[:, :1], cache, lengths)
+        return self
+
+
+def open_language_model(
+    directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int
+) -> RuntimeLanguageModel:
+    """The language model of a bundle in one runtime.
+
+    Args:
+        directory: path of the bundle.
+        manifest: its manifest, with a record of generation.
+        backend: name of the format.
+        num_threads: threads for one call.
+
+    Raises:
+        InvalidBundleError: the bundle lacks a file, or its tokenizer is not the one that it was exported with.
+    """
+    if has_fixed_shapes(manifest):
+        steps: RuntimeSteps = FixedSteps(directory, manifest, backend, num_threads)
+    else:
+        steps = get_format(backend).open_steps(directory, manifest, num_threads)
+    # A large vocabulary takes as long to read as a file to open.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        opening = pool.submit(steps.open_first)
+        tokenizer = read_tokenizer(directory, manifest)
+        opening.result()
+    model = RuntimeLanguageModel(steps, tokenizer)
+    model.metadata = manifest.metadata
+    return model

@@ -1,0 +1,134 @@
+"""Loading a bundle. ONNX and TFLite need only numpy and their runtime; neither TensorFlow nor Keras is imported."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.bundle.file_names import file_names
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
+from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.errors import ExportError, InvalidBundleError, one_line
+from keras_transformer.export.formats import DEFAULT_BACKEND, files_of, get_format
+from keras_transformer.export.runtime.runtime import named_runtime
+from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.loading.isolated.isolation import Isolation
+    from keras_transformer.export.loading.language_runtime import RuntimeLanguageModel
+
+SERVE = "serve"
+
+
+def load(
+    bundle: Path,
+    backend: str = DEFAULT_BACKEND,
+    signature: str | None = None,
+    num_threads: int | None = None,
+    check: bool = True,
+    isolated: bool | Isolation = False,
+) -> Any:
+    """Loads one artifact of a bundle in its own runtime.
+
+    The model may be called from several threads, and from `asyncio` through `asyncio.to_thread`: ONNX Runtime and
+    TensorFlow compute in parallel, TFLite one call after another.
+
+    Args:
+        bundle: path of the bundle directory.
+        backend: a key of `FORMATS`: `"onnx"`, `"tflite"` or `"saved_model"`. Default `"onnx"`.
+        signature: name of the signature. None for the whole model: a language model that generates, or `"serve"`.
+        num_threads: int >= 1: threads for one call; every core when None. TensorFlow has one setting for the whole process
+            and takes it before its first use only, so the `"saved_model"` backend ignores it after that.
+        check: bool. Whether the files are compared with their hashes, about a second for a gigabyte; their presence and
+            sizes are always checked. Default True.
+        isolated: bool or `Isolation`. Whether the files are opened in a process of their own, for bundles that are not
+            trusted: a call whose process crashes, or exceeds the limits of `Isolation`, raises `RunError`. Calls run one
+            after another. A language model has `generate` there, without `stream`. Default False.
+
+    Returns:
+        A `RuntimeModel`: call it with arrays by name, or with texts where the bundle has a tokenizer; it returns a dict of
+        numpy arrays. For a language model a `RuntimeLanguageModel`, which has `generate` and `stream`.
+
+    Raises:
+        InvalidBundleError: there is no bundle, a file of it is missing, altered or unreadable, or it has no such artifact
+            or signature.
+        UnknownFormatError: no such backend.
+        MissingLibraryError: the runtime, or a library of the tokenizer, is not installed.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_transformer.export import export, load
+    >>> network = keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(2)])
+    >>> report = export(network, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> model = load("/tmp/keras_transformer_doctest", backend="onnx")
+    >>> model(x=np.ones((3, 4)))["output"].shape
+    (3, 2)
+    """
+    get_format(backend)
+    num_threads = available_cores() if num_threads is None else num_threads
+    if not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1:
+        raise ExportError(f"num_threads must be a positive integer or None. Received: {num_threads!r}")
+    directory = pathlib.Path(bundle)
+    try:
+        manifest = read_manifest(directory)
+        if isolated is not False:
+            from keras_transformer.export.loading.isolated.model import open_isolated
+
+            signature = _whole_or_first(manifest, signature)
+            arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
+            arguments |= {"num_threads": num_threads, "check": check}
+            return open_isolated(directory, manifest, arguments, isolated)
+        if check:
+            check_hashes(directory, manifest, files_of(manifest, backend))
+        return _open(directory, manifest, backend, signature, num_threads)
+    except (ExportError, ImportError):
+        raise
+    except Exception as error:
+        raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
+
+
+def _whole_or_first(manifest: Manifest, signature: str | None) -> str | None:
+    """The signature to open; None for a whole language model."""
+    if signature is None and manifest.generation is not None:
+        from keras_transformer.export.runtime.generation_record import is_language_bundle
+
+        if is_language_bundle(manifest):
+            return None
+    return signature or (SERVE if SERVE in manifest.signatures else next(iter(manifest.signatures)))
+
+
+def _open(
+    directory: pathlib.Path, manifest: Manifest, backend: str, signature: str | None, num_threads: int
+) -> RuntimeModel | RuntimeLanguageModel:
+    signature = _whole_or_first(manifest, signature)
+    if signature is None:
+        from keras_transformer.export.loading.language_runtime import open_language_model
+
+        return open_language_model(directory, manifest, backend, num_threads)
+    model = open_artifact(directory, manifest, backend, signature, num_threads)
+    model.tokenizer = read_tokenizer(directory, manifest)
+    model.tokenizer_options = {} if manifest.tokenizer is None else manifest.tokenizer.options
+    return model
+
+
+def open_artifact(
+    directory: pathlib.Path, manifest: Manifest, backend: str, signature: str, num_threads: int | None = None
+) -> RuntimeModel:
+    """`load` with a manifest that has been read; errors of the runtime are raised as they are."""
+    inputs, outputs = manifest.signature(signature)
+    runtime = get_format(backend).open(directory, manifest, signature, num_threads or available_cores())
+    runtime = named_runtime(runtime, file_names(manifest, backend, signature))
+    model = RuntimeModel(runtime, inputs, outputs, (backend, signature), directory)
+    model.axis_limits = manifest.axis_limits
+    model.metadata = manifest.metadata
+    return model
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

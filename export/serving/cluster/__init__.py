@@ -1,0 +1,1 @@
+"""Serving from a cluster of Ray."""

@@ -1,0 +1,1 @@
+"""Writing a bundle: its files are converted, verified, quantized and described."""

@@ -1,0 +1,54 @@
+"""The process that `other_backend` starts: it loads the model with Keras on TensorFlow, and exports it."""
+
+import importlib
+import json
+import pathlib
+import pickle
+import sys
+from typing import Any
+
+import keras
+
+from keras_transformer.export import errors, export
+from keras_transformer.export.data.report import Report, Reports
+from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.writing.other_backend import JOB, MODEL, RESULT, TOKENIZER
+from keras_transformer.text import load_tokenizer
+from keras_transformer.utils import interrupts
+
+
+def _serve_job(folder: pathlib.Path) -> None:
+    """The work of the second process."""
+    job = pickle.loads((folder / JOB).read_bytes())
+    sys.path.extend(entry for entry in job["path"] if entry not in sys.path)
+    try:
+        found = _export_job(folder, job)
+        result = {"report" if isinstance(found, Report) else "reports": found.to_dict()}
+    except errors.ExportError as error:
+        state = {name: value for name, value in vars(error).items() if not name.startswith("__")}
+        result = {"error": {"class": type(error).__name__, "message": str(error), "state": state}}
+    (folder / RESULT).write_text(json.dumps(result))
+
+
+def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report | Reports:
+    try:
+        objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
+        model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)
+    except Exception as error:
+        raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
+    arguments = job["arguments"]
+    if (folder / TOKENIZER).exists():
+        arguments["tokenizer"] = load_tokenizer(folder / TOKENIZER)
+    return export(model, progress=lambda line: print(line, flush=True), **arguments)
+
+
+def _imported(module: str, path: str) -> Any:
+    value: Any = importlib.import_module(module)
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+if __name__ == "__main__":
+    with interrupts.ends_cleanly():
+        _serve_job(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,241 @@
+"""Quantized copies of a proven float bundle: its files are quantized, compared with it, verified again and evaluated."""
+
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import timestamp, write_manifest
+from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.manifest import FILE as MANIFEST
+from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.data.manifest_records import WeightsRecord
+from keras_transformer.export.data.report import Artifact
+from keras_transformer.export.formats import get_format
+from keras_transformer.export.loading.load import available_cores, open_artifact
+from keras_transformer.export.quantization.behavior import change_limit, limits_of
+from keras_transformer.export.quantization.class_behavior import check_classes
+from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
+from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.reporting.html_report import FILE as REPORT
+from keras_transformer.export.reporting.html_report import write_report
+from keras_transformer.export.reporting.progress import Steps
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.runtime.precision import full_precision
+from keras_transformer.export.verification.quantized import verify_quantized
+from keras_transformer.export.verification.quantized_weights import check_quantized_weights
+from keras_transformer.export.writing.large_models import NOT_RUN
+from keras_transformer.generation import GenerationSpec
+from keras_transformer.utils.types import Cache
+
+
+class QuantizedCopies:
+    """Writes quantized copies of a float bundle; what the float files predict is measured once for all of them.
+
+    Args:
+        source: path of the float bundle, complete or still being written. It is not changed.
+        manifest: its manifest.
+        spec: the `ExportSpec`, with `evaluation`.
+        artifacts: dict of format name to `Artifact`: the float files to quantize.
+        steps: `Steps`: each format of a copy is one of them.
+    """
+
+    def __init__(
+        self,
+        source: pathlib.Path,
+        manifest: Manifest,
+        spec: ExportSpec,
+        artifacts: Mapping[str, Artifact],
+        steps: Steps,
+    ) -> None:
+        self._source, self._manifest, self._spec = source, manifest, spec
+        self._artifacts, self._steps = artifacts, steps
+        self._measured: dict[str, Any] = {}
+        self._predictions: FloatPredictions | None = None
+
+    def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
+        """Fills a folder with a bundle of one precision.
+
+        Args:
+            quantization: `Quantization`.
+            folder: path of an empty folder.
+            title: name of the bundle, for its `report.html`.
+
+        Returns:
+            Dict of format name to `Artifact`, whose paths are relative to the folder.
+
+        Raises:
+            WeightError: a weight is further from the float one than half a step of its scale.
+            QuantizationError: the mode is not supported, the task loses more than the evaluation allows, or a model behaves
+                differently.
+            ParityError: a change beyond the tolerance of the quantization, or a value that is not finite.
+        """
+        records = self._manifest.artifacts
+        left_out = {path for name in records.keys() - self._artifacts.keys() for path in records[name].paths}
+        manifest = dataclasses.replace(
+            self._manifest, created=timestamp(), artifacts={name: records[name] for name in self._artifacts}
+        )
+        is_left_out = shutil.ignore_patterns(MANIFEST, REPORT, *left_out)
+        shutil.copytree(self._source, folder, ignore=is_left_out, dirs_exist_ok=True)
+        spec = dataclasses.replace(self._spec, quantization=quantization)
+        artifacts = {}
+        for name, artifact in self._artifacts.items():
+            self._steps.begin(f"quantizing {name} to {quantization.mode}")
+            artifacts[name], manifest = self.quantize(artifact, spec, folder, manifest)
+            share = artifacts[name].size / (artifact.size or 1)
+            self._steps.note(f"quantized {name} to {quantization.mode}: {share:.2f} of the size")
+        if self._predictions is not None:
+            self._predictions.write(folder)
+        write_report(folder, manifest, title)
+        write_manifest(folder, manifest)
+        return artifacts
+
+    def quantize(
+        self, artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest
+    ) -> tuple[Artifact, Manifest]:
+        """Quantizes the files of one format in a copy, and judges them; returns its `Artifact`, and the new manifest."""
+        name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
+        start = time.perf_counter()
+        before = self._float_measurement(name) if _has_data(evaluation) else None
+        probes = {key: spec.signatures[key].probes for key in spec.names(name)}
+        predictions = self._float_predictions(name)
+        judged = predictions is not None
+        limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
+        is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
+        others_size = writing.bytes_in(folder) - artifact.size
+        files = dict(manifest.artifact(name).signatures)
+        get_format(name).quantize(spec, folder, files)
+        size = writing.bytes_in(folder) - others_size
+        weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
+        times: dict[str, float] = {}
+        parity, classes = verify_quantized(folder, name, probes, limit, manifest, times, is_judged_on_text=is_lenient)
+        behavior, scores = None, None
+        if predictions:
+            behavior = checked_behavior(predictions, folder, manifest, name, quantization.mode)
+        elif classes and not {"prefill", "decode"} <= spec.signatures.keys():
+            behavior = dict(classes)
+            check_classes(f"{name}, {quantization.mode}", classes, limits_of(quantization.mode))
+        if evaluation and before:
+            after = evaluation.measure(_open(folder, manifest, spec, name))
+            scores = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
+        record = dataclasses.replace(
+            manifest.artifact(name),
+            size=size,
+            weights=None if weights is None else WeightsRecord.from_dict(weights, name),
+            milliseconds=times,
+            parity=tuple(parity),
+            float_size=artifact.size,
+            quantization=quantization.mode,
+            tolerance=limit,
+            float_files=None if spec.runs_floats else NOT_RUN,
+            behavior=behavior,
+            evaluation=scores,
+        )
+        quantized = dataclasses.replace(
+            artifact,
+            size=size,
+            float_size=artifact.size,
+            parity=parity,
+            seconds=artifact.seconds + time.perf_counter() - start,
+            evaluation=scores,
+            behavior=behavior,
+        )
+        return quantized, manifest.with_artifact(name, record)
+
+    def _float_measurement(self, name: str) -> dict[str, Any]:
+        """What the evaluation measures of the float files of one format."""
+        if name not in self._measured:
+            self._measured[name] = self._spec.evaluation.measure(_open(self._source, self._manifest, self._spec, name))
+        return self._measured[name]
+
+    def _float_predictions(self, name: str) -> FloatPredictions | None:
+        """What the float model predicts, measured once for all formats; None for what is no language model."""
+        spec = self._spec
+        if not spec.generation or not {"prefill", "decode"} <= set(spec.names(name)):
+            return None
+        if self._predictions is None:
+            text = spec.evaluation.text if spec.evaluation else ()
+            described = GenerationSpec.from_dict(spec.generation)
+            tokens = token_rows(text, read_tokenizer(self._source, self._manifest), described) if len(text) else None
+            probes = {key: spec.signatures[key].probes for key in spec.names(name)}
+            self._steps.note(f"predicting with the {'float files' if spec.runs_floats else 'model'}")
+            self._predictions = FloatPredictions.measure(self._float_steps(name), probes, tokens)
+        return self._predictions
+
+    def _float_steps(self, name: str) -> RuntimeSteps:
+        """The steps of the float files of one format, or of the model where those are not run."""
+        if self._spec.runs_floats:
+            return get_format(name).open_steps(self._source, self._manifest, available_cores())
+        return ModelSteps(self._spec, self._manifest)
+
+
+class ModelSteps(RuntimeSteps):
+    """Prefill and decode steps of the Keras model itself, by the functions of its signatures, called without a graph.
+
+    See `RuntimeSteps`.
+
+    Args:
+        spec: the `ExportSpec` of a language model.
+        manifest: the manifest of a bundle with its signatures.
+    """
+
+    def __init__(self, spec: ExportSpec, manifest: Manifest) -> None:
+        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
+        self._signatures = spec.signatures
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
+        with full_precision():
+            return self._signatures[signature].function(tensors)
+
+    def _array(self, array: np.ndarray) -> Any:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(array)
+
+
+def quantize_in_place(
+    artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest
+) -> tuple[Artifact, Manifest]:
+    """Replaces the float files of one format by quantized ones, held to the same limits.
+
+    Args:
+        artifact: `Artifact` of the float files.
+        spec: the `ExportSpec`, with `quantization` and `evaluation`.
+        folder: path of the bundle that is being written.
+        manifest: its manifest.
+
+    Returns:
+        `Artifact` of the quantized files, and the manifest with their record.
+
+    Raises:
+        WeightError, QuantizationError, ParityError: see `QuantizedCopies.write`.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        source = pathlib.Path(name, "floats")
+        shutil.copytree(folder, source)
+        copies = QuantizedCopies(source, manifest, spec, {artifact.format: artifact}, Steps(0, False))
+        return copies.quantize(artifact, spec, folder, manifest)
+
+
+def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:
+    """Whether an evaluation measures more than text."""
+    return evaluation is not None and (len(evaluation.inputs) > 0 or evaluation.score is not None)
+
+
+def _open(folder: pathlib.Path, manifest: Manifest, spec: ExportSpec, name: str) -> Any:
+    if spec.generation:
+        from keras_transformer.export.loading.language_runtime import open_language_model
+
+        return open_language_model(folder, manifest, name, available_cores())
+    return open_artifact(folder, manifest, name, next(iter(spec.signatures)))
