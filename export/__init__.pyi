@@ -10,6 +10,9 @@ from .compression.candidates import (
 from .compression.compress import (
     compress as compress,
 )
+from .compression.layer_sensitivity import (
+    sensitivity as sensitivity,
+)
 from .compression.results import (
     Compression as Compression,
 )
@@ -81,12 +84,6 @@ from .onnx.options import (
 )
 from .onnx.required_operators import (
     required_operators as required_operators,
-)
-from .quantization.evaluation import (
-    Evaluation as Evaluation,
-)
-from .quantization.layer_sensitivity import (
-    sensitivity as sensitivity,
 )
 from .quantization.options import (
     Quantization as Quantization,
@@ -162,6 +159,9 @@ from .training.trainer import (
 )
 from .training.write import (
     export_training as export_training,
+)
+from .verification.quantized.evaluation import (
+    Evaluation as Evaluation,
 )
 from .verification.verify import (
     verify_bundle as verify_bundle,

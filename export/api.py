@@ -14,7 +14,6 @@ from keras_transformer.export.bundle_writer import export_precisions, export_spe
 from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization import kept, ternary
-from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.large_models import runs_float_files
 from keras_transformer.export.quantization.options import Quantization, precisions_of
 from keras_transformer.export.reporting.progress import Progress
@@ -29,6 +28,7 @@ from keras_transformer.export.targets.fixed_shapes import (
     fixed_spec,
     target_formats,
 )
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:

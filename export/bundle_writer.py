@@ -20,8 +20,8 @@ from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Artifact, Report, Reports
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.targets.result import TargetResult
-from keras_transformer.export.verification import verify
 from keras_transformer.export.verification.comparison import CEILING
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.utils.types import Path
 
 # Where the float files are while they are quantized, beside the quantized bundles.
@@ -175,7 +175,7 @@ class _Job:
     def write_floats(self, folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
         from keras_transformer.export.spec.traced import TracedModule
-        from keras_transformer.export.verification.background import RoundingInBackground
+        from keras_transformer.export.verification.rounding import RoundingInBackground
 
         traced = TracedModule(self._spec)
         with RoundingInBackground(traced, self._spec) as rounding:
@@ -256,7 +256,7 @@ class _BundleWriter:
 
     def write(self, name: str) -> Artifact:
         """Writes and verifies the float files of one format; those that are not run, by their weights alone."""
-        from keras_transformer.export.verification.weights import check_weights
+        from keras_transformer.export.verification.weights.check import check_weights
 
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
@@ -292,4 +292,4 @@ class _BundleWriter:
             complete(self._folder, self.manifest, title)
 
     def _verify(self, name: str, probes: dict[str, Any], times: dict[str, float]) -> list[Any]:
-        return verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
+        return verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.weights import StoredWeight, WeightPair
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.libraries import Library
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weight import WeightPair
-    from keras_transformer.export.verification.stored_weight import StoredWeight
     from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 

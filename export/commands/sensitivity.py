@@ -12,7 +12,7 @@ from keras_transformer.export.commands import quantize_arguments
 from keras_transformer.export.commands.console import positive_int, print_status
 
 if TYPE_CHECKING:
-    from keras_transformer.export.quantization.layer_sensitivity import Sensitivity
+    from keras_transformer.export.compression.layer_sensitivity import Sensitivity
     from keras_transformer.export.reporting.tables import Part
 
 EXAMPLES = [
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
-    from keras_transformer.export.quantization.layer_sensitivity import sensitivity
+    from keras_transformer.export.compression.layer_sensitivity import sensitivity
     from keras_transformer.export.reporting.tables import show
 
     options = quantize_arguments.read_arguments(arguments)
@@ -58,7 +58,7 @@ def parts(bundle: str, mode: str, found: Sequence[Sensitivity], top: int | None 
         found: list of `Sensitivity`, as `sensitivity` returns it.
         top: int or None: how many weights to show; all when None.
     """
-    from keras_transformer.export.quantization.layer_sensitivity import ALL
+    from keras_transformer.export.compression.layer_sensitivity import ALL
     from keras_transformer.export.reporting.report import readable_size
     from keras_transformer.export.reporting.tables import Table
 

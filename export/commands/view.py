@@ -73,7 +73,7 @@ def _gains(arguments: argparse.Namespace) -> Gains | None:
         return read_gains(arguments.sensitivity)
     if not arguments.evaluate:
         return None
-    from keras_transformer.export.quantization.layer_sensitivity import sensitivity
+    from keras_transformer.export.compression.layer_sensitivity import sensitivity
 
     options = quantize_arguments.read_arguments(arguments)
     found = sensitivity(arguments.bundles[0], options["quantize"], options["evaluation"], progress=print_status)

@@ -19,9 +19,9 @@ from keras_transformer.export.compression.mixtures import measured_choices
 from keras_transformer.export.compression.results import FLOAT, Compression, Trial, lost
 from keras_transformer.export.errors import ExportError, QuantizationError, one_line
 from keras_transformer.export.formats import check_formats
-from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Report, readable_size
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.quantization import WeightQuantizationError
 from keras_transformer.quantization.calibration import as_batches
 from keras_transformer.quantization.choose_schemes import Choice, least_bytes, most_bytes, within

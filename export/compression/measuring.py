@@ -9,9 +9,9 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization.evaluation import Evaluation
-from keras_transformer.export.quantization.language_behavior import FloatPredictions, token_rows
 from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
+from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, token_rows
 
 ACCURACY, AGREEMENT, PERPLEXITY = "accuracy", "agreement", "perplexity"
 

@@ -13,8 +13,8 @@ from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
-from keras_transformer.export.verification import verify
 from keras_transformer.export.verification.comparison import CEILING
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.utils.types import Path
 
@@ -78,6 +78,6 @@ def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, dict[s
     manifest = writing.new_manifest(spec)
     manifest["artifacts"][tflite.NAME] = {"signatures": files}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
+    parity = verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
     path = work / tflite.FILE
     return Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values()))), manifest

@@ -9,12 +9,13 @@ from typing import Any
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.file_names import names_record
+from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.traced import TracedModule
-from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 
 Rename = Callable[[ExportSpec, dict[str, pathlib.Path]], ExportSpec]
@@ -52,9 +53,9 @@ def write_onnx(
     record["bytes"] = writing.bytes_in(work)
     manifest["artifacts"][onnx.NAME] = record
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
+    parity = verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
     record["parity"] = [vars(each) for each in parity]
-    verify.write_probes(work, probes, writing.PROBE_BYTES)
+    write_probes(work, probes, writing.PROBE_BYTES)
     count = sum(map(len, probes.values()))
     path = next(iter(paths.values()))
     artifact = Artifact(onnx.NAME, path, record["bytes"], time.perf_counter() - start, parity, count)

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.onnx.traversal import all_graphs
-from keras_transformer.export.verification.quantized_weight import Dequantized, codes
 
 _FLOATS = {TensorProto.FLOAT: "float32", TensorProto.FLOAT16: "float16"}
 _INTEGERS = {

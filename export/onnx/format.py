@@ -12,12 +12,11 @@ from keras_transformer.export.onnx.library import LIBRARY, NAME
 from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
+    from keras_transformer.export.data.weights import StoredWeight, WeightPair
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weight import WeightPair
-    from keras_transformer.export.verification.stored_weight import StoredWeight
     from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.onnx.dequantize import ConstantReader
-from keras_transformer.export.verification.quantized_weight import Dequantized, codes
 
 
 def product_weight(reader: ConstantReader, name: str) -> Dequantized | None:

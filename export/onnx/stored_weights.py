@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from keras_transformer.export.data.weights import StoredWeight
 from keras_transformer.export.onnx.traversal import all_graphs
-from keras_transformer.export.verification.stored_weight import StoredWeight
 
 # What the writer appends to the name of a weight that it moved or that occurs twice.
 _SUFFIX = re.compile(r"(?:/transposed|/as_vector|~\d+|_\d+)$")

@@ -6,10 +6,10 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.onnx.dequantize import ConstantReader
 from keras_transformer.export.onnx.product_weights import product_weight
 from keras_transformer.export.onnx.traversal import all_nodes
-from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 
 _PRODUCTS = ("MatMul", "Gemm")
 

@@ -7,8 +7,8 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from keras_transformer.export.data.limits import LIMITS
 from keras_transformer.export.errors import QuantizationError, suggestion
-from keras_transformer.export.quantization.behavior import LIMITS
 from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.utils.types import ArrayLike, Path
 

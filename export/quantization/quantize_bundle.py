@@ -8,7 +8,6 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest, signature_specs
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
-from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, precision_of, precisions_of
 from keras_transformer.export.quantization.quantizing import QuantizedCopies
@@ -16,6 +15,7 @@ from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Artifact, Parity, Report, Reports
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.utils.types import Path
 
 

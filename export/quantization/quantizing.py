@@ -13,11 +13,8 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import FILE as MANIFEST
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.quantization.behavior import change_limit, limits_of
-from keras_transformer.export.quantization.class_behavior import check_classes
-from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
-from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
 from keras_transformer.export.quantization.large_models import NOT_RUN
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
@@ -27,8 +24,15 @@ from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
 from keras_transformer.export.spec.export_spec import ExportSpec
-from keras_transformer.export.verification.quantized import verify_quantized
-from keras_transformer.export.verification.quantized_weights import check_quantized_weights
+from keras_transformer.export.verification.quantized.classes import check_classes
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, check_loss
+from keras_transformer.export.verification.quantized.float_predictions import (
+    FloatPredictions,
+    checked_behavior,
+    token_rows,
+)
+from keras_transformer.export.verification.quantized.outputs import verify_quantized
+from keras_transformer.export.verification.quantized.weights import check_quantized_weights
 from keras_transformer.generation import GenerationSpec
 
 
@@ -160,7 +164,7 @@ class QuantizedCopies:
         """The steps of the float files of one format, or of the model where those are not run."""
         if self._spec.runs_floats:
             return get_format(name).open_steps(self._source, self._manifest, available_cores())
-        from keras_transformer.export.quantization.model_steps import ModelSteps
+        from keras_transformer.export.verification.quantized.reading import ModelSteps
 
         return ModelSteps(self._spec, self._manifest)
 

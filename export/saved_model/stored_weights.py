@@ -6,8 +6,8 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
+from keras_transformer.export.data.weights import StoredWeight
 from keras_transformer.export.saved_model.library import NAME
-from keras_transformer.export.verification.stored_weight import StoredWeight
 
 _KEY = re.compile(r"(?P<group>exported_variables|small)/(?P<index>\d+)/(?P<part>\w*/)?\.ATTRIBUTES/VARIABLE_VALUE")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.tflite.graph import Graph, shape_of
 from keras_transformer.export.tflite.tree import schema, size_of
 from keras_transformer.export.tflite.uses import Uses, indices
-from keras_transformer.export.verification.quantized_weight import Dequantized, codes
 
 _PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32"}
 _PACKED = {"INT4": 4, "INT2": 2}

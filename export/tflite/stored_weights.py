@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.weights import StoredWeight
 from keras_transformer.export.tflite.graph import Graph, graphs, shape_of
 from keras_transformer.export.tflite.tree import read_file, schema, size_of
 from keras_transformer.export.tflite.uses import Uses
-from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
 def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequence[str]) -> Iterator[StoredWeight]:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.tflite.dequantize import ConstantReader
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read_file
 from keras_transformer.export.tflite.uses import indices
-from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 
 _PRODUCT, _LOOKUPS = "FULLY_CONNECTED", ("GATHER", "EMBEDDING_LOOKUP")
 

@@ -10,13 +10,13 @@ from onnx import numpy_helper
 
 from keras_transformer.export import Quantization, WeightError
 from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.data.weights import Dequantized, WeightPair, codes
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of, write
-from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair, codes, worst_fault
-from keras_transformer.export.verification.quantized_weights import check_quantized_weights, compare
+from keras_transformer.export.verification.quantized.weights import check_quantized_weights, compare, worst_fault
 
 MODES = {
     "fp16": Quantization("fp16"),

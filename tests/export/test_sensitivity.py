@@ -10,8 +10,8 @@ import pytest
 
 from keras_transformer.export import QuantizationError
 from keras_transformer.export.commands import main as cli
-from keras_transformer.export.quantization import layer_sensitivity
-from keras_transformer.export.quantization.evaluation import Evaluation
+from keras_transformer.export.compression import layer_sensitivity
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+from keras_transformer.export.data.weights import Dequantized
 from keras_transformer.export.errors import QuantizationError, WeightError
 from keras_transformer.export.quantization.kept import blocks_of, is_kept_float, listed
 from keras_transformer.export.quantization.known_blocks import Found
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.verification.quantized_weight import Dequantized
 
 # Graphs of standard operators multiply a scale with the step of the activations, by which the reader divides again.
 _ROUNDING = 5e-7

@@ -1,8 +1,8 @@
 """Verification of quantized files: their outputs on the probes by row, and the predictions of language models on text.
 
 The largest difference of a single value says little of a quantized file. The row-wise change of each output is limited, and
-loosely, since random probes are no real inputs. What a language model predicts is judged by `quantization.behavior`, the
-distributions over classes by `quantization.class_behavior`.
+loosely, since random probes are no real inputs. What a language model predicts is judged by `predictions`, the distributions
+over classes by `classes`.
 """
 
 import collections
@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.quantization.behavior import change_limit, limits_of
-from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
 from keras_transformer.export.reporting.report import Parity
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.export.verification.comparison import sentinels
-from keras_transformer.export.verification.running import opened, results_on
-from keras_transformer.export.verification.timing import milliseconds
+from keras_transformer.export.verification.quantized.classes import ClassChanges, check_classes
+from keras_transformer.export.verification.running import milliseconds, opened, results_on
 from keras_transformer.utils.freed_memory import give_back
 
 # Rows below this share of the output's own scale are judged by that: their values are mostly rounding.
@@ -51,7 +50,7 @@ def verify_quantized_artifact(
         QuantizationError: a language model or a classifier behaves differently, or an unknown mode.
         InvalidBundleError: the bundle of a language model has no predictions of the float model.
     """
-    from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
+    from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, checked_behavior
 
     mode = str(manifest["artifacts"][format]["quantization"])
     limits, is_language = limits_of(mode), {"prefill", "decode"} <= set(manifest["signatures"])

@@ -15,10 +15,10 @@ from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graph_quantizer import is_candidate
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import quantize_files
-from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
 from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, check_loss
 from keras_transformer.utils.types import Path
 
 # Label of the first entry, which has no weight.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.spec.traced import array_of, weight_arrays
-from keras_transformer.export.verification.weight_comparison import WeightComparison
+from keras_transformer.export.verification.weights.comparison import WeightComparison
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec
@@ -38,7 +38,7 @@ def check_weights(
     Raises:
         WeightError: a weight in a file differs from its variable, or is missing.
     """
-    from keras_transformer.export.verification.traced_constants import TracedConstants
+    from keras_transformer.export.verification.weights.traced_constants import TracedConstants
 
     variables, identities = _named(traced, spec)
     graphs = [traced.graphs[each] for each in spec.names(name)]
