@@ -41,8 +41,8 @@ class Metric:
         if self.name == PERPLEXITY:
             return -self._perplexity(folder, format)
         found = self._evaluation.measure(load(folder, format, check=False))
-        if self.name == ACCURACY:
-            return float(found["score"])
+        if self.name == ACCURACY and found["score"] is not None:
+            return found["score"]
         return float(np.mean(found["answers"] == self._float_answers(format)))
 
     def _float_answers(self, format: str) -> np.ndarray:

@@ -25,7 +25,7 @@ from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.quantized.classes import check_classes
-from keras_transformer.export.verification.quantized.evaluation import Evaluation, check_loss
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.export.verification.quantized.float_predictions import (
     FloatPredictions,
     checked_behavior,
@@ -57,7 +57,7 @@ class QuantizedCopies:
     ) -> None:
         self._source, self._manifest, self._spec = source, manifest, spec
         self._artifacts, self._steps = artifacts, steps
-        self._measured: dict[str, Any] = {}
+        self._measured: dict[str, Measurement] = {}
         self._predictions: FloatPredictions | None = None
 
     def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
@@ -140,7 +140,7 @@ class QuantizedCopies:
             behavior=record.get("behavior"),
         )
 
-    def _float_measurement(self, name: str) -> dict[str, Any]:
+    def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""
         if name not in self._measured:
             self._measured[name] = self._spec.evaluation.measure(_open(self._source, self._manifest, self._spec, name))

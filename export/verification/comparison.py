@@ -204,7 +204,8 @@ def _scale(expected: np.ndarray) -> float:
 
 def _block_axes(array: np.ndarray) -> tuple[int, ...]:
     """The last axes that make up one block."""
-    count, axes = 1, []
+    axes: list[int] = []
+    count = 1
     for axis in reversed(range(array.ndim)):
         if count >= _LEAST:
             break

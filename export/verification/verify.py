@@ -58,7 +58,7 @@ def verify_bundle(
     check_hashes(directory, manifest)
     probes = read_probes(directory)
     names = list(backends or manifest["artifacts"])
-    artifacts = {}
+    artifacts: dict[str, Artifact] = {}
     with Steps(len(names), progress) as steps:
         for name in names:
             steps.begin(f"verifying {name}")

@@ -16,6 +16,7 @@ from keras_transformer.export.runtime.loading import available_cores
 from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.export.verification.quantized.predictions import Predictions, check_behavior
 from keras_transformer.export.verification.quantized.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
+from keras_transformer.generation import GenerationSpec
 from keras_transformer.utils.types import Path
 
 FILE = "predictions.npz"
@@ -114,7 +115,7 @@ def checked_behavior(
     return vars(behavior)
 
 
-def token_rows(text: Sequence[Any], tokenizer: Any, spec: Any) -> np.ndarray:
+def token_rows(text: Sequence[str | Sequence[int]], tokenizer: Any, spec: GenerationSpec) -> np.ndarray:
     """Rows of tokens from texts, or from sequences of token ids.
 
     Args:

@@ -24,6 +24,8 @@ from keras_transformer.export.verification.quantized.classes import ClassChanges
 from keras_transformer.export.verification.running import milliseconds, opened, results_on
 from keras_transformer.utils.freed_memory import give_back
 
+# The figures of `Behavior`, or of `ClassChanges`, by name.
+Figures = dict[str, float]
 # Rows below this share of the output's own scale are judged by that: their values are mostly rounding.
 _SMALLEST_ROW = 0.1
 _FLOOR = 1e-6
@@ -35,7 +37,7 @@ def verify_quantized_artifact(
     probes: Mapping[str, Sequence[Probe]],
     manifest: dict[str, Any],
     tolerance: float | None = None,
-) -> tuple[list[Parity], dict[str, float] | None]:
+) -> tuple[list[Parity], Figures | None]:
     """Verifies a quantized artifact of a bundle again. The limits are those of its mode, not of its manifest.
 
     Args:
@@ -73,7 +75,7 @@ def verify_quantized(
     times: dict[str, float] | None = None,
     *,
     is_judged_on_text: bool = False,
-) -> tuple[list[Parity], dict[str, float] | None]:
+) -> tuple[list[Parity], Figures | None]:
     """Runs a quantized artifact on probes.
 
     A trained language model may answer one token that stands alone with states that are a hundred times larger, or not, by a
@@ -152,7 +154,7 @@ def _changes(
 
     with full_precision():
         results = results_on(model, format, probe, tolerance)
-    found = []
+    found: list[tuple[str, float, float, float]] = []
     for name, expected in probe.outputs.items():
         got = results[name]
         if got.dtype.kind != expected.dtype.kind or got.shape != expected.shape:
@@ -210,4 +212,5 @@ def row_change(got: np.ndarray, expected: np.ndarray) -> float:
     difference = np.square(np.where(regular, got - kept, 0.0)).mean(axis=1)
     size = np.square(kept).mean(axis=1)
     least = max(_SMALLEST_ROW**2 * float(size.mean()), _FLOOR**2)
-    return float(np.sqrt(np.mean(difference / np.maximum(size, least))))
+    changes: np.ndarray = difference / np.maximum(size, least)
+    return float(np.sqrt(changes.mean()))

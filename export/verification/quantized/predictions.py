@@ -67,7 +67,9 @@ class Predictions:
         Returns:
             `Behavior`; a logit that is not finite makes its figures NaN.
         """
-        losses, divergences, agreements = [], [], []
+        losses: list[np.ndarray] = []
+        divergences: list[np.ndarray] = []
+        agreements: list[np.ndarray] = []
         row = 0
         for logits in parts:
             rows = slice(row, row + len(logits))

@@ -6,7 +6,7 @@ import math
 import operator
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from keras_transformer.export.errors import WeightError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.options import KEPT, LEARNED, Quantization
 from keras_transformer.export.verification.quantized.learned_integers import LearnedIntegers
+
+if TYPE_CHECKING:
+    import keras
 
 # Smaller constants may be merged or left out.
 _LARGEST_UNKNOWN = 8
@@ -28,14 +31,23 @@ _CLIPPED = 4.0
 _MOST = 2**22
 
 
+class QuantizedWeightRecord(TypedDict):
+    """What the manifest says of the weights of a quantized format; see `check_quantized_weights`."""
+
+    equal: int
+    rounded: int
+    computed: list[str]
+    unaccounted: list[str]
+
+
 def check_quantized_weights(
     name: str,
     source: pathlib.Path,
     directory: pathlib.Path,
     files: dict[str, str],
     quantization: Quantization | None = None,
-    variables: Sequence[Any] = (),
-) -> dict[str, Any] | None:
+    variables: Sequence[keras.Variable] = (),
+) -> QuantizedWeightRecord | None:
     """Compares the weights in the quantized files of one format with those in the float files.
 
     Each weight is dequantized as the graph does it, and each number must be within half a step of its own scale; a weight
@@ -73,7 +85,7 @@ def check_quantized_weights(
 
 def compare(
     format: str, pairs: Iterable[WeightPair], is_kept: bool = False, learned: LearnedIntegers | None = None
-) -> dict[str, Any]:
+) -> QuantizedWeightRecord:
     """Compares pairs of weights; see `check_quantized_weights`.
 
     Args:

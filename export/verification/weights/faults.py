@@ -110,8 +110,8 @@ def difference(stored: StoredWeight, array: np.ndarray) -> tuple[float, tuple[in
     wrong = np.flatnonzero(~is_equal)
     indices = np.unravel_index(wrong[0] if wrong.size else 0, orders[best].shape)
     numbers = np.broadcast_to(np.arange(1), array.shape) if best == 0 else np.arange(array.size).reshape(array.shape)
-    index = wrong[0] if best == 0 and wrong.size else list(transposed(numbers))[best][indices]
-    return float(is_equal.mean()), tuple(int(each) for each in np.unravel_index(index, array.shape))
+    index = int(wrong[0] if best == 0 and wrong.size else list(transposed(numbers))[best][indices])
+    return float(is_equal.mean()), tuple(map(int, np.unravel_index(index, array.shape)))
 
 
 def weight_error(format: str, name: str, array: np.ndarray, stored: StoredWeight | None) -> WeightError:

@@ -6,7 +6,7 @@ Converters evaluate such expressions (a table of positions, the factor of a batc
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class TracedConstants:
     @functools.cached_property
     def computed_with(self) -> set[str]:
         """Names of the variables from which further constants are computed, or that a loop or a branch reads."""
-        found = set()
+        found: set[str] = set()
         for name, operations in self.readers.items():
             for each in operations:
                 node = self._nodes[each]
@@ -168,9 +168,10 @@ class TracedConstants:
         """Names of the variables that an operation depends on."""
         return {self._names[each] for each in self._ancestors([name], lambda _: False) if each in self._names}
 
-    def _ancestors(self, names: Iterable[str], is_end: Any) -> set[str]:
+    def _ancestors(self, names: Iterable[str], is_end: Callable[[str], bool]) -> set[str]:
         """Names of all operations that some depend on, and their own, up to those of which `is_end` is true."""
-        pending, seen = [*names], set()
+        seen: set[str] = set()
+        pending = [*names]
         while pending:
             name = pending.pop()
             if name not in seen:
