@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import FILE as MANIFEST
 from keras_transformer.export.bundle.manifest import file_records
@@ -23,6 +25,7 @@ from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
+from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.quantized.classes import check_classes
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
@@ -34,6 +37,7 @@ from keras_transformer.export.verification.quantized.float_predictions import (
 from keras_transformer.export.verification.quantized.outputs import verify_quantized
 from keras_transformer.export.verification.quantized.weights import check_quantized_weights
 from keras_transformer.generation import GenerationSpec
+from keras_transformer.utils.types import Cache
 
 
 class QuantizedCopies:
@@ -164,9 +168,34 @@ class QuantizedCopies:
         """The steps of the float files of one format, or of the model where those are not run."""
         if self._spec.runs_floats:
             return get_format(name).open_steps(self._source, self._manifest, available_cores())
-        from keras_transformer.export.verification.quantized.reading import ModelSteps
-
         return ModelSteps(self._spec, self._manifest)
+
+
+class ModelSteps(RuntimeSteps):
+    """Prefill and decode steps of the Keras model itself, by the functions of its signatures, called without a graph.
+
+    See `RuntimeSteps`.
+
+    Args:
+        spec: the `ExportSpec` of a language model.
+        manifest: the manifest of a bundle with its signatures.
+    """
+
+    def __init__(self, spec: ExportSpec, manifest: dict[str, Any]) -> None:
+        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
+        self._signatures = spec.signatures
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
+        with full_precision():
+            return self._signatures[signature].function(tensors)
+
+    def _array(self, array: np.ndarray) -> Any:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(array)
 
 
 def quantize_in_place(artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]) -> Artifact:

@@ -1,15 +1,11 @@
-"""Reading of token rows by a language model, in its runtime or in Keras, in all the ways in which its files are used."""
+"""Reading of token rows by a language model in its runtime, in all the ways in which its files are used."""
 
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.spec.export_spec import ExportSpec
-from keras_transformer.utils.types import Cache
 
 ROWS, LENGTH = 12, 64
 # Of `LENGTH` tokens the first are a prompt, and the last are read one at a time.
@@ -102,28 +98,3 @@ def sample(steps: RuntimeSteps, first: np.ndarray, length: int, source: Source =
 def rows_of(arrays: dict[str, Any], names: tuple[str, ...], count: int) -> tuple[np.ndarray, ...]:
     """Named arrays with `count` rows, repeated from the first on."""
     return tuple(np.take(arrays[name], np.arange(count) % len(arrays[name]), axis=0) for name in names)
-
-
-class ModelSteps(RuntimeSteps):
-    """Steps of a model by the functions of its signatures, which are called without a graph. See `RuntimeSteps`.
-
-    Args:
-        spec: the `ExportSpec` of a language model.
-        manifest: the manifest of a bundle with its signatures.
-    """
-
-    def __init__(self, spec: ExportSpec, manifest: dict[str, Any]) -> None:
-        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
-        self._signatures = spec.signatures
-
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
-        import tensorflow as tf
-
-        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
-        with full_precision():
-            return self._signatures[signature].function(tensors)
-
-    def _array(self, array: np.ndarray) -> Any:
-        import tensorflow as tf
-
-        return tf.convert_to_tensor(array)
