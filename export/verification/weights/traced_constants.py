@@ -6,6 +6,7 @@ Converters evaluate such expressions (a table of positions, the factor of a batc
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -106,7 +107,7 @@ class TracedConstants:
         if shape is None or (-1 in shape and node.op != "Rank"):
             return None
         dtype = tf.as_dtype(node.attr["out_type"].type or tf.int32).as_numpy_dtype
-        value = {"Shape": shape, "Size": np.prod(shape), "Rank": len(shape)}[node.op]
+        value = {"Shape": shape, "Size": math.prod(shape), "Rank": len(shape)}[node.op]
         return np.array(value, dtype)
 
     def _shape(self, name: str, index: int = 0) -> list[int] | None:
@@ -130,7 +131,7 @@ class TracedConstants:
             part = fetches[start : start + _FETCHES]
             results = self._execution(self._given(part), [f"{name}:0" for name in part])
             for name, result in zip(part, results, strict=True):
-                if result.dtype.is_floating and int(np.prod(result.shape)) in sizes:
+                if result.dtype.is_floating and math.prod(result.shape.as_list()) in sizes:
                     yield self._variables_of(name), result.numpy()
 
     def _may_have(self, name: str, sizes: set[int]) -> bool:
@@ -138,7 +139,7 @@ class TracedConstants:
         node, shape = self._nodes[name], self._shape(name)
         if name in self._handles or _result_type(node) not in _FLOATS:
             return False
-        return shape is None or -1 in shape or int(np.prod(shape)) in sizes
+        return shape is None or -1 in shape or math.prod(shape) in sizes
 
     @functools.cached_property
     def scalars(self) -> set[float]:
