@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from keras_transformer.export.verification.weight_images import transposed
+from keras_transformer.export.verification.weights.images import transposed
 
 # Smaller patterns may occur in a file by chance.
 _FEWEST_BYTES = 8

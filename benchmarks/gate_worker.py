@@ -23,9 +23,10 @@ from keras_transformer.export.bundle.manifest import new_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.spec.traced import TracedModule
-from keras_transformer.export.verification import running, traced_constants, verify
-from keras_transformer.export.verification.traced_constants import TracedConstants
-from keras_transformer.export.verification.weights import check_weights
+from keras_transformer.export.verification import outputs, running
+from keras_transformer.export.verification.weights import traced_constants
+from keras_transformer.export.verification.weights.check import check_weights
+from keras_transformer.export.verification.weights.traced_constants import TracedConstants
 
 _MOST_MEMORY = 4_500_000
 
@@ -88,7 +89,7 @@ class Judge:
         return self._constants[id(graph)]
 
     def outputs_refused(self, format):
-        return _message(lambda: verify.verify_format(self.folder, format, self.probes, None, self.manifest))
+        return _message(lambda: outputs.verify_format(self.folder, format, self.probes, None, self.manifest))
 
 
 def _message(check):
@@ -155,11 +156,11 @@ def plant_in_signatures(judge, format, record, faults):
                 kept[signature] = opened(directory, manifest, format, signature)
             return lambda inputs: after(kept[signature](before(inputs)))
 
-        verify.opened = changed
+        outputs.opened = changed
         try:
             record.add(format, "signature", label, {"weights": None, "outputs": judge.outputs_refused(format)})
         finally:
-            verify.opened = opened
+            outputs.opened = opened
 
 
 def plant_in_operations(judge, model, formats, record, most):

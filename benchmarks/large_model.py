@@ -112,13 +112,13 @@ def work(case):
     """Exports the checkpoint in this process; prints the figures as JSON."""
     from keras_transformer.checkpoints import from_huggingface
     from keras_transformer.export import export
-    from keras_transformer.export.quantization import behavior
+    from keras_transformer.export.data.limits import LIMITS
     from keras_transformer.export.writing import large_models
 
     large_models.LARGEST_RUN = 0  # With fewer layers too.
     # Random weights choose among tokens of almost equal probability: the share is reported, and refuses nothing.
-    for name, limits in behavior.LIMITS.items():
-        behavior.LIMITS[name] = dataclasses.replace(limits, top_share=0.0, greedy_share=0.0)
+    for name, limits in LIMITS.items():
+        LIMITS[name] = dataclasses.replace(limits, top_share=0.0, greedy_share=0.0)
     start = time.perf_counter()
     model = from_huggingface(case["checkpoint"], dtype=case["dtype"], verbose=0)
     loading = time.perf_counter() - start

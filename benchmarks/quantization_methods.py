@@ -31,8 +31,8 @@ from keras_transformer.export import export
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores
-from keras_transformer.export.quantization.behavior import Predictions
-from keras_transformer.export.quantization.reading import logits_of
+from keras_transformer.export.verification.quantized.predictions import Predictions
+from keras_transformer.export.verification.quantized.reading import logits_of
 from keras_transformer.quantization import AWQ, GPTQ, Clipping, Nearest, WeightScheme, quantize_weights, rotate
 from keras_transformer.tasks import untie_embeddings
 from keras_transformer.training import train_scales

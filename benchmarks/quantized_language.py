@@ -24,11 +24,12 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.bundle.writing import bytes_in
 from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.limits import Behavior
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores
-from keras_transformer.export.quantization.behavior import Behavior, Predictions
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.quantization.reading import logits_of
+from keras_transformer.export.verification.quantized.predictions import Predictions
+from keras_transformer.export.verification.quantized.reading import logits_of
 
 MODES = ("int8", "weight_int8", "weight_int4")
 LENGTH, MOST = 512, 20_480

@@ -112,9 +112,6 @@ from .onnx.required_operators import (
 from .operations.table import (
     register_lowering as register_lowering,
 )
-from .quantization.evaluation import (
-    Evaluation as Evaluation,
-)
 from .quantization.options import (
     Quantization as Quantization,
 )
@@ -159,6 +156,9 @@ from .training.trainer import (
 )
 from .training.write import (
     export_training as export_training,
+)
+from .verification.quantized.evaluation import (
+    Evaluation as Evaluation,
 )
 from .verification.verify import (
     verify_bundle as verify_bundle,

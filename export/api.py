@@ -15,7 +15,6 @@ from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization import kept, ternary
-from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.options import PRECISIONS, Quantization, precisions_of
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.runtime.libraries import require_keras
@@ -27,6 +26,7 @@ from keras_transformer.export.targets.fixed_shapes import (
     fixed_spec,
     target_formats,
 )
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.export.writing.bundle_writer import export_precisions, export_spec
 from keras_transformer.export.writing.large_models import runs_float_files
 from keras_transformer.utils.types import ArrayLike, Path

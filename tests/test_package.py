@@ -129,8 +129,7 @@ GRAPH = {
     *("traced", "traced_graph", "inlining", "graph_function", "graph_names"),
     *("operation_origin", "operation_results", "repeated_layers"),
 }
-# What language models predict is judged by opening their files.
-EXPORT_EXCEPTIONS = {("language_behavior.py", "formats"), ("language_behavior.py", "loading")}
+EXPORT_EXCEPTIONS: set[tuple[str, str]] = set()
 
 
 def part_of(module):

@@ -12,7 +12,7 @@ from keras_transformer.export.errors import QuantizationError
 if TYPE_CHECKING:
     import numpy as np
 
-    from keras_transformer.export.quantization.evaluation import Evaluation
+    from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
 _BATCH = 32
 LABELS = "labels"
@@ -68,8 +68,8 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         QuantizationError: an option lacks another one that it needs, or a file does not contain arrays.
     """
-    from keras_transformer.export.quantization.evaluation import Evaluation
     from keras_transformer.export.quantization.options import FLOAT, Quantization
+    from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
     for option, needed in (
         ("calibrate", "quantize"),

@@ -15,9 +15,9 @@ from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graph_quantizer import is_candidate
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import quantize_files
-from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.utils.types import Path
 
 # Label of the first entry, which has no weight.
@@ -109,7 +109,7 @@ def sensitivity(
 
 def _measured(
     bundle: pathlib.Path, files: dict[str, str], quantization: Quantization, evaluation: Evaluation
-) -> tuple[dict[str, Any], int]:
+) -> tuple[Measurement, int]:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name, "bundle")
         shutil.copytree(bundle, folder)

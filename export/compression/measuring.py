@@ -10,8 +10,8 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.loading.load import load
-from keras_transformer.export.quantization.evaluation import Evaluation
-from keras_transformer.export.quantization.language_behavior import FloatPredictions, token_rows
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
+from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, token_rows
 
 ACCURACY, AGREEMENT, PERPLEXITY = "accuracy", "agreement", "perplexity"
 
@@ -41,8 +41,8 @@ class Metric:
         if self.name == PERPLEXITY:
             return -self._perplexity(folder, format)
         found = self._evaluation.measure(load(folder, format, check=False))
-        if self.name == ACCURACY:
-            return float(found["score"])
+        if self.name == ACCURACY and found["score"] is not None:
+            return found["score"]
         return float(np.mean(found["answers"] == self._float_answers(format)))
 
     def _float_answers(self, format: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.quantization.evaluation import Evaluation
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.quantization.choose_schemes import Choice, measured
 from keras_transformer.quantization.observation.outputs import outputs_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class StoredWeight:
     values: np.ndarray
     origin: str | None = None
     is_named_exactly: bool = False
-    bound: Any = None
+    bound: np.ndarray | np.floating | None = None
     readers: frozenset[str] = frozenset()
 
 
@@ -56,7 +56,7 @@ class Dequantized:
     """
 
     values: np.ndarray
-    step: Any = None
+    step: np.ndarray | np.floating | None = None
     is_half: bool = False
     ends: np.ndarray | None = None
     highest: int | None = None

@@ -16,7 +16,7 @@ from keras_transformer.export.formats import written_versions
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
-from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.utils.types import Path
 
@@ -81,5 +81,5 @@ def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, Manife
     record = ArtifactRecord(files, path.stat().st_size)
     manifest = new_manifest(spec, written_versions()).with_artifact(tflite.NAME, record)
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
+    parity = verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
     return Artifact(tflite.NAME, str(path), record.size, 0.0, parity, sum(map(len, probes.values()))), manifest

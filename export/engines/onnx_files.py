@@ -19,7 +19,7 @@ from keras_transformer.export.formats import written_versions
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.spec.traced import TracedModule
-from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 
 Rename = Callable[[ExportSpec, dict[str, pathlib.Path]], ExportSpec]
@@ -55,7 +55,7 @@ def write_onnx(
     record = ArtifactRecord(paths, writing.bytes_in(work), names_record(spec, ONNX))
     manifest = new_manifest(spec, written_versions()).with_artifact(onnx.NAME, record)
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
+    parity = verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
     manifest = manifest.with_artifact(onnx.NAME, dataclasses.replace(record, parity=tuple(parity)))
     write_probes(work, probes)
     count = sum(map(len, probes.values()))

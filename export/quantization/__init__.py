@@ -1,1 +1,1 @@
-"""Quantization: options, evaluation and sensitivity."""
+"""Quantization: its options, and the integers and scales that files keep."""

@@ -7,8 +7,8 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from keras_transformer.export.data.limits import LIMITS
 from keras_transformer.export.errors import QuantizationError, suggestion
-from keras_transformer.export.quantization.behavior import LIMITS
 from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.utils.types import ArrayLike, Path
 
@@ -40,8 +40,8 @@ class Quantization:
         calibration: iterable of dicts of arrays by input name; for "int8_static".
         keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
         block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.
-        tolerance: largest change of the rows of an output on the probes, see `verification.quantized.row_change`; by the
-            mode when None.
+        tolerance: largest change of the rows of an output on the probes, see
+            `verification.quantized.outputs.row_change`; by the mode when None.
         file: str or path: the GGUF file of "gguf", the one that `from_gguf` read when None; the file of
             `QuantizedWeights.save` of "learned".
         ranges: how "int8_static" finds the range of an activation: "mse" (default) for the least expected squared error,

@@ -6,7 +6,6 @@ import math
 import numpy as np
 
 from keras_transformer.export.errors import ParityError
-from keras_transformer.export.verification.blocks import block_maximum
 
 # The largest difference allowed on an output whose rounding was not measured, as a share of its scale.
 UNMEASURED = 1e-5
@@ -19,6 +18,8 @@ _SCALE_FLOOR = 1e-6
 # So many values next to the middle between two steps may be rounded the other way, whatever was measured.
 _FEWEST_STEPS = 4
 _SENTINELS_FROM, _EXTREME = 1e8, 1e37
+# Blocks are judged apart: rows of the last axis, or of as many last axes as have so many elements.
+_LEAST = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,3 +198,26 @@ def sentinels(array: np.ndarray) -> np.ndarray:
 
 def _scale(expected: np.ndarray) -> float:
     return max(float(np.abs(expected).max(initial=0.0)), _SCALE_FLOOR)
+
+
+def _block_axes(array: np.ndarray) -> tuple[int, ...]:
+    """The last axes that make up one block."""
+    axes: list[int] = []
+    count = 1
+    for axis in reversed(range(array.ndim)):
+        if count >= _LEAST:
+            break
+        count *= array.shape[axis]
+        axes.append(axis)
+    return tuple(axes)
+
+
+def block_maximum(array: np.ndarray) -> np.ndarray:
+    """The largest value of each block, with the axes of the block kept as sizes of 1.
+
+    Example:
+
+    >>> block_maximum(np.arange(64.0).reshape(2, 32)).ravel()
+    array([31., 63.])
+    """
+    return array.max(axis=_block_axes(array), keepdims=True, initial=0)

@@ -123,7 +123,7 @@ def _take(found: Mapping[str, Any], source: _Source) -> Any:
     return results[results.offsets.get(part, 0) + index]
 
 
-class _Results(list):
+class _Results(list[Any]):
     """The results of one operation, and where each named part of them begins, if not at 0."""
 
     def __init__(self, results: Iterable[Any], offsets: Mapping[str, int] | None = None) -> None:
@@ -200,7 +200,8 @@ def _value(attribute: Any) -> Any:
 
 def _ordered(nodes: Mapping[str, Operation], wanted: Iterable[str], given: Iterable[str]) -> list[Operation]:
     """The nodes that some need, each after those that it reads."""
-    done, order = set(given), []
+    order: list[Operation] = []
+    done = set(given)
     stack = [(name, False) for name in reversed(list(wanted))]
     while stack:
         name, is_ready = stack.pop()

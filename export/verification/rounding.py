@@ -17,10 +17,13 @@ Deviation: noise of one unit instead of a half on each side, and none on exact r
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +32,7 @@ import tensorflow as tf
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec.operation_results import result_type
-from keras_transformer.export.verification.blocks import block_maximum
+from keras_transformer.export.verification.comparison import block_maximum
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 
@@ -68,6 +71,42 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
                 if is_stopped():
                     return
                 probe.rounding = measure(probe.inputs)
+
+
+class RoundingInBackground:
+    """Measures the rounding of a model beside the caller, from its creation on; a context manager.
+
+    Args:
+        traced: the `TracedModule`.
+        spec: the `ExportSpec` it was traced from. Without need of its rounding nothing is done.
+    """
+
+    def __init__(self, traced: TracedModule, spec: ExportSpec) -> None:
+        self._stopped = threading.Event()
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._future: concurrent.futures.Future[None] | None = None
+        if spec.tolerance is None and spec.runs_floats:
+            self._future = self._pool.submit(measure_rounding, traced, spec, self._stopped.is_set)
+
+    @property
+    def is_pending(self) -> bool:
+        """bool: whether the rounding is needed, and was not waited for."""
+        return self._future is not None
+
+    def wait(self) -> None:
+        """Returns when every probe has its rounding; raises what the measurement raised."""
+        if self._future is not None:
+            self._future.result()
+            self._future = None
+
+    def __enter__(self) -> RoundingInBackground:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._pool.shutdown()
 
 
 class _Movement:

@@ -1,6 +1,9 @@
-"""Opening a file in its own runtime, and running it on a probe; a failure of either is a `ParityError`."""
+"""Files in their own runtime: opened, run on a probe and timed; a failure to open or to run one is a `ParityError`."""
 
 import pathlib
+import statistics
+import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -9,6 +12,9 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, ParityError
 from keras_transformer.export.loading.load import open_artifact
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
+
+_MOST_CALLS, _FEWEST_CALLS = 10, 3
+_SECONDS = 0.5
 
 
 def opened(
@@ -38,6 +44,16 @@ def results_on(model: RuntimeModel, format: str, probe: Probe, tolerance: float 
     if set(results) != set(probe.outputs):
         raise error_of(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
     return results
+
+
+def milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
+    """The median time of a call in milliseconds, after the calls of the comparison; of fewer calls if they are long."""
+    seconds: list[float] = []
+    while len(seconds) < _FEWEST_CALLS or (len(seconds) < _MOST_CALLS and sum(seconds) < _SECONDS):
+        start = time.perf_counter()
+        model(inputs)
+        seconds.append(time.perf_counter() - start)
+    return 1000 * statistics.median(seconds)
 
 
 def _line(error: Exception) -> str:

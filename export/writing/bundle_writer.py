@@ -23,7 +23,7 @@ from keras_transformer.export.formats import FORMATS, check_formats, written_ver
 from keras_transformer.export.quantization.options import PRECISIONS, Quantization, precision_of
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.utils.types import Path
 
 # Where the float files are while they are quantized, beside the quantized bundles.
@@ -175,7 +175,7 @@ class _Job:
     def write_floats(self, folder: pathlib.Path) -> tuple[Manifest, dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
         from keras_transformer.export.spec.traced import TracedModule
-        from keras_transformer.export.verification.background import RoundingInBackground
+        from keras_transformer.export.verification.rounding import RoundingInBackground
 
         traced = TracedModule(self._spec)
         with RoundingInBackground(traced, self._spec) as rounding:
@@ -260,7 +260,7 @@ class _BundleWriter:
 
     def write(self, name: str) -> Artifact:
         """Writes and verifies the float files of one format; those that are not run, by their weights alone."""
-        from keras_transformer.export.verification.weights import check_weights
+        from keras_transformer.export.verification.weights.check import check_weights
 
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
@@ -280,7 +280,7 @@ class _BundleWriter:
             self._rounding.wait()
         self._steps.begin(f"verifying {name}")
         times: dict[str, float] = {}
-        parity = verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
+        parity = verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start

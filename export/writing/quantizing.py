@@ -14,24 +14,28 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.data.manifest import FILE as MANIFEST
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
-from keras_transformer.export.quantization.behavior import change_limit, limits_of
-from keras_transformer.export.quantization.class_behavior import check_classes
-from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
-from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.verification.quantized import verify_quantized
-from keras_transformer.export.verification.quantized_weights import check_quantized_weights
+from keras_transformer.export.verification.quantized.classes import check_classes
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
+from keras_transformer.export.verification.quantized.float_predictions import (
+    FloatPredictions,
+    checked_behavior,
+    token_rows,
+)
+from keras_transformer.export.verification.quantized.outputs import verify_quantized
+from keras_transformer.export.verification.quantized.weights import check_quantized_weights
 from keras_transformer.export.writing.large_models import NOT_RUN
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.utils.types import Cache
@@ -58,7 +62,7 @@ class QuantizedCopies:
     ) -> None:
         self._source, self._manifest, self._spec = source, manifest, spec
         self._artifacts, self._steps = artifacts, steps
-        self._measured: dict[str, Any] = {}
+        self._measured: dict[str, Measurement] = {}
         self._predictions: FloatPredictions | None = None
 
     def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
@@ -150,7 +154,7 @@ class QuantizedCopies:
         )
         return quantized, manifest.with_artifact(name, record)
 
-    def _float_measurement(self, name: str) -> dict[str, Any]:
+    def _float_measurement(self, name: str) -> Measurement:
         """What the evaluation measures of the float files of one format."""
         if name not in self._measured:
             self._measured[name] = self._spec.evaluation.measure(_open(self._source, self._manifest, self._spec, name))

@@ -21,8 +21,8 @@ from keras_transformer.export.bundle.manifest import new_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.saved_model.convert import write
 from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
-from keras_transformer.export.verification.verify import verify_format
 
 SIZE = models.Size(num_layers=4, hidden_dim=32, num_heads=4, intermediate_dim=64)
 LENGTH = 128

@@ -19,16 +19,11 @@ from keras_transformer.export import (
     verify_bundle,
 )
 from keras_transformer.export.commands import main as cli
-from keras_transformer.export.quantization.behavior import (
-    LIMITS,
-    Behavior,
-    Predictions,
-    check_behavior,
-    limits_of,
-)
-from keras_transformer.export.quantization.language_behavior import FILE, FloatPredictions, token_rows
-from keras_transformer.export.quantization.reading import logits_of, sample
-from keras_transformer.export.verification.quantized import LoneRows, row_change
+from keras_transformer.export.data.limits import LIMITS, Behavior, limits_of
+from keras_transformer.export.verification.quantized.float_predictions import FILE, FloatPredictions, token_rows
+from keras_transformer.export.verification.quantized.outputs import LoneRows, row_change
+from keras_transformer.export.verification.quantized.predictions import Predictions, check_behavior
+from keras_transformer.export.verification.quantized.reading import logits_of, sample
 
 TOKENS = np.array([[0, 1, 0]], "int32")
 FLOAT = np.log(np.array([[[0.5, 0.25, 0.25], [0.8, 0.1, 0.1]]]))

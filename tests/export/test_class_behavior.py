@@ -6,8 +6,8 @@ import pytest
 from test_behavior import faulty
 
 from keras_transformer.export import QuantizationError, export, verify_bundle
-from keras_transformer.export.quantization.behavior import LIMITS
-from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
+from keras_transformer.export.data.limits import LIMITS
+from keras_transformer.export.verification.quantized.classes import ClassChanges, check_classes
 
 FLOAT = np.log([[0.5, 0.25, 0.25], [0.8, 0.1, 0.1]])
 OTHER = np.log([[0.25, 0.5, 0.25], [0.4, 0.3, 0.3]])

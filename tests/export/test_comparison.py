@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from keras_transformer.export.verification.blocks import block_maximum
-from keras_transformer.export.verification.comparison import Limit, compare, sentinels
+from keras_transformer.export.verification.comparison import Limit, block_maximum, compare, sentinels
 
 ULP = 2.0**-23
 

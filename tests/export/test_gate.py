@@ -15,7 +15,7 @@ from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
-from keras_transformer.export.verification import verify
+from keras_transformer.export.verification import outputs, verify
 from keras_transformer.export.verification.comparison import UNMEASURED
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
@@ -104,10 +104,10 @@ class Files:
     """A double of files: what they compute for each signature."""
 
     def __init__(self, monkeypatch, **functions):
-        monkeypatch.setattr(verify, "opened", lambda directory, manifest, format, name: functions[name])
+        monkeypatch.setattr(outputs, "opened", lambda directory, manifest, format, name: functions[name])
 
     def parity(self, probes):
-        return verify.verify_format(None, "onnx", probes, None, Manifest({}, {}, tolerance=1.0))
+        return outputs.verify_format(None, "onnx", probes, None, Manifest({}, {}, tolerance=1.0))
 
 
 def probe(value):

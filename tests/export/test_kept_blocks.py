@@ -22,8 +22,7 @@ from keras_transformer.export.quantization.file_blocks import FileBlocks
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.kept_blocks import digits
 from keras_transformer.export.tflite.tree import read
-from keras_transformer.export.verification.quantized_weight import worst_fault
-from keras_transformer.export.verification.quantized_weights import compare
+from keras_transformer.export.verification.quantized.weights import compare, worst_fault
 from keras_transformer.quantization.blocks import Blocks
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "checkpoints"))

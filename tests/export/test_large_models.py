@@ -13,12 +13,11 @@ from keras_transformer.export import GenerationOptions, export, verify_bundle
 from keras_transformer.export.data.lazy_array import LazyArray, LazyArrays, mapped
 from keras_transformer.export.data.weights import codes
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.language_behavior import FloatPredictions
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.float32 import float32_twin, streamed_twin
 from keras_transformer.export.tflite import tree
-from keras_transformer.export.verification import quantized_weight
-from keras_transformer.export.verification.quantized_weight import worst_fault
+from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions
+from keras_transformer.export.verification.quantized.weights import worst_fault
 from keras_transformer.export.writing import large_models
 from keras_transformer.export.writing.large_models import NOT_RUN, runs_float_files
 
@@ -179,7 +178,7 @@ class TestParts:
         expected[33, 5] -= 20
         found = codes(numbers, 15).scaled(np.linspace(0.5, 2, 40, dtype="float32")[:, None])
         whole = worst_fault(expected, found)
-        monkeypatch.setattr(quantized_weight, "_MOST", 8 * 3)
+        monkeypatch.setattr("keras_transformer.export.verification.quantized.weights._MOST", 8 * 3)
         assert worst_fault(expected, found) == whole
         assert whole[0] == (33, 5)
         assert worst_fault(found.values, found) is None

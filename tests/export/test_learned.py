@@ -14,8 +14,8 @@ from keras_transformer.export.data.weights import WeightPair, codes
 from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema
-from keras_transformer.export.verification.learned_integers import LearnedIntegers
-from keras_transformer.export.verification.quantized_weights import compare
+from keras_transformer.export.verification.quantized.learned_integers import LearnedIntegers
+from keras_transformer.export.verification.quantized.weights import compare
 from keras_transformer.quantization import Blocks, QuantizedWeights, WeightScheme, quantize_weights
 from keras_transformer.quantization.rounding import round_rows
 

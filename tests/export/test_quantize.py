@@ -13,9 +13,9 @@ from keras_transformer.export.onnx.calibrate import ranges_of
 from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.verification.quantized_weights import check_quantized_weights
+from keras_transformer.export.verification.quantized.evaluation import Evaluation, check_loss
+from keras_transformer.export.verification.quantized.weights import check_quantized_weights
 
 K, N, WORDS = 96, 64, 200
 FILES = {"serve": "model.onnx"}

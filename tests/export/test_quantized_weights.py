@@ -16,8 +16,7 @@ from keras_transformer.export.formats import get_format
 from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of, write
-from keras_transformer.export.verification.quantized_weight import worst_fault
-from keras_transformer.export.verification.quantized_weights import check_quantized_weights, compare
+from keras_transformer.export.verification.quantized.weights import check_quantized_weights, compare, worst_fault
 
 MODES = {
     "fp16": Quantization("fp16"),

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer.export import ParityError, export
 from keras_transformer.export.spec.functional import functional_spec
-from keras_transformer.export.verification.blocks import block_maximum
+from keras_transformer.export.verification.comparison import block_maximum
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 ULP = 2.0**-23

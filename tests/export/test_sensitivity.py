@@ -13,7 +13,7 @@ from keras_transformer.export.commands import main as cli
 from keras_transformer.export.compression import layer_sensitivity
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.quantization.evaluation import Evaluation
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow
 

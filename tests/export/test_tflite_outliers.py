@@ -10,7 +10,7 @@ from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantize import quantized
 from keras_transformer.export.tflite.tree import read, schema, write
 from keras_transformer.export.tflite.weight_pairs import weight_pairs
-from keras_transformer.export.verification.quantized_weights import compare
+from keras_transformer.export.verification.quantized.weights import compare
 
 ROWS, WIDTH, UNITS = 3, 64, 48
 RANDOM = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.quantize import quantize_tree, quantized
 from keras_transformer.export.tflite.tree import read, size_of, write
 from keras_transformer.export.tflite.weight_pairs import tree_pairs
-from keras_transformer.export.verification.quantized_weights import compare
+from keras_transformer.export.verification.quantized.weights import compare
 
 # Two layers with four projections and two feed-forward kernels, and the embedding table.
 TABLE, WEIGHTS = (300, 64), 13

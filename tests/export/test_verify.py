@@ -11,17 +11,18 @@ import pytest
 from hand_made import bundle_of, write_record
 
 from keras_transformer.export import InvalidBundleError, ParityError, Probe, verify_bundle
+from keras_transformer.export.bundle.probe_files import read_probes, write_probes
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.report import Artifact, Report, readable_size
 from keras_transformer.export.verification import running
 from keras_transformer.export.verification.comparison import Limit
-from keras_transformer.export.verification.verify import _Comparison, read_probes, write_probes
+from keras_transformer.export.verification.outputs import parities
 
 
 def compare_outputs(got, expected, tolerance=1e-5):
     """Compares a model that returns `got` where Keras returns `expected`."""
     probe = Probe({"x": np.zeros(1)}, "batch=1", {name: np.asarray(value) for name, value in expected.items()})
-    return list(_Comparison(lambda inputs: got, "onnx", "serve", Limit(tolerance)).parities(probe))
+    return list(parities(lambda inputs: got, "onnx", "serve", probe, Limit(tolerance)))
 
 
 def floats(*values):
@@ -67,7 +68,7 @@ def test_an_artifact_that_fails_to_run_is_refused():
 
     probe = Probe({}, "batch=1", {"y": floats(1)})
     with pytest.raises(ParityError, match="cannot be computed: kernel missing"):
-        list(_Comparison(broken, "tflite", "serve", Limit(1e-5)).parities(probe))
+        list(parities(broken, "tflite", "serve", probe, Limit(1e-5)))
 
 
 def test_probes_are_kept_smallest_first_within_the_limit(tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.errors import QuantizationError
 
 if TYPE_CHECKING:
-    from keras_transformer.export.quantization.evaluation import Evaluation
+    from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
 EXAMPLES = [
     'model.keras --out bundle --data train.npz --evaluate test.npz --budget "20MB"',
@@ -81,7 +81,7 @@ def _read(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, A
 
 def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
     from keras_transformer.export.commands.quantize_arguments import LABELS, batches_of, read_arrays
-    from keras_transformer.export.quantization.evaluation import Evaluation
+    from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
     arrays = read_arrays(data)
     if held_out is None:
@@ -99,7 +99,7 @@ def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]],
 def _from_texts(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
     import numpy as np
 
-    from keras_transformer.export.quantization.evaluation import Evaluation
+    from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is None:

@@ -1,8 +1,8 @@
 """Verification of quantized files: their outputs on the probes by row, and the predictions of language models on text.
 
 The largest difference of a single value says little of a quantized file. The row-wise change of each output is limited, and
-loosely, since random probes are no real inputs. What a language model predicts is judged by `quantization.behavior`, the
-distributions over classes by `quantization.class_behavior`.
+loosely, since random probes are no real inputs. What a language model predicts is judged by `predictions`, the distributions
+over classes by `classes`.
 """
 
 import collections
@@ -12,19 +12,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.quantization.behavior import change_limit, limits_of
-from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.verification.comparison import sentinels
-from keras_transformer.export.verification.running import opened, results_on
-from keras_transformer.export.verification.timing import milliseconds
+from keras_transformer.export.verification.quantized.classes import ClassChanges, check_classes
+from keras_transformer.export.verification.running import milliseconds, opened, results_on
 from keras_transformer.utils.freed_memory import give_back
 
+# The figures of `Behavior`, or of `ClassChanges`, by name.
+Figures = dict[str, float]
 # Rows below this share of the output's own scale are judged by that: their values are mostly rounding.
 _SMALLEST_ROW = 0.1
 _FLOOR = 1e-6
@@ -36,7 +37,7 @@ def verify_quantized_artifact(
     probes: Mapping[str, Sequence[Probe]],
     manifest: Manifest,
     tolerance: float | None = None,
-) -> tuple[list[Parity], dict[str, float] | None]:
+) -> tuple[list[Parity], Figures | None]:
     """Verifies a quantized artifact of a bundle again. The limits are those of its mode, not of its manifest.
 
     Args:
@@ -51,7 +52,7 @@ def verify_quantized_artifact(
         QuantizationError: a language model or a classifier behaves differently, or an unknown mode.
         InvalidBundleError: the bundle of a language model has no predictions of the float model.
     """
-    from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
+    from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions, checked_behavior
 
     mode = str(manifest.artifact(format).quantization)
     limits, is_language = limits_of(mode), {"prefill", "decode"} <= set(manifest.signatures)
@@ -74,7 +75,7 @@ def verify_quantized(
     times: dict[str, float] | None = None,
     *,
     is_judged_on_text: bool = False,
-) -> tuple[list[Parity], dict[str, float] | None]:
+) -> tuple[list[Parity], Figures | None]:
     """Runs a quantized artifact on probes.
 
     A trained language model may answer one token that stands alone with states that are a hundred times larger, or not, by a
@@ -153,7 +154,7 @@ def _changes(
 
     with full_precision():
         results = results_on(model, format, probe, tolerance)
-    found = []
+    found: list[tuple[str, float, float, float]] = []
     for name, expected in probe.outputs.items():
         got = results[name]
         if got.dtype.kind != expected.dtype.kind or got.shape != expected.shape:
@@ -211,4 +212,5 @@ def row_change(got: np.ndarray, expected: np.ndarray) -> float:
     difference = np.square(np.where(regular, got - kept, 0.0)).mean(axis=1)
     size = np.square(kept).mean(axis=1)
     least = max(_SMALLEST_ROW**2 * float(size.mean()), _FLOOR**2)
-    return float(np.sqrt(np.mean(difference / np.maximum(size, least))))
+    changes: np.ndarray = difference / np.maximum(size, least)
+    return float(np.sqrt(changes.mean()))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.spec.traced import array_of, weight_arrays
-from keras_transformer.export.verification.weight_comparison import WeightComparison
+from keras_transformer.export.verification.weights.comparison import WeightComparison, WeightRecord
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def check_weights(
     name: str, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]
-) -> dict[str, Any]:
+) -> WeightRecord:
     """Compares the weights in the files of one format with the variables of the model.
 
     Every variable that a signature reads must be in the files, with axes merged or transposed or multiplied by constants of
@@ -38,7 +38,7 @@ def check_weights(
     Raises:
         WeightError: a weight in a file differs from its variable, or is missing.
     """
-    from keras_transformer.export.verification.traced_constants import TracedConstants
+    from keras_transformer.export.verification.weights.traced_constants import TracedConstants
 
     variables, identities = _named(traced, spec)
     graphs = [traced.graphs[each] for each in spec.names(name)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_transformer.export.data.limits import Limits
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization.behavior import TIE, Limits, log_softmax
+from keras_transformer.export.verification.quantized.predictions import TIE, log_softmax
 
 # Fewer predictions say nothing of a share.
 _FEWEST = 100

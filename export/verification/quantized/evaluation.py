@@ -2,12 +2,27 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.utils.types import ArrayLike
+
+
+class Measurement(TypedDict):
+    """What an evaluation finds of a model: all predictions, an array of integers, and the score; None where not measured."""
+
+    answers: np.ndarray | None
+    score: float | None
+
+
+class Loss(TypedDict):
+    """What quantization costs: both scores, and the share of the predictions that stay; None where not measured."""
+
+    score_float: float | None
+    score: float | None
+    agreement: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,14 +74,14 @@ class Evaluation:
         if self.min_agreement is not None and not len(self.inputs):
             raise QuantizationError("min_agreement needs inputs")
 
-    def measure(self, model: Callable[[Any], Mapping[str, np.ndarray]]) -> dict[str, Any]:
+    def measure(self, model: Callable[[Any], Mapping[str, np.ndarray]]) -> Measurement:
         """The predictions and the score of a model.
 
         Args:
             model: callable from a batch to a dict of arrays, as `load` returns it; the argument of `score`.
 
         Returns:
-            dict of "answers", an integer array of all predictions, and "score", a float or None.
+            `Measurement`.
         """
         predictions = [self._predictions(model, batch) for batch in self.inputs]
         if self.labels is None:
@@ -74,7 +89,8 @@ class Evaluation:
             return {"answers": found, "score": float(self.score(model)) if self.score else None}
         wanted = np.concatenate([np.asarray(each).reshape(-1) for each in self.labels])
         found = np.concatenate(predictions)[wanted != -100]
-        return {"answers": found, "score": float(np.mean(found == wanted[wanted != -100]))}
+        is_right: np.ndarray = found == wanted[wanted != -100]
+        return {"answers": found, "score": float(is_right.mean())}
 
     def _predictions(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: Any) -> np.ndarray:
         outputs = model(batch)
@@ -82,9 +98,7 @@ class Evaluation:
         return np.asarray(array).argmax(axis=-1).reshape(-1)
 
 
-def check_loss(
-    evaluation: Evaluation, name: str, before: dict[str, Any], after: dict[str, Any]
-) -> dict[str, float | None]:
+def check_loss(evaluation: Evaluation, name: str, before: Measurement, after: Measurement) -> Loss:
     """Compares two measurements, and raises if the loss exceeds the bounds.
 
     Args:
@@ -93,19 +107,21 @@ def check_loss(
         before, after: results of `measure` for the float and for the quantized model.
 
     Returns:
-        dict of "score_float", "score" and "agreement": floats, or None where not measured.
+        `Loss`.
 
     Raises:
         QuantizationError: a bound is exceeded; the message has the measurements.
     """
-    agreement = None if after["answers"] is None else float(np.mean(before["answers"] == after["answers"]))
+    agreement = None
+    if before["answers"] is not None and after["answers"] is not None:
+        stays: np.ndarray = before["answers"] == after["answers"]
+        agreement = float(stays.mean())
     if agreement is not None and evaluation.min_agreement is not None and not agreement >= evaluation.min_agreement:
         raise QuantizationError(
             f"{name}: {agreement:.2%} of the predictions stay, at least {evaluation.min_agreement:.2%} must"
         )
     old, new = before["score"], after["score"]
-    if evaluation.max_loss is not None and not old - new <= evaluation.max_loss:
-        raise QuantizationError(
-            f"{name}: the score falls from {old:.4g} to {new:.4g}, by more than {evaluation.max_loss:.4g}"
-        )
+    limit = evaluation.max_loss
+    if limit is not None and old is not None and new is not None and not old - new <= limit:
+        raise QuantizationError(f"{name}: the score falls from {old:.4g} to {new:.4g}, by more than {limit:.4g}")
     return {"score_float": old, "score": new, "agreement": agreement}

@@ -6,7 +6,8 @@ Converters evaluate such expressions (a table of positions, the factor of a batc
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class TracedConstants:
     @functools.cached_property
     def computed_with(self) -> set[str]:
         """Names of the variables from which further constants are computed, or that a loop or a branch reads."""
-        found = set()
+        found: set[str] = set()
         for name, operations in self.readers.items():
             for each in operations:
                 node = self._nodes[each]
@@ -106,7 +107,7 @@ class TracedConstants:
         if shape is None or (-1 in shape and node.op != "Rank"):
             return None
         dtype = tf.as_dtype(node.attr["out_type"].type or tf.int32).as_numpy_dtype
-        value = {"Shape": shape, "Size": np.prod(shape), "Rank": len(shape)}[node.op]
+        value = {"Shape": shape, "Size": math.prod(shape), "Rank": len(shape)}[node.op]
         return np.array(value, dtype)
 
     def _shape(self, name: str, index: int = 0) -> list[int] | None:
@@ -130,7 +131,7 @@ class TracedConstants:
             part = fetches[start : start + _FETCHES]
             results = self._execution(self._given(part), [f"{name}:0" for name in part])
             for name, result in zip(part, results, strict=True):
-                if result.dtype.is_floating and int(np.prod(result.shape)) in sizes:
+                if result.dtype.is_floating and math.prod(result.shape.as_list()) in sizes:
                     yield self._variables_of(name), result.numpy()
 
     def _may_have(self, name: str, sizes: set[int]) -> bool:
@@ -138,7 +139,7 @@ class TracedConstants:
         node, shape = self._nodes[name], self._shape(name)
         if name in self._handles or _result_type(node) not in _FLOATS:
             return False
-        return shape is None or -1 in shape or int(np.prod(shape)) in sizes
+        return shape is None or -1 in shape or math.prod(shape) in sizes
 
     @functools.cached_property
     def scalars(self) -> set[float]:
@@ -168,9 +169,10 @@ class TracedConstants:
         """Names of the variables that an operation depends on."""
         return {self._names[each] for each in self._ancestors([name], lambda _: False) if each in self._names}
 
-    def _ancestors(self, names: Iterable[str], is_end: Any) -> set[str]:
+    def _ancestors(self, names: Iterable[str], is_end: Callable[[str], bool]) -> set[str]:
         """Names of all operations that some depend on, and their own, up to those of which `is_end` is true."""
-        pending, seen = [*names], set()
+        seen: set[str] = set()
+        pending = [*names]
         while pending:
             name = pending.pop()
             if name not in seen:

@@ -1,0 +1,221 @@
+"""How the arrays of a file follow from the variables of a model: what converters do to a weight, one explanation each.
+
+`same`, `one_row` and `copies` are asked first. The further `EXPLANATIONS` are tried in their order on the arrays that are
+left. Each is a generator: it is given the arrays without an explanation, and yields those that it explains with the names
+of the variables that they follow from. An array that none explains is a fault, see `faults`, or is unaccounted for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.export.data.weights import StoredWeight
+from keras_transformer.export.verification.weights.factors import channel_factors_of, factors_of
+from keras_transformer.export.verification.weights.images import bits, is_image, is_origin
+from keras_transformer.export.verification.weights.model_weights import ModelWeights
+
+Explained = Iterator[tuple[StoredWeight, Collection[str]]]
+
+# A sampled factor is taken for a number of the model up to this share; the product must then be equal bit for bit.
+_FACTOR = 1e-4
+# Two roundings of float32, of a product with two numbers, as a share of the result.
+_TWO_FACTORS = 1e-6
+# As `_FACTOR`, for a vector whose elements multiply channels.
+_CHANNELS = 1e-4
+# Numbers by which products of vectors are looked for.
+_START = 8
+# Converters round the constants that they compute in another order than TensorFlow: units in the last place.
+_ULPS = 8
+
+
+def same(stored: StoredWeight, model: ModelWeights) -> str | None:
+    """The variable that an array is, bit for bit.
+
+    Converters write a weight with its axes merged, split or transposed. If the file names it after a variable, it must be
+    that one; with the exact name and the shape of the variable, no axis may move.
+    """
+    if stored.origin is not None and is_origin(stored, model.variables[stored.origin]):
+        return stored.origin
+    if stored.origin is not None and stored.is_named_exactly:
+        return None
+    return next((each for each in model.candidates(stored) if is_image(stored, model.variables[each])), None)
+
+
+def one_row(stored: StoredWeight) -> StoredWeight | None:
+    """The row that an array repeats among rows of zeros, as a converter writes the choice between a vector and zeros.
+
+    Example:
+
+    >>> table = StoredWeight("table", np.array([[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]]))
+    >>> one_row(table).values.tolist()
+    [3.0, 4.0]
+    """
+    if stored.values.ndim < 2 or not stored.values.size:
+        return None
+    rows = stored.values.reshape(-1, stored.values.shape[-1])
+    others = rows[rows.any(axis=1)]
+    if len(rows) == 1 or not len(others) or not np.array_equal(others, np.broadcast_to(others[0], others.shape)):
+        return None
+    return dataclasses.replace(stored, values=others[0])
+
+
+def copies(missing: Iterable[str], found: Collection[str], model: ModelWeights) -> Iterator[str]:
+    """Variables with the values of another one, which is in the file: converters store equal constants once."""
+    for name in missing:
+        array = model.variables[name]
+        stored = StoredWeight(name, array)
+        if any(is_image(stored, model.variables[each]) for each in model.of_size(array.size) if each in found):
+            yield name
+
+
+def rows(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A run of rows of a table: a signature of a fixed length needs no more of them."""
+    for stored in unknown:
+        names = [name for name, array in model.variables.items() if is_rows_of(stored, array)]
+        if names:
+            yield stored, names
+
+
+def is_rows_of(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether a stored array is a run of rows of a table, bit for bit."""
+    values = stored.values
+    if array.ndim < 2 or not 0 < values.size < array.size or values.dtype != array.dtype:
+        return False
+    for table in (array.reshape(-1, array.shape[-1]), array.reshape(len(array), -1)):
+        width = table.shape[1]
+        if values.size % width or stored.bound is not None:
+            continue
+        found = values.reshape(-1, width)
+        for start in np.flatnonzero((table[: len(table) - len(found) + 1] == found[0]).all(axis=1)):
+            if np.array_equal(bits(table[start : start + len(found)]), bits(found)):
+                return True
+    return False
+
+
+def factor(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A weight that a constant of the model multiplies, such as the scale of attention: in one rounding, bit for bit."""
+    for stored in unknown:
+        name = next((each for each in model.candidates(stored) if _is_product(stored, each, model)), None)
+        if name is not None:
+            yield stored, [name]
+
+
+def _is_product(stored: StoredWeight, name: str, model: ModelWeights) -> bool:
+    array = model.variables[name]
+    for each in factors_of(stored, array):
+        near = model.scalars[np.isclose(model.scalars, each, rtol=_FACTOR, atol=0)]
+        if any(is_image(stored, array * array.dtype.type(number)) for number in near):
+            return True
+    return False
+
+
+def two_factors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A weight that two numbers of the model or their reciprocals multiply, which converters join: up to two roundings.
+
+    A multiple by a single number, or by none, must be exact: it is `factor`, or `same`.
+    """
+    known = model.scalars[model.scalars != 0]
+    either = np.concatenate([known, 1 / known])
+    ones, products = np.array([1.0, *known]), (either[:, None] * either).ravel()
+    for stored in unknown:
+        bound = StoredWeight(stored.name, stored.values, bound=_TWO_FACTORS * np.abs(stored.values))
+        for name in model.candidates(stored):
+            array = model.variables[name]
+            factors = [each for each in factors_of(stored, array) if not _is_among(each, ones)]
+            if any(_is_among(each, products) and is_image(bound, array * array.dtype.type(each)) for each in factors):
+                yield stored, [name]
+                break
+
+
+def _is_among(number: float, numbers: np.ndarray) -> bool:
+    """Whether a number is one of several, up to two roundings."""
+    return bool(np.isclose(numbers, number, rtol=_TWO_FACTORS, atol=0).any())
+
+
+def channels(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A kernel whose channels the elements of a vector multiply, such as a norm or a layer scale that is folded into it."""
+    for stored in unknown:
+        for name in model.candidates(stored):
+            names = _names_of_factors(stored, name, model)
+            if names is not None:
+                yield stored, [name, *names]
+                break
+
+
+def _names_of_factors(stored: StoredWeight, name: str, model: ModelWeights) -> set[str] | None:
+    """What the vector follows from that multiplies the channels of a variable, if the products are equal bit for bit."""
+    for matrix, factors in channel_factors_of(stored, model.variables[name]):
+        for names, vector in model.vectors(factors.size):
+            product = matrix * vector.reshape(factors.shape)
+            if np.allclose(vector, factors.reshape(-1), rtol=_CHANNELS, atol=0) and is_image(stored, product):
+                return names
+    return None
+
+
+def product_of_vectors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A vector times another one, element by element, as a bias times a layer scale: bit for bit."""
+    for stored in unknown:
+        if stored.values.size == stored.values.shape[-1]:
+            names = _names_of_vectors(stored.values.reshape(-1), model)
+            if names is not None:
+                yield stored, names
+
+
+def _names_of_vectors(values: np.ndarray, model: ModelWeights) -> set[str] | None:
+    """What two vectors follow from whose product has some values."""
+    vectors = model.vectors(values.size)
+    matrix = np.stack([vector for _, vector in vectors]) if vectors else np.zeros((0, 1))
+    start = slice(0, _START)
+    for number, (names, vector) in enumerate(vectors):
+        for other in np.flatnonzero((matrix[:, start] * vector[start] == values[start]).all(axis=1)):
+            if other < number and np.array_equal(matrix[other] * vector, values):
+                return names | vectors[other][0]
+    return None
+
+
+def constant(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """What the graph computes from weights and constants alone, which converters evaluate: equal up to their rounding.
+
+    A value that is one of its own variables, under another layout, does not count: it must be `same`. Values are computed
+    one at a time, and only of the sizes that are looked for.
+    """
+    for names, array in model.computed({each.values.size for each in unknown}):
+        origins = [model.variables[name] for name in names if name in model.variables]
+        if any(is_image(StoredWeight("", array), each) for each in origins):
+            continue
+        for stored in unknown:
+            if stored.values.size == array.size and is_image(_rounded(stored), array.astype(stored.values.dtype)):
+                yield stored, names
+
+
+def _rounded(stored: StoredWeight) -> StoredWeight:
+    """The array with a bound for other roundings of a computed constant."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = _ULPS * np.spacing(np.abs(stored.values).max())
+    return StoredWeight(stored.name, stored.values, bound=bound if stored.bound is None else bound + stored.bound)
+
+
+class Explanation(NamedTuple):
+    """An explanation, and what it shows.
+
+    Args:
+        find: generator of the arrays that it explains.
+        is_exact: bool. Whether the variables are in the file bit for bit, and not only what is computed from them.
+    """
+
+    find: Callable[[Sequence[StoredWeight], ModelWeights], Explained]
+    is_exact: bool
+
+
+EXPLANATIONS = (
+    Explanation(rows, is_exact=False),
+    Explanation(factor, is_exact=True),
+    Explanation(two_factors, is_exact=False),
+    Explanation(channels, is_exact=True),
+    Explanation(product_of_vectors, is_exact=True),
+    Explanation(constant, is_exact=False),
+)

@@ -1,0 +1,58 @@
+"""By what a stored array may be a multiple of a variable: as a whole, or channel by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from keras_transformer.export.data.weights import StoredWeight
+from keras_transformer.export.verification.weights.images import is_alike, numbers_at, positions_in, transposed
+
+# Numbers are the same multiple if their ratios are equal up to this share.
+SIMILAR = 1e-5
+
+
+def factors_of(stored: StoredWeight, array: np.ndarray) -> set[float]:
+    """By what a stored array may be a multiple of a variable, from samples of both.
+
+    Example:
+
+    >>> factors_of(StoredWeight("half", np.ones(3, "float32")), np.full(3, 2, "float32"))
+    {0.5}
+    """
+    found: set[float] = set()
+    if not is_alike(stored, array) or not array.size:
+        return found
+    positions = positions_in(array)
+    values = numbers_at(stored.values, positions).astype("float64")
+    for each in transposed(array):
+        sample = numbers_at(each, positions).astype("float64")
+        peak = np.abs(sample).argmax()
+        factor = values[peak] / sample[peak] if sample[peak] else 0.0
+        if factor and np.allclose(values, factor * sample, rtol=SIMILAR, atol=0):
+            found.add(float(factor))
+    return found
+
+
+def channel_factors_of(stored: StoredWeight, array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """By what the channels of a stored array may be multiples of those of a variable.
+
+    Yields:
+        `(matrix, factors)`: the variable as a matrix `(K, N)` or `(N, K)` in the order of the stored array, and the
+        factors, `(N,)` or `(N, 1)`, which broadcast to it.
+    """
+    if stored.values.size != array.size or stored.values.dtype.kind != "f" or array.ndim < 2:
+        return
+    values = stored.values.reshape(-1)
+    for each in transposed(array):
+        if each.ndim < 2:
+            continue
+        for matrix in (each.reshape(-1, each.shape[-1]), each.reshape(len(each), -1)):
+            found = values.reshape(matrix.shape)
+            for axis in (0, 1):
+                peaks = np.abs(matrix).argmax(axis=axis, keepdims=True)
+                divisor = np.take_along_axis(matrix, peaks, axis)
+                factors = np.take_along_axis(found, peaks, axis) / np.where(divisor, divisor, 1)
+                if np.allclose(found, factors * matrix, rtol=SIMILAR, atol=0):
+                    yield matrix, factors

@@ -1,0 +1,1 @@
+# The modules of TensorFlow that are read below its public ones.

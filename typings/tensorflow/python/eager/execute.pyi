@@ -1,0 +1,6 @@
+from typing import Any
+
+def execute(
+    op_name: bytes, num_outputs: int, inputs: list[Any], attrs: tuple[Any, ...], ctx: Any, name: str | None = None
+) -> list[Any]: ...
+def __getattr__(name: str) -> Any: ...
