@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_transformer import models, positions, tasks
 from keras_transformer.export import api
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.spec.language import GenerationOptions
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification.rounding import measure_rounding
 
 VOCABULARY = 300

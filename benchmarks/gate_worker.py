@@ -22,7 +22,7 @@ from keras_transformer.export import ExportError
 from keras_transformer.export.bundle.manifest import new_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.formats import FORMATS
-from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.verification import outputs, running
 from keras_transformer.export.verification.weights import traced_constants
 from keras_transformer.export.verification.weights.check import check_weights

@@ -100,6 +100,7 @@ EXPORT_ORDER = [
     "errors",
     "data",
     "graph",
+    "operations",
     "bundle",
     "runtime",
     "quantization",
@@ -124,11 +125,6 @@ EXPORT_ORDER = [
     "viewing",
     "commands",
 ]
-# Modules of the traced graph that stand beside the specs.
-GRAPH = {
-    *("traced", "traced_graph", "inlining", "graph_function", "graph_names"),
-    *("operation_origin", "operation_results", "repeated_layers"),
-}
 EXPORT_EXCEPTIONS: set[tuple[str, str]] = set()
 
 
@@ -137,7 +133,7 @@ def part_of(module):
     _, export, *names = *module.split("."), ""
     if export != "export" or not names[0]:
         return None
-    return "graph" if names[0] == "spec" and names[1] in GRAPH else names[0]
+    return names[0]
 
 
 @pytest.mark.parametrize("part", EXPORT_ORDER)

@@ -13,8 +13,8 @@ from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.errors import ExportError, InvalidBundleError
 from keras_transformer.export.formats import written_versions
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding

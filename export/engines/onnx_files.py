@@ -16,9 +16,9 @@ from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.formats import written_versions
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.format import ONNX
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 

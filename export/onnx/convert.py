@@ -11,6 +11,8 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.graph.output_names import output_names
+from keras_transformer.export.graph.traced import weight_arrays, weight_names
 from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
@@ -26,15 +28,13 @@ from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inl
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import native_builders
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
-from keras_transformer.export.spec.graph_names import output_names
-from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec, Signature
     from keras_transformer.export.data.lazy_array import AnyArray
-    from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.spec.traced_graph import TracedGraph
+    from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.graph.traced_graph import TracedGraph
 
 
 _MAX_BYTES = 2**31 - 2**20

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
+from keras_transformer.export.graph.output_names import output_names
 from keras_transformer.export.onnx.library import LIBRARY, NAME
-from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
+    from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
-    from keras_transformer.export.spec.traced import TracedModule
 
 
 class OnnxFormat(Format):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from keras_transformer.export.spec.traced_graph import LOWERED, TracedGraph, with_numbered_functions
+from keras_transformer.export.graph.traced_graph import LOWERED, TracedGraph, with_numbered_functions
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor

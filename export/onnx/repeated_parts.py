@@ -1,7 +1,7 @@
 """Layers that repeat are converted once: their graph takes the place of each of their calls.
 
 The converter's time grows faster than its graph. It sees every repeated layer as one opaque operation, and the graph of
-each kind of layer by itself; see `spec.repeated_layers`.
+each kind of layer by itself; see `graph.repeated_layers`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import onnx
 import tensorflow as tf
 
+from keras_transformer.export.graph.inlining import is_repeated, opened, result_names
+from keras_transformer.export.graph.repeated_layers import MARK, WEIGHT
+from keras_transformer.export.graph.traced_graph import TracedGraph
 from keras_transformer.export.onnx.traversal import all_graphs
-from keras_transformer.export.spec.inlining import is_repeated, opened, result_names
-from keras_transformer.export.spec.repeated_layers import MARK, WEIGHT
-from keras_transformer.export.spec.traced_graph import TracedGraph
 
 # An operation of TensorFlow with any inputs and outputs, which its optimizer leaves alone, and that ONNX does not have.
 OPAQUE = "PyFuncStateless"

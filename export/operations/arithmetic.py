@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation, Refused
 from keras_transformer.utils.types import Tensor
 

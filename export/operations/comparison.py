@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 

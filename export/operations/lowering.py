@@ -10,18 +10,18 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.errors import ExportError, UnsupportedOpError
-from keras_transformer.export.operations.graph_part import GraphPart, Node, constant
+from keras_transformer.export.graph.function import GraphFunction
+from keras_transformer.export.graph.inlining import RESULT, inlined
+from keras_transformer.export.graph.operation_results import result_part
+from keras_transformer.export.graph.part import GraphPart, Node, constant
+from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
+from keras_transformer.export.graph.repeated_layers import WEIGHT
+from keras_transformer.export.graph.traced_graph import with_numbered_functions, with_own_functions
 from keras_transformer.export.operations.operation import Decomposed, Lowering, Refused
 from keras_transformer.export.operations.table import lowerings_in
-from keras_transformer.export.spec.graph_function import GraphFunction
-from keras_transformer.export.spec.inlining import RESULT, inlined
-from keras_transformer.export.spec.operation_results import result_part
-from keras_transformer.export.spec.repeated_layers import MARK as REPEATED
-from keras_transformer.export.spec.repeated_layers import WEIGHT
-from keras_transformer.export.spec.traced_graph import with_numbered_functions, with_own_functions
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.traced_graph import TracedGraph
+    from keras_transformer.export.graph.traced_graph import TracedGraph
 
 # In the name of every function that takes the place of an operation, until it is inlined.
 _MARK = "decomposed_operation"

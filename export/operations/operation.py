@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_transformer.export.operations.graph_part import Node
+    from keras_transformer.export.graph.part import Node
 
 # The formats that are converted from the traced graph. A SavedModel contains it as it is.
 TFLITE, ONNX = "tflite", "onnx"

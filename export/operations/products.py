@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 from keras_transformer.utils.types import Tensor

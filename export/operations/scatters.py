@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.graph_part import Node
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.errors import ConversionError
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.saved_model.library import NAME
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.utils.captured_stderr import captured
 
 

@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.data.weights import codes as numbers_of
+from keras_transformer.export.graph.traced import weight_names
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import Found, matrices
 from keras_transformer.export.saved_model.library import NAME
-from keras_transformer.export.spec.traced import weight_names
 from keras_transformer.utils.types import Tensor
 
 # A variable of a checkpoint: what a module has by the path of a Keras variable, in which TensorFlow escapes slashes.

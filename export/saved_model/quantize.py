@@ -9,14 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec, Signature
+from keras_transformer.export.graph.traced import weight_names
+from keras_transformer.export.graph.traced_graph import arguments_of
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.kept import blocks_of
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
 from keras_transformer.export.saved_model.library import NAME
-from keras_transformer.export.spec.traced import weight_names
-from keras_transformer.export.spec.traced_graph import arguments_of
 from keras_transformer.utils.types import Tensor
 
 _SMALL = 2048

@@ -26,7 +26,7 @@ from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.graph.traced import TracedModule
 
 
 FILE = "model.tflite"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
+    from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
     from keras_transformer.export.runtime.runtime import Runtime
-    from keras_transformer.export.spec.traced import TracedModule
 
 
 class TFLiteFormat(Format):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.spec.traced import lazy_array
-from keras_transformer.export.spec.traced_graph import weight_labels
+from keras_transformer.export.graph.traced import lazy_array
+from keras_transformer.export.graph.traced_graph import weight_labels
 from keras_transformer.export.tflite.insert_weights import Inserter
 from keras_transformer.export.tflite.products import complete_products
 from keras_transformer.export.tflite.source import write_source
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import keras
 
     from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.graph.traced import TracedModule
 
 # Smaller weights are constants: the converter may compute with them.
 _SMALL = 4096

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.spec.graph_names import output_names
+from keras_transformer.export.graph.output_names import output_names
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec, Signature

@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer.export.spec.graph_function import GraphFunction
-from keras_transformer.export.spec.traced_graph import TracedGraph, with_own_functions
+from keras_transformer.export.graph.function import GraphFunction
+from keras_transformer.export.graph.traced_graph import TracedGraph, with_own_functions
 
 _OLDER_KIND = 1
 

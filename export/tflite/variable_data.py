@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.spec.traced import lazy_array
+from keras_transformer.export.graph.traced import lazy_array
 
 if TYPE_CHECKING:
     import keras

@@ -109,7 +109,7 @@ class _Variable:
     """A Keras variable, of which only samples stay in memory."""
 
     def __init__(self, variable: Any) -> None:
-        from keras_transformer.export.spec.traced import lazy_array
+        from keras_transformer.export.graph.traced import lazy_array
 
         self.path, self._array = variable.path, lazy_array(variable)
         array = np.asarray(self._array)

@@ -11,10 +11,10 @@ import numpy as np
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.functional import check_model, fill_references, input_specs
-from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.training.steps import LABELS, LOSS, TrainingSteps
 from keras_transformer.utils.types import Tensor
 

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
-from keras_transformer.export.spec.inlining import CALLS
-from keras_transformer.export.spec.operation_results import result_offsets
+from keras_transformer.export.graph.inlining import CALLS
+from keras_transformer.export.graph.operation_results import result_offsets
 
 Observe = Callable[["Operation", Sequence[Any], Any], Any]
 

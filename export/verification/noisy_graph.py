@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from keras_transformer.export.spec.graph_function import GraphFunction
-from keras_transformer.export.spec.operation_results import result_part
-from keras_transformer.export.spec.traced_graph import LOWERED, with_own_functions
+from keras_transformer.export.graph.function import GraphFunction
+from keras_transformer.export.graph.operation_results import result_part
+from keras_transformer.export.graph.traced_graph import LOWERED, with_own_functions
 
 _FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 _SEED = 2026

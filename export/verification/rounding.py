@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.graph.operation_results import result_type
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.spec.operation_results import result_type
 from keras_transformer.export.verification.comparison import block_maximum
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec, Probe
-    from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.spec.traced_graph import TracedGraph
+    from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.graph.traced_graph import TracedGraph
 
 # Draws of the noise; the largest movement counts.
 DRAWS = 4

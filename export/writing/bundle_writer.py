@@ -174,7 +174,7 @@ class _Job:
 
     def write_floats(self, folder: pathlib.Path) -> tuple[Manifest, dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
-        from keras_transformer.export.spec.traced import TracedModule
+        from keras_transformer.export.graph.traced import TracedModule
         from keras_transformer.export.verification.rounding import RoundingInBackground
 
         traced = TracedModule(self._spec)

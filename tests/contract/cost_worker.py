@@ -14,11 +14,11 @@ import numpy as np
 
 import cases
 from file_cost import onnx_cost, tflite_cost
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.onnx import convert as onnx_format
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.spec.functional import functional_spec
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
 
 COSTS = {"onnx": ("model.onnx", onnx_cost), "tflite": ("model.tflite", tflite_cost)}

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.formats import FORMATS
-from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.graph.traced import TracedModule
 
 
 def computed(function, arrays, format, shapes=None):

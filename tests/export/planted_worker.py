@@ -19,8 +19,8 @@ from keras_transformer import models, positions, tasks
 from keras_transformer.export import GenerationOptions, ParityError, api
 from keras_transformer.export.bundle.manifest import new_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.saved_model.convert import write
-from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 

@@ -44,7 +44,7 @@ def main(out):
     """Writes the graphs and, if its library is installed, the file in a separate process: the converter leaks memory."""
     from keras_transformer.export.engines.litertlm.graph import litertlm_spec
     from keras_transformer.export.engines.litertlm.model_file import write_litertlm
-    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.tflite import convert as tflite
 
     model = randomize(gpt())

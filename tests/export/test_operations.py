@@ -21,11 +21,11 @@ if keras.backend.backend() == "tensorflow":
     from keras_transformer.export import register_lowering
     from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.export.data.export_spec import Probe, Signature
+    from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+    from keras_transformer.export.graph.traced_graph import trace
     from keras_transformer.export.operations import bits, exponentials, slices, special, table, trigonometry
     from keras_transformer.export.operations.lowering import lowered
     from keras_transformer.export.operations.table import OPERATIONS
-    from keras_transformer.export.spec.repeated_layers import RepeatedLayers
-    from keras_transformer.export.spec.traced_graph import trace
     from keras_transformer.export.verification.graph_execution import GraphExecution
 else:
     CASES = {}

@@ -9,9 +9,9 @@ from keras import ops
 
 from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.export.graph.repeated_layers import MARK, RepeatedLayers
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.language import language_spec
-from keras_transformer.export.spec.repeated_layers import MARK, RepeatedLayers
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 VOCABULARY = 40
@@ -23,7 +23,7 @@ def encoder(layers=4, **options):
 
 
 def traced(spec):
-    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.graph.traced import TracedModule
 
     return TracedModule(spec)
 

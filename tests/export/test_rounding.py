@@ -14,7 +14,7 @@ ULP = 2.0**-23
 
 def measured(model, inputs):
     """The rounding of each output of a model on one probe, and the outputs."""
-    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.verification.rounding import measure_rounding
 
     spec = functional_spec(model, probes=[inputs])
@@ -137,7 +137,7 @@ def test_a_deep_model_needs_no_tolerance_and_a_small_fault_is_refused(monkeypatc
 
 def test_layers_that_repeat_round_each_by_itself(monkeypatch):
     """Twelve blocks that share a function move their output as twelve of their own do, and not as one moved twelve times."""
-    from keras_transformer.export.spec.repeated_layers import RepeatedLayers
+    from keras_transformer.export.graph.repeated_layers import RepeatedLayers
     from keras_transformer.models import Encoder, Size
 
     keras.utils.set_random_seed(3)

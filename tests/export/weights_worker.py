@@ -16,7 +16,7 @@ from keras_transformer import models, tasks
 from keras_transformer.export.api import _spec, _twin
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.formats import FORMATS
-from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.verification.weights.check import check_weights
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)

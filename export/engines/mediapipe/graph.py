@@ -17,9 +17,9 @@ from keras_transformer.export.engines.inputs import check_image_inputs, check_te
 from keras_transformer.export.engines.mediapipe.detector import check_detector, detector_outputs
 from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.functional import SERVE, fill_references
-from keras_transformer.export.spec.operation_origin import locator
 from keras_transformer.export.tflite.format import TFLITE
 
 if TYPE_CHECKING:

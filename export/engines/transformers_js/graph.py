@@ -16,10 +16,10 @@ from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signatu
 from keras_transformer.export.engines.inputs import check_image_inputs, check_text_inputs
 from keras_transformer.export.engines.transformers_js.tasks import ENGINE, Task
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.functional import SERVE, fill_references
-from keras_transformer.export.spec.operation_origin import locator
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor

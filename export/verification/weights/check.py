@@ -6,13 +6,13 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.spec.traced import array_of, weight_arrays
+from keras_transformer.export.graph.traced import array_of, weight_arrays
 from keras_transformer.export.verification.weights.comparison import WeightComparison, WeightRecord
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.lazy_array import AnyArray
-    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.graph.traced import TracedModule
 
 
 def check_weights(

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from keras_transformer.export.spec.traced_graph import TracedGraph
+from keras_transformer.export.graph.traced_graph import TracedGraph
 from keras_transformer.export.verification.graph_execution import GraphExecution
 
 # The values of their inputs do not matter.

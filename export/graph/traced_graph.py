@@ -16,8 +16,8 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.spec.inlining import inlined
-from keras_transformer.export.spec.repeated_layers import RepeatedLayers
+from keras_transformer.export.graph.inlining import inlined
+from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.utils.types import Tensor
 
 _PREFIX = "keras_variable_"

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.export.spec.operation_results import result_offsets
-from keras_transformer.export.spec.repeated_layers import MARK
+from keras_transformer.export.graph.operation_results import result_offsets
+from keras_transformer.export.graph.repeated_layers import MARK
 
 # Operations that call a function.
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")

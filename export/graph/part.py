@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.spec.operation_results import result_offsets, result_types
+from keras_transformer.export.graph.operation_results import result_offsets, result_types
 
 _WEIGHT_READS = ("Const", "ReadVariableOp")
 # Operations of weights and constants only, whose results count as weights.

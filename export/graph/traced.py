@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras_transformer.backend import keras_private
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
-from keras_transformer.export.spec.repeated_layers import RepeatedLayers
-from keras_transformer.export.spec.traced_graph import TracedGraph, arguments_of, trace, weight_labels
+from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+from keras_transformer.export.graph.traced_graph import TracedGraph, arguments_of, trace, weight_labels
 from keras_transformer.utils.types import Tensor
 
 

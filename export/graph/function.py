@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from keras_transformer.export.spec.operation_results import result_part
+from keras_transformer.export.graph.operation_results import result_part
 
 
 class GraphFunction:
