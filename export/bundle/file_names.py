@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.export.bundle.manifest import signature_specs
-from keras_transformer.export.onnx.library import NAME as ONNX
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:

@@ -76,8 +76,10 @@ def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, dict[s
         measure_rounding(traced, spec)
     files = tflite.write(traced, spec, work)
     manifest = writing.new_manifest(spec)
-    manifest["artifacts"][tflite.NAME] = {"signatures": files}
+    manifest["artifacts"][tflite.TFLITE] = {"signatures": files}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
+    parity = verify.verify_format(work, tflite.TFLITE, probes, spec.tolerance, manifest)
     path = work / tflite.FILE
-    return Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values()))), manifest
+    return Artifact(
+        tflite.TFLITE, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values()))
+    ), manifest

@@ -50,12 +50,12 @@ def write_onnx(
     manifest = writing.new_manifest(spec)
     record: dict[str, Any] = {"signatures": paths, "names": names_record(spec, ONNX)}
     record["bytes"] = writing.bytes_in(work)
-    manifest["artifacts"][onnx.NAME] = record
+    manifest["artifacts"][onnx.ONNX] = record
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
+    parity = verify.verify_format(work, onnx.ONNX, probes, spec.tolerance, manifest)
     record["parity"] = [vars(each) for each in parity]
     verify.write_probes(work, probes, writing.PROBE_BYTES)
     count = sum(map(len, probes.values()))
     path = next(iter(paths.values()))
-    artifact = Artifact(onnx.NAME, path, record["bytes"], time.perf_counter() - start, parity, count)
+    artifact = Artifact(onnx.ONNX, path, record["bytes"], time.perf_counter() - start, parity, count)
     return manifest, artifact, spec

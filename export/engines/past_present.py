@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
-from keras_transformer.export.onnx.traversal import all_graphs
+from keras_transformer.export.onnx.graph import all_graphs
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Signature
 
 if TYPE_CHECKING:

@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import tensorflow as tf
 
+from keras_transformer.export.bundle.metadata import DESCRIPTION, PRODUCER, file_entries
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.onnx.freeze import freeze
+from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.handlers import HANDLERS
-from keras_transformer.export.onnx.library import NAME
-from keras_transformer.export.onnx.loop_invariants import hoist_invariants
-from keras_transformer.export.onnx.metadata import describe
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.repeated_parts import insert_parts, with_opaque_layers
+from keras_transformer.export.onnx.passes.loop_invariants import hoist_invariants
+from keras_transformer.export.onnx.passes.repeated_parts import insert_parts, with_opaque_layers
+from keras_transformer.export.onnx.passes.simplify import simplified
 from keras_transformer.export.onnx.rewriters import only_needed
-from keras_transformer.export.onnx.simplify import simplified
-from keras_transformer.export.onnx.traversal import all_nodes
-from keras_transformer.export.onnx.weights import FILE as WEIGHTS
-from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
+from keras_transformer.export.onnx.weights.weights_file import FILE as WEIGHTS
+from keras_transformer.export.onnx.weights.weights_file import WeightsFile, attach, fold, inline
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.spec.graph_names import output_names
 from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec, Signature
     from keras_transformer.export.spec.lazy_array import AnyArray
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.spec.traced_graph import TracedGraph
-
 
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
@@ -58,9 +58,9 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     options = spec.onnx or OnnxOptions()
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
-        raise ConversionError(NAME, f"the weights are {size:.1f} GB, and the spec does not name its variables")
+        raise ConversionError(ONNX, f"the weights are {size:.1f} GB, and the spec does not name its variables")
     _number_names_from_one()
-    names, files = spec.names(NAME), {}
+    names, files = spec.names(ONNX), {}
     weights = weight_arrays(spec.variables)
     is_shared = len(names) > 1 or sum(array.nbytes for array in weights.values()) > _MAX_INLINE
     make_tensor = WeightsFile(directory / WEIGHTS).initializer if is_shared else inline
@@ -99,7 +99,7 @@ def _model(
 
 def _optimized(model: Any, arrays: dict[str, AnyArray], options: OnnxOptions):
     """The optimized graph; the unchanged graph, with a warning, if the optimization fails."""
-    from keras_transformer.export.onnx.optimize import optimize_proto
+    from keras_transformer.export.onnx.passes.optimize import optimize_proto
 
     try:
         return optimize_proto(model, arrays, options)
@@ -113,7 +113,7 @@ def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelPro
         try:
             model = _to_onnx(traced, spec, name)
         except Exception as error:
-            raise ConversionError(NAME, error, log()) from error
+            raise ConversionError(ONNX, error, log()) from error
     _check_unsupported(model, spec.locate)
     hoist_invariants(model)
     _order_inputs(model.graph, spec.signatures[name])
@@ -125,7 +125,7 @@ def _check(path: pathlib.Path) -> None:
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:
-        raise ConversionError(NAME, error) from error
+        raise ConversionError(ONNX, error) from error
 
 
 def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
@@ -178,7 +178,7 @@ def _check_unsupported(model: Any, locate: Any) -> None:
             found[node.op_type, locate(node.op_type, node.name)] = None
     if found:
         (op, layer), *others = found
-        raise UnsupportedOpError(NAME, op, layer, others)
+        raise UnsupportedOpError(ONNX, op, layer, others)
 
 
 def _order_inputs(graph: Any, signature: Signature) -> None:
@@ -199,3 +199,17 @@ def _name_axes(graph: Any, signature: Signature) -> None:
         for axis, dimension in zip(specs[value.name].axes, value.type.tensor_type.shape.dim, strict=True):
             if axis is not None:
                 dimension.dim_param = axis
+
+
+def describe(model: onnx.ModelProto, metadata: Mapping[str, Any]) -> None:
+    """Writes metadata into a model: `producer_name`, `producer_version`, `doc_string`, `metadata_props`.
+
+    Args:
+        model: `onnx.ModelProto`, changed in place.
+        metadata: dict of JSON values; each is an entry of `metadata_props`.
+    """
+    model.producer_name, model.producer_version = PRODUCER, __version__
+    model.doc_string = metadata.get(DESCRIPTION, "")
+    del model.metadata_props[:]
+    for name, text in file_entries(dict(metadata)).items():
+        model.metadata_props.add(key=name, value=text)

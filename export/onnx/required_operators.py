@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ConversionError, InvalidBundleError, MissingLibraryError
-from keras_transformer.export.onnx.library import NAME
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.types import Path
 
 _TOOLS = "onnxruntime.tools.ort_format_model"
@@ -63,9 +63,9 @@ def _files(bundle: pathlib.Path) -> tuple[list[str], list[pathlib.Path]]:
     if bundle.is_file():
         return [bundle.name], [bundle]
     manifest = read_manifest(bundle)
-    if NAME not in manifest["artifacts"]:
-        raise InvalidBundleError(f"the bundle has no {NAME} artifact; it has {', '.join(manifest['artifacts'])}")
-    names = sorted(set(manifest["artifacts"][NAME]["signatures"].values()))
+    if ONNX not in manifest["artifacts"]:
+        raise InvalidBundleError(f"the bundle has no {ONNX} artifact; it has {', '.join(manifest['artifacts'])}")
+    names = sorted(set(manifest["artifacts"][ONNX]["signatures"].values()))
     return names, [bundle / name for name in names]
 
 
@@ -89,7 +89,7 @@ def _converted(path: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
                 str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_OF_ONE_PROCESSOR
             )
         except Exception as error:  # Of no narrower class.
-            raise ConversionError(NAME, f"'{path.name}' cannot be converted: {error}") from error
+            raise ConversionError(ONNX, f"'{path.name}' cannot be converted: {error}") from error
         found.append(target)
     return found
 

@@ -12,9 +12,9 @@ from keras_transformer.export.bundle.manifest import FILE, file_records, read_ma
 from keras_transformer.export.bundle.writing import write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.onnx.format import ONNX
-from keras_transformer.export.onnx.graph_quantizer import is_candidate
-from keras_transformer.export.onnx.graphs import load_arrays
-from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.onnx.quantization.graph_quantizer import is_candidate
+from keras_transformer.export.onnx.quantization.quantize import quantize_files
+from keras_transformer.export.onnx.weights.graph_files import load_arrays
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
@@ -126,7 +126,7 @@ def _measured(
 def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
     if quantization.mode != "int8_static" or quantization.calibration is None:
         return None
-    from keras_transformer.export.onnx.calibrate import ranges_of
+    from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 
     return ranges_of(folder, files, quantization.calibration, quantization.ranges)
 

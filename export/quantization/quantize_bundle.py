@@ -14,7 +14,7 @@ from keras_transformer.export.quantization.options import MODES, Quantization, p
 from keras_transformer.export.quantization.quantizing import QuantizedCopies
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.reporting.report import Artifact, Parity, Report, Reports
-from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
 from keras_transformer.utils.types import Path
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import Found, matrices
-from keras_transformer.export.saved_model.library import NAME
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.spec.traced import weight_names
 from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 from keras_transformer.export.verification.quantized_weight import codes as numbers_of
@@ -71,7 +71,7 @@ def kept_pairs(directory: pathlib.Path, variables: Sequence[Any]) -> Iterator[We
     Returns:
         Iterator over `WeightPair` of those that the graphs read; None if there are no known integers in the file.
     """
-    reader = tf.train.load_checkpoint(str(directory / NAME / "variables" / "variables"))
+    reader = tf.train.load_checkpoint(str(directory / SAVED_MODEL / "variables" / "variables"))
     stored: dict[tuple[str, str], dict[str, str]] = {}
     for key in reader.get_variable_to_shape_map():
         match = _KEY.fullmatch(key)

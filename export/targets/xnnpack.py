@@ -6,12 +6,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
 from keras_transformer.export.targets.tflite_rules import graph_of
 from keras_transformer.export.tflite.delegates.editor import Editor
 from keras_transformer.export.tflite.graph import Graph
-from keras_transformer.export.tflite.library import LIBRARY
-from keras_transformer.export.tflite.library import NAME as TFLITE
 from keras_transformer.export.tflite.tree import read_file
 from keras_transformer.export.tflite.uses import indices
 
@@ -21,7 +20,7 @@ class XNNPACK(Target):
 
     name = "xnnpack"
     format = TFLITE
-    libraries = (LIBRARY,)
+    libraries = (LITERT,)
     precisions = (None, "fp16", "int8", "int8_static", "weight_int8", "weight_int4")
     tolerance = dict.fromkeys((None, *precisions), 1e-4)
     setup = "pip install ai-edge-litert"

@@ -11,8 +11,8 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.bundle_writer import export_spec
-from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
@@ -70,7 +70,7 @@ def spelled_graph(
         expected = {each.name: arrays[each.name].astype(each.dtype) for each in outputs}
         probes.append(Probe(_spelled(texts), f"{len(texts)} texts", expected))
     spec = ExportSpec({"spelled": Signature(encode, inputs, probes, is_repeatable=True)}, 1e-6, onnx=onnx_options)
-    export_spec(spec, work / "front", [NAME], progress=False)
+    export_spec(spec, work / "front", [ONNX], progress=False)
     return onnx.load(str(work / "front" / "model.onnx"))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.runtime.inputs import check_inputs
+from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.spec.export_spec import ArraySpec
-from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
-from keras_transformer.export.tflite.library import LIBRARY, NAME
+from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.runtime import PlannedRunner
 from keras_transformer.utils.types import ArrayLike, Path
 
@@ -47,13 +47,13 @@ class OnDeviceTrainer:
     """
 
     def __init__(self, directory: Path, num_threads: int = 1) -> None:
-        with LIBRARY.required_by(f"backend '{NAME}'"):
+        with LITERT.required_by(f"backend '{TFLITE}'"):
             from ai_edge_litert.interpreter import Interpreter
 
         manifest = read_manifest(directory)
         if "training" not in manifest:
             raise InvalidBundleError(f"'{directory}' does not train: it was not written by export_training")
-        path = str(pathlib.Path(directory, manifest["artifacts"][NAME]["signatures"]["infer"]))
+        path = str(pathlib.Path(directory, manifest["artifacts"][TFLITE]["signatures"]["infer"]))
         check_flatbuffer(path)
         self._record: dict[str, Any] = manifest["training"]
         # See `TFLiteRuntime`.

@@ -16,8 +16,7 @@ from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.reporting.progress import Progress
-from keras_transformer.export.runtime.libraries import require_keras
-from keras_transformer.export.tflite.library import NAME
+from keras_transformer.export.runtime.libraries import TFLITE, require_keras
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
@@ -91,29 +90,29 @@ def export_training(
     made = TrainingSpec(model, batch, loss, optimizer)
     with writing.replacing(target) as folder, tempfile.TemporaryDirectory() as work:
         source = pathlib.Path(work, target.name)
-        report = export_spec(made.spec, source, [NAME], metadata, progress)
+        report = export_spec(made.spec, source, [TFLITE], metadata, progress)
         manifest = _with_state(made, source, folder)
         complete(folder, manifest, target.name)
         manifest["training"]["loss_difference"] = _check_training(made, folder)
         complete(folder, manifest, target.name)
-    written = {"path": str(target / _file(manifest)), "size": manifest["artifacts"][NAME]["bytes"]}
-    artifact = dataclasses.replace(report.artifacts[NAME], **written)
-    return dataclasses.replace(report, directory=str(target), artifacts={NAME: artifact})
+    written = {"path": str(target / _file(manifest)), "size": manifest["artifacts"][TFLITE]["bytes"]}
+    artifact = dataclasses.replace(report.artifacts[TFLITE], **written)
+    return dataclasses.replace(report, directory=str(target), artifacts={TFLITE: artifact})
 
 
 def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
     """Writes the file whose state is in variables, from the verified one; returns the manifest."""
+    from keras_transformer.export.tflite.passes.variables import keep_state
     from keras_transformer.export.tflite.tree import read_file, write_file
-    from keras_transformer.export.tflite.variables import keep_state
 
     manifest = read_manifest(source)
-    name = manifest["artifacts"][NAME]["signatures"]["infer"]
+    name = manifest["artifacts"][TFLITE]["signatures"]["infer"]
     tree = read_file(source / name)
     keep_state(tree, made.first_values, made.variable_names)
     write_file(tree, folder / name)
     probes = [dataclasses.replace(each, inputs=made.without_state(each.inputs)) for each in made.infer.probes]
     write_probes(folder, {"infer": probes}, writing.PROBE_BYTES)
-    record = manifest["artifacts"][NAME]
+    record = manifest["artifacts"][TFLITE]
     record["signatures"], record["bytes"] = {"infer": name}, (folder / name).stat().st_size
     record["names"] = {"infer": {side: made.without_state(names) for side, names in record["names"]["infer"].items()}}
     record["milliseconds"].pop("train", None)
@@ -147,7 +146,7 @@ def _check_training(made: TrainingSpec, folder: pathlib.Path) -> float:
     difference = _largest(found, expected)
     if not difference <= _TOLERANCE:
         scale = abs(expected[0])
-        raise ParityError(NAME, "loss", f"{_STEPS} training steps", difference * scale, scale, _TOLERANCE)
+        raise ParityError(TFLITE, "loss", f"{_STEPS} training steps", difference * scale, scale, _TOLERANCE)
     return difference
 
 
@@ -157,4 +156,4 @@ def _largest(found: Sequence[float], expected: Sequence[float]) -> float:
 
 
 def _file(manifest: Mapping[str, Any]) -> str:
-    return manifest["artifacts"][NAME]["signatures"]["infer"]
+    return manifest["artifacts"][TFLITE]["signatures"]["infer"]

@@ -8,7 +8,7 @@ import tempfile
 import onnx
 
 from graph_cost import Cost
-from keras_transformer.export.onnx.traversal import all_nodes
+from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import read
 from keras_transformer.planning.multiply_adds import einsum_multiply_adds

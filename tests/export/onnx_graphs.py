@@ -7,9 +7,9 @@ import onnx
 import onnxruntime
 from onnx import parser
 
-from keras_transformer.export.onnx.optimize import optimize_proto
+from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.traversal import all_nodes
+from keras_transformer.export.onnx.passes.optimize import optimize_proto
 
 
 def operators(model):

@@ -14,12 +14,12 @@ from keras_transformer.checkpoints.gguf.blocks import decoded
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.layouts import Interleaved
 from keras_transformer.export import Quantization, QuantizationError, WeightError, export, load, quantize, verify_bundle
-from keras_transformer.export.onnx.dequantize import ConstantReader
-from keras_transformer.export.onnx.kept_weights import as_stored
-from keras_transformer.export.onnx.product_weights import product_weight
+from keras_transformer.export.onnx.quantization.kept_weights import as_stored
+from keras_transformer.export.onnx.weights.dequantize import ConstantReader
+from keras_transformer.export.onnx.weights.product_weights import product_weight
 from keras_transformer.export.quantization.file_blocks import FileBlocks
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.kept_blocks import digits
+from keras_transformer.export.tflite.quantization.kept_blocks import digits
 from keras_transformer.export.tflite.tree import read
 from keras_transformer.export.verification.quantized_weight import WeightPair, codes, worst_fault
 from keras_transformer.export.verification.quantized_weights import compare

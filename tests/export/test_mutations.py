@@ -27,8 +27,8 @@ from keras_transformer.export.bundle import probe_files
 from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import file_records, read_manifest
 from keras_transformer.export.bundle.manifest_checks import check_files
-from keras_transformer.export.onnx.external_data import check_external_data
-from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
+from keras_transformer.export.onnx.weights.external_data import check_external_data
+from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.generation import GenerationError
 
 HERE = pathlib.Path(__file__).parent

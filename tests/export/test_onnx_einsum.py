@@ -6,8 +6,8 @@ import pytest
 from onnx import parser
 from onnx_graphs import operators, random, rewritten
 
-from keras_transformer.export.onnx.optimize import optimize_proto
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.optimize import optimize_proto
 
 pytestmark = pytest.mark.slow
 

@@ -15,12 +15,12 @@ from onnx_graphs import operators, random, rewritten
 
 from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.onnx.naming import make_names_unique
+from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import sizes_of
-from keras_transformer.export.onnx.shapes.symbolic import divide, multiply
-from keras_transformer.export.onnx.traversal import all_nodes
+from keras_transformer.export.onnx.passes.naming import make_names_unique
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import sizes_of
+from keras_transformer.export.onnx.passes.shapes.symbolic import divide, multiply
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
@@ -345,7 +345,7 @@ def test_another_offset_stays():
 
 def test_a_rewrite_that_fails_leaves_the_graph(monkeypatch):
     from keras_transformer.export.onnx import convert as writer
-    from keras_transformer.export.onnx import optimize as onnx_optimize
+    from keras_transformer.export.onnx.passes import optimize as onnx_optimize
 
     def fail(*arguments):
         raise RuntimeError("no such rule")

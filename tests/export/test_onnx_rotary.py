@@ -4,8 +4,8 @@ import onnx
 import pytest
 from onnx_graphs import operators, random, rewritten
 
+from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.traversal import all_nodes
 
 HALVES = """
 <ir_version: 10, opset_import: ["" : 18]>

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from keras_transformer.export import Quantization, WeightError
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of, write

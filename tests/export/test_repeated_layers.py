@@ -259,7 +259,7 @@ class TestOnnx:
     """What the converter sees, and what the file has."""
 
     def test_the_converter_sees_one_block_whatever_the_depth(self):
-        from keras_transformer.export.onnx.repeated_parts import with_opaque_layers
+        from keras_transformer.export.onnx.passes.repeated_parts import with_opaque_layers
 
         counts = {}
         for layers in (4, 8):
@@ -274,7 +274,7 @@ class TestOnnx:
         import onnx
 
         from keras_transformer.export.onnx.convert import write
-        from keras_transformer.export.onnx.traversal import all_nodes
+        from keras_transformer.export.onnx.graph import all_nodes
 
         keras.utils.set_random_seed(4)
         backbone = models.Decoder(models.Size(3, 16, 2, 24), VOCABULARY, position="rotary")

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from variants import exhaustive_but
 
 from keras_transformer.export.errors import WeightError
-from keras_transformer.export.onnx.stored_weights import stored_weights
+from keras_transformer.export.onnx.weights.stored_weights import stored_weights
 from keras_transformer.export.verification.stored_weight import StoredWeight
 from keras_transformer.export.verification.weight_comparison import WeightComparison
 from keras_transformer.export.verification.weight_images import difference, is_image, is_rows_of

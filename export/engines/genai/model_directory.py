@@ -112,7 +112,7 @@ def write_genai(
         manifest["files"] = file_records(work)
         writing.write_manifest(work, manifest)
     artifact.path = str(target / FILE)
-    return Report(str(target), {onnx.NAME: artifact}, reported_tolerance(quantization, tolerance))
+    return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
 
 
 def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:

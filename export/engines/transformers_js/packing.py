@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import onnx
 
-from keras_transformer.export.onnx.external_data import weight_files
-from keras_transformer.export.onnx.graphs import load_arrays
-from keras_transformer.export.onnx.weights import WeightsFile, attach, inline
+from keras_transformer.export.onnx.weights.external_data import weight_files
+from keras_transformer.export.onnx.weights.graph_files import load_arrays
+from keras_transformer.export.onnx.weights.weights_file import WeightsFile, attach, inline
 
 FOLDER = "onnx"
 # A file of protocol buffers has at most 2 GB.

@@ -14,8 +14,8 @@ from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.engines.triton.config import triton_models
 from keras_transformer.export.errors import ExportError, InvalidBundleError
-from keras_transformer.export.onnx.external_data import weight_files
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.weights.external_data import weight_files
 from keras_transformer.export.serving.batching import Batching
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from keras_transformer.export.onnx.node_maker import NodeMaker
-from keras_transformer.export.onnx.traversal import all_nodes
-from keras_transformer.export.onnx.weights import inline
+from keras_transformer.export.onnx.graph import NodeMaker, all_nodes
+from keras_transformer.export.onnx.weights.weights_file import inline
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 _SMALL = 4096

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_transformer.export.onnx.delegates.absent_values import without_large_numbers
-from keras_transformer.export.onnx.delegates.activations import with_tanh, without_softplus
 from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.exponentials import with_bounded_arguments
-from keras_transformer.export.onnx.delegates.integer_operators import with_integer_operators
-from keras_transformer.export.onnx.delegates.norms import with_operators
-from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
-from keras_transformer.export.onnx.delegates.padded_channels import with_padded_channels
-from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
-from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
-from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
+from keras_transformer.export.onnx.delegates.half_precision import (
+    with_bounded_arguments,
+    with_operators,
+    with_tanh,
+    without_large_numbers,
+    without_softplus,
+)
+from keras_transformer.export.onnx.delegates.sines import with_sine_polynomials, with_sine_tables
+from keras_transformer.export.onnx.delegates.supported_types import with_integer_operators, with_supported_types
+from keras_transformer.export.onnx.delegates.webgpu import with_padded_channels, without_one_hots
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {

@@ -8,9 +8,8 @@ from keras_transformer.export.tflite.delegates import (
     angles,
     cache_updates,
     integers,
-    largest,
+    lanes,
     layouts,
-    products,
     scatters,
 )
 from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
@@ -23,8 +22,8 @@ _RULES = (
     scatters.without_scatters,
     scatters.with_inner_sums,
     scatters.without_boolean_choices,
-    products.with_equal_batches,
-    largest.with_full_lanes,
+    lanes.with_equal_batches,
+    lanes.with_full_lanes,
     angles.with_tables,
     angles.with_polynomials,
     layouts.without_boolean_slices,

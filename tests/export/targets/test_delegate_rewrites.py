@@ -5,7 +5,7 @@ import pytest
 from tflite_graphs import Built, cache_update
 
 from keras_transformer.export.targets.tflite_rules import gpu_problems
-from keras_transformer.export.tflite.delegates.affine import affine
+from keras_transformer.export.tflite.delegates.cache_updates import affine
 from keras_transformer.export.tflite.delegates.editor import Editor
 from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 

@@ -7,12 +7,9 @@ import pytest
 from onnx import numpy_helper, parser
 
 from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.integer_operators import with_integer_operators
-from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
-from keras_transformer.export.onnx.delegates.padded_channels import with_padded_channels
-from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
-from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
-from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
+from keras_transformer.export.onnx.delegates.sines import with_sine_polynomials, with_sine_tables
+from keras_transformer.export.onnx.delegates.supported_types import with_integer_operators, with_supported_types
+from keras_transformer.export.onnx.delegates.webgpu import with_padded_channels, without_one_hots
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]>'
 # Angles of the positions of two tokens from a slot of the cache on.

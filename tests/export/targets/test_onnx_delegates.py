@@ -5,7 +5,7 @@ import pytest
 from half_floats import FLOAT, graph, run
 from onnx import TensorProto
 
-from keras_transformer.export.onnx.delegates.absent_values import within_range
+from keras_transformer.export.onnx.delegates.half_precision import within_range
 from keras_transformer.export.onnx.delegates.rewrite import rewrite
 
 RNG = np.random.default_rng(7)

@@ -1,0 +1,163 @@
+"""Layers that repeat are converted once: their graph takes the place of each of their calls.
+
+The converter's time grows faster than its graph. It sees every repeated layer as one opaque operation, and the graph of
+each kind of layer by itself; see `spec.repeated_layers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import onnx
+import tensorflow as tf
+
+from keras_transformer.export.onnx.graph import all_graphs
+from keras_transformer.export.spec.inlining import is_repeated, opened, result_names
+from keras_transformer.export.spec.repeated_layers import MARK, WEIGHT
+from keras_transformer.export.spec.traced_graph import TracedGraph
+
+# An operation of TensorFlow with any inputs and outputs, which its optimizer leaves alone, and that ONNX does not have.
+OPAQUE = "PyFuncStateless"
+_NAME, _ENSURE = "token", "EnsureShape"
+
+
+def with_opaque_layers(graph: TracedGraph) -> tuple[TracedGraph, dict[str, TracedGraph]]:
+    """Takes the repeated layers out of a graph.
+
+    Args:
+        graph: `TracedGraph`.
+
+    Returns:
+        `(graph, parts)`: the graph with an opaque operation in place of each of them, and dict of name to the
+        `TracedGraph` of each kind, with inputs in the order of the operation's.
+    """
+    functions = {each.signature.name: each for each in graph.outlined.library.function}
+    graph_def = tf.compat.v1.GraphDef(versions=graph.outlined.versions)
+    _copy(graph.outlined.node, graph_def.node, "")
+    for each in graph.outlined.library.function:
+        if MARK not in each.signature.name:
+            copy = graph_def.library.function.add()
+            copy.CopyFrom(each)
+            del copy.node_def[:]
+            names = _copy(each.node_def, copy.node_def, ":output:0")
+            for key, source in each.ret.items():
+                copy.ret[key] = names.get(source, source)
+    used = {node.attr[_NAME].s.decode() for nodes in _all_nodes(graph_def) for node in nodes if node.op == OPAQUE}
+    parts = {name: _part(functions[name], functions.values()) for name in sorted(used)}
+    return dataclasses.replace(graph, graph_def=graph_def), parts
+
+
+def _all_nodes(graph_def: Any) -> Iterator[Any]:
+    """The operations of a graph, and those of each of its functions."""
+    yield graph_def.node
+    for each in graph_def.library.function:
+        yield each.node_def
+
+
+def _copy(nodes: Iterable[Any], copies: Any, output: str) -> dict[str, str]:
+    """Copies operations, with an opaque one in place of each call of a repeated layer.
+
+    TensorFlow forgets the shapes of an opaque result: an operation behind it ensures them.
+
+    Args:
+        nodes: `NodeDef`s.
+        copies: repeated field of the copies.
+        output: what follows the name of an operation where its only result is read.
+
+    Returns:
+        Dict of the name of a result of a call to what is read in its place.
+    """
+    names: dict[str, str] = {}
+    for node in nodes:
+        for number in range(len(node.attr["Tout"].list.type) if is_repeated(node) else 0):
+            names.update(dict.fromkeys(result_names(node.name, number), f"{node.name}/result_{number}{output}"))
+    for node in nodes:
+        copy = copies.add()
+        copy.CopyFrom(_opaque(node) if is_repeated(node) else node)
+        copy.input[:] = [names.get(source, source) for source in copy.input]
+        copies.extend(_ensured(node, bool(output)) if is_repeated(node) else ())
+    return names
+
+
+def _opaque(call: Any) -> Any:
+    """The opaque operation in place of a call."""
+    node = tf.compat.v1.NodeDef(name=call.name, op=OPAQUE)
+    node.input[:] = [each for each in call.input if not each.startswith("^")]
+    node.attr["Tin"].CopyFrom(call.attr["Tin"])
+    node.attr["Tout"].CopyFrom(call.attr["Tout"])
+    node.attr[_NAME].s = call.attr["f"].func.name.encode()
+    return node
+
+
+def _ensured(call: Any, is_in_function: bool) -> Iterator[Any]:
+    """An operation behind each result of a call, which ensures its shape."""
+    for number, dtype in enumerate(call.attr["Tout"].list.type):
+        shown = tf.compat.v1.NodeDef(name=f"{call.name}/result_{number}", op=_ENSURE)
+        shown.input.append(f"{call.name}:output:{number}" if is_in_function else f"{call.name}:{number}")
+        shown.attr["T"].type = dtype
+        shown.attr["shape"].shape.CopyFrom(call.attr["_output_shapes"].list.shape[number])
+        yield shown
+
+
+def _part(function: Any, library: Any) -> TracedGraph:
+    graph_def, results = opened(function, library)
+    names = [each.name for each in function.signature.input_arg]
+    inputs, weights = (
+        tuple(each for each in names if each.startswith(WEIGHT) is is_weight) for is_weight in (False, True)
+    )
+    return TracedGraph(graph_def, graph_def, inputs, {each: f"{each}:0" for each in results}, weights)
+
+
+def insert_parts(model: onnx.ModelProto, parts: Mapping[str, tuple[TracedGraph, onnx.ModelProto]]) -> None:
+    """Puts the graphs of repeated layers in place of the opaque operations.
+
+    Args:
+        model: `onnx.ModelProto`, changed in place.
+        parts: dict of name to the `TracedGraph` of a layer and the `onnx.ModelProto` that was made of it, whose inputs and
+            outputs have its names.
+    """
+    labels = {name: f"repeated_layer_{number}" for number, name in enumerate(parts)}  # Not TensorFlow's counters.
+    for name, (_, part) in parts.items():
+        for each in part.graph.initializer:
+            copy = model.graph.initializer.add()
+            copy.CopyFrom(each)
+            copy.name = f"{labels[name]}/{each.name}"
+    for graph in reversed(list(all_graphs(model.graph))):  # What is within a graph first.
+        nodes = [each for node in graph.node for each in _replaced(node, parts, labels)]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def _replaced(
+    node: onnx.NodeProto, parts: Mapping[str, tuple[TracedGraph, onnx.ModelProto]], labels: Mapping[str, str]
+) -> list[onnx.NodeProto]:
+    """The operations in place of one: those of the layer, if it is opaque."""
+    if node.op_type != OPAQUE:
+        return [node]
+    (name,) = (each.s.decode() for each in node.attribute if each.name == _NAME)
+    graph, part = parts[name]
+    names = dict(zip((*graph.inputs, *graph.weights), node.input, strict=True))
+    names |= dict(zip(graph.outputs, node.output, strict=True))
+    names |= {each.name: f"{labels[name]}/{each.name}" for each in part.graph.initializer}
+    return [_renamed(each, node.name, names) for each in part.graph.node]
+
+
+def _renamed(node: onnx.NodeProto, scope: str, names: Mapping[str, str]) -> onnx.NodeProto:
+    """A copy of an operation, and of the graphs in it, with other names."""
+
+    def rename(name: str) -> str:
+        return names.get(name, f"{scope}/{name}") if name else ""
+
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    graphs = [inner for attribute in copy.attribute for inner in all_graphs(attribute.g)]
+    for graph in graphs:
+        for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
+            value.name = rename(value.name)
+    for each in (copy, *(inner for graph in graphs for inner in graph.node)):
+        each.name = f"{scope}/{each.name}"
+        each.input[:] = map(rename, each.input)
+        each.output[:] = map(rename, each.output)
+    return copy
