@@ -12,9 +12,8 @@ from keras_transformer.export.tflite.delegates import (
     layouts,
     scatters,
 )
-from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
-from keras_transformer.export.tflite.graph import graphs, signature_of
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import schema, signature_of
 
 _RULES = (
     integers.without_equal_casts,
@@ -50,19 +49,18 @@ def rewrite_for_gpu(model: Any) -> None:
         if any(None in signature_of(tensor) for tensor in graph.tensors):
             continue
         integers.without_long_integers(graph)
-        editor = Editor(graph)
-        _fold(editor)
+        _fold(graph)
         for rule in _RULES:
-            editor.apply(rule)
-            drop_unread(graph)
-        _fold(editor)
-        layouts.with_own_outputs(editor)
+            graph.replace_operators(rule)
+            graph.drop_unread()
+        _fold(graph)
+        layouts.with_own_outputs(graph)
     _lower_versions(model)
 
 
-def _fold(editor: Editor) -> None:
-    editor.refresh()
-    while integers.fold_constants(editor):
+def _fold(graph: Graph) -> None:
+    graph.find_uses()
+    while integers.fold_constants(graph):
         pass
 
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import operator_names
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.tree import operator_names, schema
 
 _READERS = {
     "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, signature_of
-from keras_transformer.export.tflite.tree import schema, size_of
-from keras_transformer.export.tflite.uses import Uses, indices, other
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import add_buffer, indices, other_input, schema, signature_of, size_of
 from keras_transformer.export.tflite.weights.variable_data import VariableData
 
 
@@ -34,8 +33,8 @@ def fuse(model: Any, folds_factors: bool = True) -> None:
 
 def _lighter_norms(graph: Graph) -> int:
     """Rewrites every norm; returns how many."""
-    uses = Uses(graph)
-    found = [parts for operator in graph.subgraph.operators if (parts := _norm_parts(graph, uses, operator))]
+    graph.find_uses()
+    found = [parts for operator in graph.subgraph.operators if (parts := _norm_parts(graph, operator))]
     old = {id(each) for operators, _ in found for each in operators}
     new = {id(operators[-1]): _norm(graph, operators[-1], *tensors) for operators, tensors in found}
     graph.subgraph.operators[:] = [
@@ -46,39 +45,39 @@ def _lighter_norms(graph: Graph) -> int:
     return len(found)
 
 
-def _norm_parts(graph: Graph, uses: Uses, operator: Any) -> Any:
+def _norm_parts(graph: Graph, operator: Any) -> Any:
     """The operators and tensors of a norm, given its product of `gamma` and the inverse deviation, or None."""
-    if graph.kind(operator) != "MUL" or len(uses.readers[int(operator.outputs[0])]) != 2:
+    if graph.kind(operator) != "MUL" or len(graph.readers[int(operator.outputs[0])]) != 2:
         return None
-    gamma = next((each for each in indices(operator.inputs) if graph.constant(each) is not None), None)
-    inverse = None if gamma is None else uses.makers.get(other(operator, gamma))
+    gamma = next((each for each in indices(operator.inputs) if graph.value(each) is not None), None)
+    inverse = None if gamma is None else graph.makers.get(other_input(operator, gamma))
     if inverse is None or graph.kind(inverse) != "RSQRT":
         return None
     scale = int(operator.outputs[0])
-    products = uses.readers[scale]
-    if scale in uses.ends or any(graph.kind(each) != "MUL" for each in products):
+    products = graph.readers[scale]
+    if scale in graph.ends or any(graph.kind(each) != "MUL" for each in products):
         return None
-    shift = next((each for each in products if _is_made_by(graph, uses, other(each, scale), "NEG")), None)
+    shift = next((each for each in products if _is_made_by(graph, other_input(each, scale), "NEG")), None)
     scaled = next((each for each in products if each is not shift), None)
     if shift is None or scaled is None:
         return None
-    add = uses.only_reader(int(shift.outputs[0]))
-    last = uses.only_reader(int(scaled.outputs[0]))
+    add = graph.only_reader(int(shift.outputs[0]))
+    last = graph.only_reader(int(scaled.outputs[0]))
     if not add or not last or graph.kind(add) != "ADD" or graph.kind(last) != "ADD":
         return None
-    beta, x = other(add, int(shift.outputs[0])), other(scaled, scale)
-    joins = uses.only_reader(int(add.outputs[0])) is last
+    beta, x = other_input(add, int(shift.outputs[0])), other_input(scaled, scale)
+    joins = graph.only_reader(int(add.outputs[0])) is last
     if not joins or not _same_shape(graph, x, int(last.outputs[0])) or any(map(_activates, (shift, scaled, add, last))):
         return None
-    negated = uses.makers[other(shift, scale)]
+    negated = graph.makers[other_input(shift, scale)]
     mean, operators = int(negated.inputs[0]), [operator, shift, scaled, add, last]
-    if uses.only_reader(int(negated.outputs[0])):
+    if graph.only_reader(int(negated.outputs[0])):
         operators.insert(0, negated)
     return operators, (x, mean, int(inverse.outputs[0]), gamma, beta)
 
 
-def _is_made_by(graph: Graph, uses: Uses, index: int, kind: Any) -> bool:
-    return index in uses.makers and graph.kind(uses.makers[index]) == kind
+def _is_made_by(graph: Graph, index: int, kind: Any) -> bool:
+    return index in graph.makers and graph.kind(graph.makers[index]) == kind
 
 
 def _same_shape(graph: Graph, first: int, second: int) -> bool:
@@ -145,16 +144,17 @@ def _digest(data: Any) -> bytes:
 
 def _fold_factors(graph: Graph, weights: _Weights) -> int:
     """Folds constant factors behind `FULLY_CONNECTED` and an optional `RESHAPE` into its weights; returns how many."""
-    uses, folded = Uses(graph), set()
+    folded: set[int] = set()
+    graph.find_uses()
     for operator in graph.subgraph.operators:
         factor = graph.kind(operator) == "MUL" and not _activates(operator) and _factor(graph, operator)
         if not factor:
             continue
-        source = next(each for each in indices(operator.inputs) if graph.constant(each) is None)
-        product = _product_behind(graph, uses, source)
+        source = next(each for each in indices(operator.inputs) if graph.value(each) is None)
+        product = _product_behind(graph, source)
         if product is not None:
             _multiply(graph, product, factor, weights)
-            _bypass(graph, operator, source, uses)
+            _bypass(graph, operator, source)
             folded.add(id(operator))
     graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if id(each) not in folded]
     return len(folded)
@@ -162,19 +162,19 @@ def _fold_factors(graph: Graph, weights: _Weights) -> int:
 
 def _factor(graph: Graph, operator: Any) -> float | None:
     """The scalar that an operator multiplies by, or None."""
-    values = [graph.constant(index) for index in indices(operator.inputs)]
+    values = [graph.value(index) for index in indices(operator.inputs)]
     constants = [each for each in values if each is not None and each.size == 1 and each.dtype == np.float32]
     return float(constants[0].item()) if len(constants) == 1 and sum(each is None for each in values) == 1 else None
 
 
-def _product_behind(graph: Graph, uses: Uses, index: int) -> Any:
+def _product_behind(graph: Graph, index: int) -> Any:
     """The `FULLY_CONNECTED` that produces a tensor, through an optional `RESHAPE`, if nothing else reads it."""
-    maker = uses.makers.get(index)
-    readers = [each for each in uses.readers[index] if graph.kind(each) != "SHAPE"]  # Shapes do not depend on factors.
-    if maker is None or len(readers) != 1 or index in uses.ends:
+    maker = graph.makers.get(index)
+    readers = [each for each in graph.readers[index] if graph.kind(each) != "SHAPE"]  # Shapes do not depend on factors.
+    if maker is None or len(readers) != 1 or index in graph.ends:
         return None
     if graph.kind(maker) == "RESHAPE":
-        return _product_behind(graph, uses, int(maker.inputs[0]))
+        return _product_behind(graph, int(maker.inputs[0]))
     constant = graph.kind(maker) == "FULLY_CONNECTED" and graph.is_constant(int(maker.inputs[1]))
     biased = constant and (len(maker.inputs) < 3 or maker.inputs[2] < 0 or graph.is_constant(int(maker.inputs[2])))
     return maker if biased and not _activates(maker) else None
@@ -190,15 +190,15 @@ def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> 
     operator.inputs = np.array(inputs, "int32")
 
 
-def _bypass(graph: Graph, operator: Any, source: int, uses: Uses) -> None:
+def _bypass(graph: Graph, operator: Any, source: int) -> None:
     """Lets the consumers of an operator's result read its source instead."""
     output = int(operator.outputs[0])
-    if output in uses.ends:
+    if output in graph.ends:
         graph.subgraph.outputs = np.where(graph.subgraph.outputs == output, source, graph.subgraph.outputs)
-        uses.ends.add(source)
-    for reader in uses.readers[output]:
+        graph.ends.add(source)
+    for reader in graph.readers[output]:
         reader.inputs = np.where(np.asarray(reader.inputs) == output, source, reader.inputs).astype("int32")
-    uses.readers[source] = [each for each in uses.readers[source] if each is not operator] + uses.readers[output]
+    graph.readers[source] = [each for each in graph.readers[source] if each is not operator] + graph.readers[output]
 
 
 def _drop_unused(model: Any) -> None:

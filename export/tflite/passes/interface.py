@@ -9,8 +9,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries, producer
 from keras_transformer.export.spec.graph_names import output_names
-from keras_transformer.export.tflite.graph import add_buffer
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.tree import add_buffer, schema
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec, Signature

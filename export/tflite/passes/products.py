@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, graphs, shape_of, signature_of
-from keras_transformer.export.tflite.tree import schema
-from keras_transformer.export.tflite.uses import Uses, indices, other
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import indices, other_input, schema, shape_of, signature_of
 from keras_transformer.export.tflite.weights.insert_weights import Inserter
 from keras_transformer.export.tflite.weights.variable_data import VariableData
 
@@ -36,10 +35,11 @@ def _complete(graph: Graph, inserter: Inserter, folds_factors: bool) -> None:
         elif _is_relu(graph, operator):
             new = graph.operator("RELU", indices(operator.inputs), indices(operator.outputs))
             operator.__dict__.update(new.__dict__)
-    uses, left_out = Uses(graph), set()
+    left_out: set[int] = set()
+    graph.find_uses()
     for operator in graph.subgraph.operators:
         if graph.kind(operator) in _AFFINE and graph.is_constant(int(operator.inputs[1])):
-            left_out |= set(map(id, _Affine(graph, operator, inserter, folds_factors).absorbed(uses)))
+            left_out |= set(map(id, _Affine(graph, operator, inserter, folds_factors).absorbed()))
     graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if id(each) not in left_out]
 
 
@@ -76,16 +76,16 @@ class _Affine:
         self._folds_factors = folds_factors
         self._units = shape_of(graph.tensors[int(operator.inputs[1])])[0]
 
-    def absorbed(self, uses: Uses) -> Iterator[Any]:
+    def absorbed(self) -> Iterator[Any]:
         """Takes in factors and biases of units, and an activation; yields the operators that computed them."""
         while not self._operator.builtinOptions.fusedActivationFunction and self._has_known_bias():
             output = int(self._operator.outputs[0])
-            reader = uses.only_reader(output)
+            reader = self._graph.only_reader(output)
             if reader is None:
                 return
             before = self._operator
             if self._graph.kind(reader) == "RESHAPE":  # It may come before an activation as well as after it.
-                before, reader = reader, uses.only_reader(int(reader.outputs[0]))
+                before, reader = reader, self._graph.only_reader(int(reader.outputs[0]))
                 if reader is None or self._graph.kind(reader) not in _ACTIVATIONS:
                     return
             if not self._takes(reader, output):
@@ -98,7 +98,7 @@ class _Affine:
         if kind in _ACTIVATIONS:
             options.fusedActivationFunction = getattr(schema().ActivationFunctionType, kind)
             return True
-        values = self._values_of_units(other(reader, output)) if kind in ("MUL", "ADD") else None
+        values = self._values_of_units(other_input(reader, output)) if kind in ("MUL", "ADD") else None
         if values is None or not self._has_shape_of(int(reader.outputs[0])):
             return False
         # The converter would have done it with weights that it sees.
@@ -119,7 +119,7 @@ class _Affine:
 
     def _values_of_units(self, index: int) -> np.ndarray | None:
         """A constant with one value for each unit, the last axis of the result; None for anything else."""
-        values = self._graph.constant(index)
+        values = self._graph.value(index)
         is_vector = values is not None and values.shape[-1:] == (self._units,) and values.size == self._units
         return values.reshape(-1) if values is not None and is_vector else None
 
@@ -132,7 +132,7 @@ class _Affine:
 
     def _bias(self) -> np.ndarray | None:
         """The values of the bias; None if there is none, or if it is 0."""
-        values = self._graph.constant(self._bias_index())
+        values = self._graph.value(self._bias_index())
         return None if values is None or not values.any() else values
 
     def _set_bias(self, values: np.ndarray | None) -> None:

@@ -145,5 +145,5 @@ def _integer_bias(graph: Graph, index: int, scale: np.ndarray, bits: int) -> int
     parameters.zeroPoint = np.zeros(len(scale), "int64")
     # Kernels add products of 16 bits in 64.
     kind, least = ("int64", -(2.0**53)) if bits == 16 else ("int32", -(2.0**31))
-    values = np.round(np.asarray(graph.constant(index), "float64") / scale).clip(least, -least - 1).astype(kind)
+    values = np.round(np.asarray(graph.value(index), "float64") / scale).clip(least, -least - 1).astype(kind)
     return graph.add_constant(f"{graph.tensors[index].name.decode()}/quantized", kind.upper(), values, parameters)

@@ -16,10 +16,10 @@ import numpy as np
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import KnownBlocks
-from keras_transformer.export.tflite.graph import Graph, add_buffer, signature_of
+from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.quantization.blocks import block_parameters, row_parameters
 from keras_transformer.export.tflite.quantization.offsets import Offsets, add_to_rows
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.tree import add_buffer, schema, signature_of
 from keras_transformer.export.tflite.weights.weight import ROWS, Weight, readers
 from keras_transformer.quantization.blocks import MIDDLES, Blocks
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, add_buffer, signature_of
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import add_buffer, schema, signature_of
 from keras_transformer.export.tflite.weights.weight import readers
 
 _PRODUCT = "FULLY_CONNECTED"

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, signature_of
-from keras_transformer.export.tflite.tree import schema
-from keras_transformer.export.tflite.uses import Uses
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import add_buffer, schema, signature_of
 
 # Numbers above this multiple of the mean magnitude of their row are outliers.
 _BOUND = 4.0
@@ -53,7 +52,7 @@ class _Products:
 
     def __init__(self, graph: Graph, halves: dict[int, int]) -> None:
         self._graph, self._halves = graph, halves
-        self._makers = Uses(graph).makers
+        graph.find_uses()
 
     def separate(self) -> int:
         """Separates the outliers of all activations that may have any; returns how many products read them."""
@@ -78,14 +77,14 @@ class _Products:
         (source, weight), types = (graph.tensors[index] for index in operator.inputs[:2]), schema().TensorType
         is_constant = graph.is_constant(int(operator.inputs[1]))
         biases = [index for index in operator.inputs[2:] if index >= 0]
-        is_plain = len(source.shape) > 1 and all(graph.constant(index) is not None for index in biases)
+        is_plain = len(source.shape) > 1 and all(graph.value(index) is not None for index in biases)
         return is_plain and is_constant and source.type == types.FLOAT32 and weight.type in (types.INT8, types.INT4)
 
     def _is_average(self, index: int) -> bool:
         """Whether an activation is the output of attention: weighted means have no outliers."""
-        maker = self._makers.get(index)
+        maker = self._graph.makers.get(index)
         while maker is not None and self._graph.kind(maker) in _LAYOUT:
-            maker = self._makers.get(int(maker.inputs[0]))
+            maker = self._graph.makers.get(int(maker.inputs[0]))
         return maker is not None and self._graph.kind(maker) == "BATCH_MATMUL"
 
     def _parts(self, source: int, reader: Any) -> int:
@@ -135,7 +134,7 @@ class _Products:
         """Half of a bias, which is added to both parts."""
         tensor = self._graph.tensors[bias]
         if tensor.buffer not in self._halves:
-            values = self._graph.constant(bias)
+            values = self._graph.value(bias)
             assert values is not None
             self._halves[tensor.buffer] = add_buffer(self._graph.model, values / np.float32(2))
         name = f"{tensor.name.decode()}/half"

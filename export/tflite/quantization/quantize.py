@@ -18,12 +18,12 @@ import numpy as np
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
 from keras_transformer.export.quantization.options import KEPT, matches
-from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs
+from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization.blocks import bfloat16, block_parameters, row_parameters
 from keras_transformer.export.tflite.quantization.offsets import Offsets
 from keras_transformer.export.tflite.quantization.outliers import separate_outliers
 from keras_transformer.export.tflite.quantization.tables import use_lookups
-from keras_transformer.export.tflite.tree import read, read_file, schema, write, write_file
+from keras_transformer.export.tflite.tree import add_buffer, read, read_file, schema, write, write_file
 from keras_transformer.export.tflite.weights.weight import ROWS, find_weights, readers
 
 if TYPE_CHECKING:

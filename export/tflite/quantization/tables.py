@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, signature_of
-from keras_transformer.export.tflite.tree import schema, size_of
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import schema, signature_of, size_of
 
 
 def use_lookups(graph: Graph) -> int:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, shape_of
-from keras_transformer.export.tflite.tree import schema, size_of
-from keras_transformer.export.tflite.uses import Uses, indices
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
 from keras_transformer.export.verification.quantized_weight import Dequantized, codes
 
 _PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32"}
@@ -26,11 +25,11 @@ class ConstantReader:
         self.graph = graph
         types = vars(schema().TensorType)
         self._names = {number: name for name, number in types.items() if name in {*_PLAIN, *_PACKED}}
-        self._producers = Uses(graph).makers
+        graph.find_uses()
 
     def producer(self, index: int) -> tuple[str, list[int]]:
         """The kind of the operator that a tensor is the result of, and its inputs; `("", [])` without any."""
-        operator = self._producers.get(index)
+        operator = self.graph.makers.get(index)
         if operator is None:
             return "", []
         return self.graph.kind(operator), list(indices(operator.inputs))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
-from keras_transformer.export.tflite.tree import schema
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.tree import indices, schema
 from keras_transformer.export.tflite.weights.variable_data import VariableData
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Inserter:
             self._into_loop(graph, operator, weights)
         if kind not in ("RESHAPE", "TRANSPOSE") or inputs[0] not in weights:
             return False
-        sizes, output = graph.constant(inputs[1]), int(operator.outputs[0])
+        sizes, output = graph.value(inputs[1]), int(operator.outputs[0])
         if sizes is None or output in graph.subgraph.outputs:
             return False
         weight = weights[inputs[0]]

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, graphs, shape_of
-from keras_transformer.export.tflite.tree import read_file, schema, size_of
-from keras_transformer.export.tflite.uses import Uses, indices
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import indices, read_file, schema, shape_of, size_of
 from keras_transformer.export.verification.stored_weight import StoredWeight
 from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
@@ -34,23 +33,21 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
         model = read_file(directory / path)
         uses: dict[int, list[tuple[Graph, int]]] = {}
         for graph in graphs(model):
+            graph.find_uses()
             for index, tensor in enumerate(graph.tensors):
                 if size_of(model.buffers[tensor.buffer]):
                     uses.setdefault(tensor.buffer, []).append((graph, index))
-        readers = {id(graph.subgraph): Uses(graph).readers for graph in graphs(model)}
         for tensors in uses.values():
             graph, index = tensors[0]
             array = _array(model, graph, graph.tensors[index])
             if array is not None:
-                labels = {
-                    label for each, place in tensors for label in _labels(each, place, readers[id(each.subgraph)])
-                }
+                labels = {label for each, place in tensors for label in _labels(each, place)}
                 yield StoredWeight(graph.tensors[index].name.decode(), array, readers=frozenset(labels))
 
 
-def _labels(graph: Graph, index: int, readers: dict[int, list[Any]]) -> set[str]:
+def _labels(graph: Graph, index: int) -> set[str]:
     """Names of the traced operations that read a constant: the converter names results after them."""
-    tensors = [index, *(int(output) for operator in readers.get(index, ()) for output in operator.outputs)]
+    tensors = [index, *(int(output) for operator in graph.readers.get(index, ()) for output in operator.outputs)]
     names = [label for each in tensors for label in graph.tensors[each].name.decode().split(";")]
     return {part for name in names for part in (name, name.rpartition("/")[0])}
 
@@ -79,6 +76,7 @@ def weight_bytes(directory: pathlib.Path, paths: Iterable[str]) -> Iterator[Weig
         kinds = {value: name.lower() for name, value in vars(schema().TensorType).items() if isinstance(value, int)}
         seen = set()
         for graph in graphs(model):
+            graph.find_uses()
             for index, name in _in_order(graph):
                 tensor = graph.tensors[index]
                 size = size_of(model.buffers[tensor.buffer])

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, graphs, shape_of
-from keras_transformer.export.tflite.tree import schema, size_of
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
 
 # Smaller weights are not quantized: the operators would cost more.
 _SMALL = 2048

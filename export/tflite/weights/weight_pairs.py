@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.tree import read_file
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.tree import indices, read_file
 from keras_transformer.export.tflite.weights.dequantize import ConstantReader
 from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 
