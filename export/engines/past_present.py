@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
+import onnx_ir as ir
 import tensorflow as tf
 
-from keras_transformer.export.onnx.graph import all_graphs
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Signature
 
 if TYPE_CHECKING:
@@ -107,13 +106,10 @@ def with_dots(spec: ExportSpec, files: Mapping[str, pathlib.Path], caches: tuple
 
 
 def _rename_inputs(path: pathlib.Path, names: Mapping[str, str]) -> None:
-    model = onnx.load(str(path), load_external_data=False)
-    for graph in all_graphs(model.graph):
-        for node in graph.node:
-            node.input[:] = [names.get(name, name) for name in node.input]
-    for value in model.graph.input:
-        value.name = names.get(value.name, value.name)
-    onnx.save(model, str(path))
+    model = ir.load(str(path))
+    for value in model.graph.inputs:
+        value.name = names.get(value.name or "", value.name)
+    ir.save(model, str(path))
 
 
 def _renamed(signature: Signature, names: Mapping[str, str]) -> Signature:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.runtime.libraries import ONNX, ONNX_RUNTIME
+from keras_transformer.export.runtime import libraries
 from keras_transformer.export.spec.graph_names import output_names
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class OnnxFormat(Format):
     """ONNX files, run by ONNX Runtime on the CPU; see `Format`."""
 
-    name = ONNX
+    name = libraries.ONNX
     title, runtime_title = "ONNX", "ONNX Runtime"
-    library = ONNX_RUNTIME
+    library = libraries.ONNX_RUNTIME
     writers = ("tf2onnx", "onnxscript", "onnx")
     takes_single_tokens = True
     takes_large_weights = True
@@ -71,12 +71,10 @@ class OnnxFormat(Format):
         return OnnxSteps(directory, manifest, self.name, num_threads)
 
     def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
-        import onnx
-
         from keras_transformer.export.onnx.graph import all_nodes
+        from keras_transformer.export.onnx.weights.files import read
 
-        graph = onnx.load(str(path), load_external_data=False).graph
-        return collections.Counter(node.op_type for node in all_nodes(graph))
+        return collections.Counter(node.op_type for node in all_nodes(read(path).graph))
 
     def inspect(self, path: pathlib.Path) -> list[str]:
         """The operations of a file, most frequent first."""

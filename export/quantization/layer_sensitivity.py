@@ -14,7 +14,8 @@ from keras_transformer.export.errors import InvalidBundleError, QuantizationErro
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.quantization.graph_quantizer import is_candidate
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
-from keras_transformer.export.onnx.weights.graph_files import load_arrays
+from keras_transformer.export.onnx.weights.files import read
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
@@ -91,9 +92,8 @@ def sensitivity(
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = record["signatures"]
-    arrays = {
-        name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
-    }
+    graphs = [read(pathlib.Path(bundle, path)).graph for path in files.values()]
+    arrays = {name: constant_of(value) for graph in graphs for name, value in graph.initializers.items()}
     kept = matches(arrays, quantization.keep_float)
     weights = [name for name, array in arrays.items() if is_candidate(array) and name not in kept]
     found = []

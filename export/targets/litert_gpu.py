@@ -30,7 +30,7 @@ class LiteRTGPU(Target):
     tolerance = {None: 1e-4, "fp16": 2e-2}
     setup = "pip install ai-edge-litert"
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
         rewrite_for_gpu(model)

@@ -15,10 +15,10 @@ class OnnxTarget(Target):
 
     format = ONNX
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         from keras_transformer.export.onnx.delegates.rewrite import rewrite
 
-        rewrite(self.name, model, {} if arrays is None else arrays, slots)
+        rewrite(self.name, model, slots)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

@@ -23,7 +23,7 @@ class XNNPACK(Target):
     tolerance = dict.fromkeys((None, *precisions), 1e-4)
     setup = "pip install ai-edge-litert"
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
         rewrite_for_gpu(model)  # It takes what a GPU takes, but for integers.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.runtime.libraries import LITERT, TFLITE
+from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class TFLiteFormat(Format):
     """TFLite files of built-in operations, run by LiteRT's interpreter; see `Format`."""
 
-    name = TFLITE
+    name = libraries.TFLITE
     title, runtime_title = "TFLite", "LiteRT"
-    library = LITERT
+    library = libraries.LITERT
     takes_fixed_shapes = True
     takes_large_weights = True
 

@@ -158,7 +158,7 @@ def test_a_moved_minimum_is_named(blocks, tmp_path):
     product = next(each.output[0] for each in model.graph.node if name in each.input)
     result = next(each.output[0] for each in model.graph.node if product in each.input)
     expected = blocks_of(blocks.directory / "Q4_1.gguf", "blk.0.ffn_up").values.T
-    pair = WeightPair("hidden", expected, product_weight(reader, result))
+    pair = WeightPair("hidden", expected, product_weight(reader, reader.find(result)))
     assert compare("onnx", [pair])["rounded"] == 1
     with pytest.raises(
         WeightError, match=r"hidden.*at \[\d+, 3\] by 0.33. steps .*: the codes are kept, and not rounded"

@@ -2,9 +2,8 @@
 
 import onnx
 import pytest
-from onnx_graphs import operators, random, rewritten
+from onnx_graphs import all_nodes, operators, random, rewritten
 
-from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.options import OnnxOptions
 
 HALVES = """

@@ -272,9 +272,9 @@ class TestOnnx:
     @pytest.mark.exhaustive
     def test_files_have_the_same_operators(self, monkeypatch, tmp_path):
         import onnx
+        from onnx_graphs import all_nodes
 
         from keras_transformer.export.onnx.convert import write
-        from keras_transformer.export.onnx.graph import all_nodes
 
         keras.utils.set_random_seed(4)
         backbone = models.Decoder(models.Size(3, 16, 2, 24), VOCABULARY, position="rotary")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+import onnx_ir as ir
 
 from keras_transformer.export.onnx.delegates.editor import Editor
 from keras_transformer.export.onnx.delegates.half_precision import (
@@ -16,7 +17,6 @@ from keras_transformer.export.onnx.delegates.half_precision import (
 from keras_transformer.export.onnx.delegates.sines import with_sine_polynomials, with_sine_tables
 from keras_transformer.export.onnx.delegates.supported_types import with_integer_operators, with_supported_types
 from keras_transformer.export.onnx.delegates.webgpu import with_padded_channels, without_one_hots
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
     "qnn": (
@@ -40,17 +40,16 @@ RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
 }
 
 
-def rewrite(target: str, model: Any, arrays: dict[str, AnyArray], slots: int | None = None) -> None:
+def rewrite(target: str, model: ir.Model, slots: int | None = None) -> None:
     """Writes a graph as a target computes it; values in float32 change by rounding only.
 
     Args:
         target: key of `TARGETS`. Graphs of those that are not in `RULES` stay as they are.
-        model: `ModelProto` without initializers, changed in place.
-        arrays: dict of name to array: its initializers, changed in place.
+        model: `onnx_ir.Model`, changed in place.
         slots: number of the slots of the cache of a decoder, or None.
     """
     if target not in RULES:
         return
-    editor = Editor(model, arrays, slots)
+    editor = Editor(model, slots)
     for rule in RULES[target]:
         rule(editor)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from onnx import TensorProto
+import onnx_ir as ir
 
 from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.graph import NodeMaker, name_of
 
 # Channels are read four at a time, or three.
 _FOUR, _THREE = 4, 3
@@ -21,31 +20,26 @@ def without_one_hots(editor: Editor) -> None:
     Args:
         editor: `Editor` of a graph of fixed shapes.
     """
-    found: dict[str, list[Any]] = {}
-    for node in editor.nodes("OneHot"):
-        made = _comparison(editor, node)
-        if made is not None:
-            found[node.output[0]] = made
-    editor.replace(found)
+    makers = [_comparison(editor, node) for node in editor.nodes("OneHot")]
+    editor.replace(*[make for make in makers if make is not None])
 
 
-def _comparison(editor: Editor, node: Any) -> list[Any] | None:
+def _comparison(editor: Editor, node: ir.Node) -> NodeMaker | None:
     """Nodes in the place of a `OneHot`, or None where its depth or a shape is not known."""
-    indices, depth, values = node.input
+    indices, depth, values = node.inputs
     count, pair, shape = editor.value(depth), editor.value(values), editor.shape(indices)
     if count is None or pair is None or shape is None:
         return None
-    make, made = editor.making(node)
-    axis = next((each.i for each in node.attribute if each.name == "axis"), -1) % (len(shape) + 1)
+    make, axis = editor.making(node), node.attributes.get_int("axis", -1) % (len(shape) + 1)
     aligned = [1] * (len(shape) + 1)
     aligned[axis] = int(count.reshape(()))
     numbers = make.constant(np.arange(aligned[axis], dtype="int32").reshape(aligned), "numbers")
-    short = make("Cast", indices, to=TensorProto.INT32)
+    short = make("Cast", indices, to=ir.DataType.INT32)
     wide = make("Unsqueeze", short, make.constant(np.array([axis]), "axis"))
     hits = make("Equal", wide, numbers)
     off, on = (make.constant(number, label) for number, label in zip(pair, ("off", "on"), strict=True))
-    make.into(node.output[0], "Where", hits, on, off)
-    return made
+    make.into(name_of(node.outputs[0]), "Where", hits, on, off)
+    return make
 
 
 def with_padded_channels(editor: Editor) -> None:
@@ -57,19 +51,17 @@ def with_padded_channels(editor: Editor) -> None:
     Args:
         editor: `Editor` of a graph of fixed shapes.
     """
-    found: dict[str, list[Any]] = {}
     for node in editor.nodes("Conv"):
-        shape = editor.shape(node.input[1])
-        groups = next((each.i for each in node.attribute if each.name == "group"), 1)
+        shape, groups = editor.shape(node.inputs[1]), node.attributes.get_int("group", 1)
         out, channels = shape[:2] if shape else (None, None)
         if shape is None or out is None or channels is None or groups > 1:
             continue
         if channels % _THREE or channels == _THREE or channels % _FOUR == 0 or out % _FOUR:
             continue
-        make, made = editor.making(node)
+        make = editor.making(node)
         pads = np.zeros((2, len(shape)), "int64")
         pads[1, 1] = -channels % _FOUR
         amount = make.constant(pads.reshape(-1), "pads")
-        node.input[0], node.input[1] = (make("Pad", name, amount) for name in node.input[:2])
-        found[node.output[0]] = [*made, node]
-    editor.replace(found)
+        for position, value in enumerate(node.inputs[:2]):
+            node.replace_input_with(position, make("Pad", value, amount))
+        make.insert()

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import onnx
+import onnx_ir as ir
 import tensorflow as tf
 
-from keras_transformer.export.onnx.graph import all_graphs
+from keras_transformer.export.onnx.graph import add_constant, all_graphs, all_nodes, name_of
 from keras_transformer.export.spec.inlining import is_repeated, opened, result_names
 from keras_transformer.export.spec.repeated_layers import MARK, WEIGHT
 from keras_transformer.export.spec.traced_graph import TracedGraph
@@ -44,12 +44,12 @@ def with_opaque_layers(graph: TracedGraph) -> tuple[TracedGraph, dict[str, Trace
             names = _copy(each.node_def, copy.node_def, ":output:0")
             for key, source in each.ret.items():
                 copy.ret[key] = names.get(source, source)
-    used = {node.attr[_NAME].s.decode() for nodes in _all_nodes(graph_def) for node in nodes if node.op == OPAQUE}
+    used = {node.attr[_NAME].s.decode() for nodes in _every_node(graph_def) for node in nodes if node.op == OPAQUE}
     parts = {name: _part(functions[name], functions.values()) for name in sorted(used)}
     return dataclasses.replace(graph, graph_def=graph_def), parts
 
 
-def _all_nodes(graph_def: Any) -> Iterator[Any]:
+def _every_node(graph_def: Any) -> Iterator[Any]:
     """The operations of a graph, and those of each of its functions."""
     yield graph_def.node
     for each in graph_def.library.function:
@@ -110,54 +110,54 @@ def _part(function: Any, library: Any) -> TracedGraph:
     return TracedGraph(graph_def, graph_def, inputs, {each: f"{each}:0" for each in results}, weights)
 
 
-def insert_parts(model: onnx.ModelProto, parts: Mapping[str, tuple[TracedGraph, onnx.ModelProto]]) -> None:
+def insert_parts(model: ir.Model, parts: Mapping[str, tuple[TracedGraph, ir.Model]]) -> None:
     """Puts the graphs of repeated layers in place of the opaque operations.
 
     Args:
-        model: `onnx.ModelProto`, changed in place.
-        parts: dict of name to the `TracedGraph` of a layer and the `onnx.ModelProto` that was made of it, whose inputs and
+        model: `onnx_ir.Model`, changed in place.
+        parts: dict of name to the `TracedGraph` of a layer and the `onnx_ir.Model` that was made of it, whose inputs and
             outputs have its names.
     """
-    labels = {name: f"repeated_layer_{number}" for number, name in enumerate(parts)}  # Not TensorFlow's counters.
-    for name, (_, part) in parts.items():
-        for each in part.graph.initializer:
-            copy = model.graph.initializer.add()
-            copy.CopyFrom(each)
-            copy.name = f"{labels[name]}/{each.name}"
-    for graph in reversed(list(all_graphs(model.graph))):  # What is within a graph first.
-        nodes = [each for node in graph.node for each in _replaced(node, parts, labels)]
-        del graph.node[:]
-        graph.node.extend(nodes)
+    constants: dict[str, dict[str, ir.Value]] = {}
+    for number, (name, (_, part)) in enumerate(parts.items()):  # Not TensorFlow's counters.
+        items = part.graph.initializers.items()
+        constants[name] = {key: _copied(model.graph, f"repeated_layer_{number}/{key}", value) for key, value in items}
+    for node in [each for each in all_nodes(model.graph) if each.op_type == OPAQUE]:
+        name = node.attributes[_NAME].as_string()
+        _insert(node, *parts[name], constants[name])
 
 
-def _replaced(
-    node: onnx.NodeProto, parts: Mapping[str, tuple[TracedGraph, onnx.ModelProto]], labels: Mapping[str, str]
-) -> list[onnx.NodeProto]:
-    """The operations in place of one: those of the layer, if it is opaque."""
-    if node.op_type != OPAQUE:
-        return [node]
-    (name,) = (each.s.decode() for each in node.attribute if each.name == _NAME)
-    graph, part = parts[name]
-    names = dict(zip((*graph.inputs, *graph.weights), node.input, strict=True))
-    names |= dict(zip(graph.outputs, node.output, strict=True))
-    names |= {each.name: f"{labels[name]}/{each.name}" for each in part.graph.initializer}
-    return [_renamed(each, node.name, names) for each in part.graph.node]
+def _copied(graph: ir.Graph, name: str, value: ir.Value) -> ir.Value:
+    """A constant of another graph under another name."""
+    tensor = value.const_value
+    assert tensor is not None
+    return add_constant(graph, name, tensor.numpy())
 
 
-def _renamed(node: onnx.NodeProto, scope: str, names: Mapping[str, str]) -> onnx.NodeProto:
-    """A copy of an operation, and of the graphs in it, with other names."""
-
-    def rename(name: str) -> str:
-        return names.get(name, f"{scope}/{name}") if name else ""
-
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    graphs = [inner for attribute in copy.attribute for inner in all_graphs(attribute.g)]
-    for graph in graphs:
-        for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
-            value.name = rename(value.name)
-    for each in (copy, *(inner for graph in graphs for inner in graph.node)):
-        each.name = f"{scope}/{each.name}"
-        each.input[:] = map(rename, each.input)
-        each.output[:] = map(rename, each.output)
-    return copy
+def _insert(node: ir.Node, traced: TracedGraph, part: ir.Model, constants: Mapping[str, ir.Value]) -> None:
+    """Puts the graph of a layer in the place of its opaque operation, under the name of that operation."""
+    graph, copy = node.graph, part.graph.clone()
+    assert graph is not None
+    results = dict(zip(traced.outputs, node.outputs, strict=True))
+    given = dict(zip((*traced.inputs, *traced.weights), node.inputs, strict=True))
+    for value in (*copy.inputs, *copy.initializers.values()):
+        new = constants.get(name_of(value)) or given[name_of(value)]
+        assert new is not None
+        value.replace_all_uses_with(new)
+    for each in all_nodes(copy):
+        each.name = f"{node.name}/{each.name}"
+        for value in each.outputs:
+            if value.name not in results and value.name:
+                value.name = f"{node.name}/{value.name}"
+    for body in [each for each in all_graphs(copy) if each is not copy]:
+        for value in (*body.inputs, *body.initializers.values()):
+            value.name = f"{node.name}/{value.name}"
+    ends = {name_of(value): value for value in copy.outputs}
+    copy.outputs.clear()
+    for name, old in results.items():
+        ends[name].name, ends[name].type, ends[name].shape = old.name, old.type, old.shape
+        old.replace_all_uses_with(ends[name], replace_graph_outputs=True)
+    nodes = list(copy)
+    copy.remove(nodes)
+    graph.insert_before(node, nodes)
+    graph.remove(node, safe=True)

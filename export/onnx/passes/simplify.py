@@ -1,6 +1,5 @@
 """Simplification of ONNX graphs that changes no operator: constants are folded, and what is twice or unused goes."""
 
-import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import optimizer
@@ -10,18 +9,11 @@ from keras_transformer.export.onnx.passes.naming import make_names_unique
 _FOLD_BYTES = 4096
 
 
-def simplified(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a simplified graph, with the inputs and outputs of the given one.
+def simplify(model: ir.Model) -> None:
+    """Simplifies a graph, in place.
 
     This is what is needed of the optimizer of tf2onnx, whose passes copy the graph and search it again and again.
     """
-    found = ir.from_proto(model)
-    simplify(found)
-    return ir.to_proto(found)
-
-
-def simplify(model: ir.Model) -> None:
-    """Simplifies a graph, in place."""
     make_names_unique(model.graph)  # Rules number their values from 1, and name constants after one weight.
     optimizer.fold_constants(model, input_size_limit=_FOLD_BYTES, output_size_limit=_FOLD_BYTES)
     for each in (

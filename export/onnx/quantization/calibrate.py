@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.weights.files import read
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.ranges import RangeObserver
 
 # Activation functions that processors of integers look up in a table.
 FUNCTIONS = frozenset({"Gelu"})
+_PRODUCTS = ("MatMul", "Gemm")
 
 
 def ranges_of(
@@ -40,7 +45,7 @@ def ranges_of(
     if len(set(files.values())) > 1:
         raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
     path = directory / next(iter(files.values()))
-    graph = onnx.load(str(path), load_external_data=False).graph
+    graph = read(path).graph
     offsets = {**_results_of_products(graph), **_arguments(graph)} if of_results else {}
     inputs = _inputs_of_products(graph, of_results)
     names = list(dict.fromkeys([*inputs, *(name for name, _ in offsets.values())]))
@@ -63,35 +68,35 @@ def ranges_of(
     return {name: observer.range(method) for name, observer in observers.items()}
 
 
-def _products(graph: Any, operators: tuple[str, ...] = ("MatMul", "Gemm")) -> list[Any]:
-    return [node for node in graph.node if node.op_type in operators]
+def _inputs_of_products(graph: ir.Graph, with_convolutions: bool) -> list[str]:
+    kinds = (_PRODUCTS, ("Conv",) if with_convolutions else ())
+    nodes = [node for operators in kinds for node in graph if node.op_type in operators]
+    return list(dict.fromkeys(name_of(node.inputs[0]) for node in nodes if not _is_weight(node.inputs[0])))
 
 
-def _inputs_of_products(graph: Any, with_convolutions: bool) -> list[str]:
-    weights = {tensor.name for tensor in graph.initializer}
-    nodes = [*_products(graph), *(_products(graph, ("Conv",)) if with_convolutions else [])]
-    return list(dict.fromkeys(node.input[0] for node in nodes if node.input[0] not in weights))
+def _is_weight(value: ir.Value | None) -> bool:
+    return value is not None and value.is_initializer()
 
 
-def _results_of_products(graph: Any) -> dict[str, tuple[str, np.ndarray | None]]:
+def _results_of_products(graph: ir.Graph) -> dict[str, tuple[str, np.ndarray | None]]:
     """Dict of `TENSOR/result` of products and convolutions to the tensor, and the bias that it has besides."""
-    weights = {tensor.name: tensor for tensor in graph.initializer}
     found: dict[str, tuple[str, np.ndarray | None]] = {}
-    for node in _products(graph, ("MatMul", "Gemm", "Conv")):
-        result, is_convolution = node.output[0], node.op_type == "Conv"
-        if len(node.input) < 3:
+    for node in (node for node in graph if node.op_type in (*_PRODUCTS, "Conv")):
+        result, is_convolution = name_of(node.outputs[0]), node.op_type == "Conv"
+        kernel, bias = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
+        if bias is None:
             found[f"{result}/result"] = (result, None)
-        elif node.input[2] in weights:
-            bias = onnx.numpy_helper.to_array(weights[node.input[2]])
-            if is_convolution:  # Channels are the second axis.
-                bias = bias.reshape(-1, *(1 for _ in weights[node.input[1]].dims[2:]))
-            found[f"{result}/result" if is_convolution else f"{result}/product/result"] = (result, bias)
+        elif _is_weight(bias):
+            values = np.asarray(constant_of(bias))
+            if is_convolution and kernel is not None and kernel.shape is not None:  # Channels are the second axis.
+                values = values.reshape(-1, *(1 for _ in kernel.shape[2:]))
+            found[f"{result}/result" if is_convolution else f"{result}/product/result"] = (result, values)
     return found
 
 
-def _arguments(graph: Any) -> dict[str, tuple[str, None]]:
+def _arguments(graph: ir.Graph) -> dict[str, tuple[str, None]]:
     """Dict of `TENSOR/argument` of activation functions to the tensor."""
-    tensors = [node.input[0] for node in graph.node if node.op_type in FUNCTIONS]
+    tensors = [name_of(node.inputs[0]) for node in graph if node.op_type in FUNCTIONS]
     return {f"{tensor}/argument": (tensor, None) for tensor in tensors}
 
 

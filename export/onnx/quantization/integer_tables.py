@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import TensorProto, helper
+import onnx_ir as ir
 
-from keras_transformer.export.onnx.graph import NodeMaker
-from keras_transformer.export.onnx.quantization.quantized_weights import Blocks, QuantizedWeights
+from keras_transformer.export.onnx.graph import NodeMaker, make_node
+from keras_transformer.export.onnx.quantization.quantized_weights import Blocks, QuantizedWeights, shape_of
+
+# Nodes before all others of a model, by the name of their result.
+Top: TypeAlias = dict[str, ir.Node]
 
 
-def once(top: list[Any], weights: QuantizedWeights, op: str, name: str, *arguments: Any, **attributes: Any) -> str:
+def once(
+    top: Top, weights: QuantizedWeights, op: str, source: ir.Value, *arguments: Any, **attributes: Any
+) -> ir.Value:
     """The result of an operator on weights, which the runtime computes when it loads.
 
     Args:
-        top: nodes before all others of the model; one is added unless it is there.
+        top: nodes before all others of the model, by the name of their result; one is added unless it is there.
         weights: `QuantizedWeights`.
         op: name of the operator.
-        name: its first input.
+        source: its first input.
         arguments: values of its further inputs.
         attributes: its attributes.
 
     Returns:
-        Name of the result.
+        The result.
     """
-    result = f"{name}/{op}"
-    if result not in {node.output[0] for node in top}:
+    result = f"{source.name}/{op}"
+    if result not in top:
         inputs = [weights.store(f"{result}/{number}", np.asarray(each)) for number, each in enumerate(arguments)]
-        top.append(helper.make_node(op, [name, *inputs], [result], result, **attributes))
-    return result
+        top[result] = make_node(op, (source, *inputs), result, result, **attributes)
+    return top[result].outputs[0]
 
 
-def offsets(top: list[Any], weights: QuantizedWeights, blocks: Blocks) -> str | None:
+def offsets(top: Top, weights: QuantizedWeights, blocks: Blocks) -> ir.Value | None:
     """What is added to the codes of blocks around their middle: float32 `(blocks, N)`, or None.
 
     Minima are added to the codes from 0: the middle times the scale is the difference.
@@ -41,27 +46,27 @@ def offsets(top: list[Any], weights: QuantizedWeights, blocks: Blocks) -> str | 
         return None if blocks.offset is None else as_float(top, weights, blocks.offset)
     scale = once(top, weights, "Transpose", as_float(top, weights, blocks.scale), perm=[1, 0])
     shift = once(top, weights, "Mul", scale, np.float32(blocks.middle))
-    name = f"{blocks.minimum}/offset"
-    if name not in {node.output[0] for node in top}:
-        top.append(helper.make_node("Add", [as_float(top, weights, blocks.minimum), shift], [name], name))
-    return name
+    name = f"{blocks.minimum.name}/offset"
+    if name not in top:
+        top[name] = make_node("Add", (as_float(top, weights, blocks.minimum), shift), name, name)
+    return top[name].outputs[0]
 
 
-def as_float(top: list[Any], weights: QuantizedWeights, name: str) -> str:
+def as_float(top: Top, weights: QuantizedWeights, value: ir.Value) -> ir.Value:
     """An array as float32: the runtime casts it once, when it loads."""
-    is_half = weights.arrays[name].dtype == np.float16
-    return once(top, weights, "Cast", name, to=TensorProto.FLOAT) if is_half else name
+    is_half = value.dtype == ir.DataType.FLOAT16
+    return once(top, weights, "Cast", value, to=ir.DataType.FLOAT) if is_half else value
 
 
 def look_up(
     make: NodeMaker,
     blocks: Blocks,
     shape: tuple[int, ...],
-    indices: str,
+    indices: ir.Value | None,
     result: str,
-    top: list[Any],
+    top: Top,
     weights: QuantizedWeights,
-) -> str:
+) -> ir.Value:
     """Rows of a table by their indices, of any shape; `shape` is that of a row, which may be a matrix."""
     flat = make("Reshape", indices, make.constant(np.array([-1]), "flat"))
     rows = dequantized_rows(make, blocks, top, weights, flat)
@@ -72,12 +77,12 @@ def look_up(
 
 
 def dequantized_rows(
-    make: NodeMaker, blocks: Blocks, top: list[Any], weights: QuantizedWeights, indices: str | None
-) -> str:
+    make: NodeMaker, blocks: Blocks, top: Top, weights: QuantizedWeights, indices: ir.Value | None
+) -> ir.Value:
     """Rows `(n, K)` of a weight by blocks: those of `indices`, or all."""
-    (count, width), number = blocks.shape, weights.arrays[blocks.codes].shape[1]
+    (count, width), number = blocks.shape, shape_of(blocks.codes)[1]
 
-    def take(table: str) -> str:
+    def take(table: ir.Value) -> ir.Value:
         return table if indices is None else make("Gather", table, indices)
 
     # Blocks as whole rows are the same bytes under another shape.
@@ -90,8 +95,8 @@ def dequantized_rows(
     codes = make("Reshape", codes, make.constant(np.array([-1, number, blocks.block]), "blocks"))
     middle = make.constant(np.float32(1 << blocks.bits - 1), "middle")
     scale = make("Unsqueeze", take(blocks.scale), make.constant(np.array([-1]), "last"))
-    scale = make("Cast", scale, to=TensorProto.FLOAT) if weights.arrays[blocks.scale].dtype == np.float16 else scale
-    numbers = make("Mul", make("Sub", make("Cast", codes, to=TensorProto.FLOAT), middle), scale)
+    scale = make("Cast", scale, to=ir.DataType.FLOAT) if blocks.scale.dtype == ir.DataType.FLOAT16 else scale
+    numbers = make("Mul", make("Sub", make("Cast", codes, to=ir.DataType.FLOAT), middle), scale)
     offset = offsets(top, weights, blocks)
     if offset is not None:
         by_row = take(once(top, weights, "Transpose", offset, perm=[1, 0]))

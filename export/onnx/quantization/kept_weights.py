@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 
 from keras_transformer.export.onnx.quantization.quantized_weights import BLOCK, Blocks, QuantizedWeights, is_same
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
@@ -24,11 +25,11 @@ class _Layout(NamedTuple):
 
 
 class KeptWeights(QuantizedWeights):
-    """The arrays of a graph, and the blocks that are known of them.
+    """The weights of a graph, and the blocks that are known of them.
 
     Args:
         blocks: `KnownBlocks`.
-        arrays, quantization, in_8_bits, done, keep: as for `QuantizedWeights`.
+        graph, quantization, in_8_bits, done, keep: as for `QuantizedWeights`.
     """
 
     def __init__(self, blocks: KnownBlocks, *arguments: Any) -> None:
@@ -46,7 +47,7 @@ class KeptWeights(QuantizedWeights):
         layout = self._layout(name, by_rows)
         return None if layout is None else layout.input_range
 
-    def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
+    def by_channel(self, name: str, by_rows: bool) -> tuple[ir.Value, ir.Value]:
         def compute(rows):
             found = self._found(rows)
             return (found.codes.reshape(rows.shape).astype("int16") - found.zero).astype("int8").T, found.scale[:, 0]
@@ -55,7 +56,7 @@ class KeptWeights(QuantizedWeights):
         codes, scale = self._quantized(label, name, by_rows, compute)
         return codes, scale
 
-    def around_128(self, name: str, by_rows: bool) -> tuple[str, str]:
+    def around_128(self, name: str, by_rows: bool) -> tuple[ir.Value, ir.Value]:
         def compute(rows):
             found = self._found(rows)
             return (found.codes.reshape(rows.shape) + np.uint8(128 - found.zero)).T, found.scale[:, 0]
@@ -69,12 +70,12 @@ class KeptWeights(QuantizedWeights):
 
     def by_block(self, name: str, by_rows: bool) -> Blocks:
         label = f"{name}.blocks" + ("" if by_rows else "_by_column")
-        names = self._quantized(label, name, by_rows, lambda rows: as_stored(self._found(rows)), ".minimum")
+        made = self._quantized(label, name, by_rows, lambda rows: as_stored(self._found(rows)), ".minimum")
         layout = self._layout(name, by_rows)
         assert layout is not None
-        minimum, middle = (names[2], MIDDLES[layout.bits]) if len(names) > 2 else (None, 0)
+        minimum, middle = (made[2], MIDDLES[layout.bits]) if len(made) > 2 else (None, 0)
         shape = self._shape(name, by_rows)
-        return Blocks(names[0], names[1], None, layout.bits, layout.block, shape, minimum, middle)
+        return Blocks(made[0], made[1], None, layout.bits, layout.block, shape, minimum, middle)
 
     def _found(self, rows: np.ndarray) -> RowBlocks:
         found = self._blocks.find(rows)
@@ -83,7 +84,7 @@ class KeptWeights(QuantizedWeights):
 
     def _layout(self, name: str, by_rows: bool) -> _Layout | None:
         """The layout of a weight that is known, which is looked for once for all graphs."""
-        key, array = ("layout", name, by_rows), self.arrays[name]
+        key, array = ("layout", name, by_rows), self.array(name)
         source, layout = self._done.get(key, (None, None))
         if source is None or not is_same(source, array):
             layout = self._looked_up(array, by_rows)

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.onnx.graph import all_nodes
+from keras_transformer.export.onnx.graph import all_nodes, name_of
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 from keras_transformer.export.onnx.quantization.graph_quantizer import GraphQuantizer
 from keras_transformer.export.onnx.quantization.integer_products import Layout
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
-from keras_transformer.export.onnx.weights.graph_files import GraphFiles, load_arrays
+from keras_transformer.export.onnx.weights.files import GraphFiles, read
 from keras_transformer.export.quantization.options import KEPT, matches
-from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
-    import onnx
+    import onnx_ir as ir
 
     from keras_transformer.export.quantization.options import Quantization
     from keras_transformer.export.spec.export_spec import ExportSpec
@@ -73,24 +72,24 @@ def quantize_files(
     Raises:
         QuantizationError: a pattern of `keep_float` matches no weight.
     """
-    loaded = {path: load_arrays(directory / path) for path in dict.fromkeys(files.values())}
-    names = {name for _, arrays in loaded.values() for name in arrays}
+    models = {path: read(directory / path) for path in dict.fromkeys(files.values())}
+    names = {name for model in models.values() for name in model.graph.initializers}
     kept = matches(names, quantization.keep_float)
-    tables = {name for model, arrays in loaded.values() for name in _tables(model, arrays)}
-    tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
+    tables = {name for model in models.values() for name in _tables(model.graph)}
+    tied = {name for model in models.values() for name in _tied(model.graph)}
     steps = _steps(files)
     # A decoder alone is read by one kind of kernel; beside it, encoders and loops need weights that serve two.
-    is_decoder = steps == loaded.keys()
-    has_steps = bool(steps) or any(_has_loops(model) for model, _ in loaded.values())
+    is_decoder = steps == models.keys()
+    has_steps = bool(steps) or any(_has_loops(model.graph) for model in models.values())
     layout = Layout.BLOCKS if is_decoder else Layout.BOTH if has_steps else Layout.CHANNELS
     make_weights = _weights_of(quantization)
-    results = GraphFiles(directory, len(loaded))
+    results = GraphFiles(directory, len(models))
     done: dict[Any, Any] = {}
-    for path, (model, arrays) in loaded.items():
+    for path, model in models.items():
         groups, is_step = (kept, tied), (path in steps, layout)
-        weights = make_weights(arrays, quantization, tables, done, results.stored)
+        weights = make_weights(model.graph, quantization, tables, done, results.stored)
         GraphQuantizer(model, weights, quantization, groups, is_step, contrib_ops, ranges).run()
-    results.save(loaded)
+    results.save(models)
 
 
 def _weights_of(quantization: Quantization) -> Callable[..., QuantizedWeights]:
@@ -114,24 +113,27 @@ def _steps(files: dict[str, str]) -> set[str]:
     return {path for name, path in files.items() if name not in others}
 
 
-def _has_loops(model: onnx.ModelProto) -> bool:
-    return any(node.op_type == "Loop" for node in all_nodes(model.graph))
+def _has_loops(graph: ir.Graph) -> bool:
+    return any(node.op_type == "Loop" for node in all_nodes(graph))
 
 
-def _tables(model: onnx.ModelProto, arrays: Mapping[str, AnyArray]) -> set[str]:
+def _tables(graph: ir.Graph) -> set[str]:
     """Tables of which rows are looked up: they are read exactly, so that 8 bits cost no time.
 
     Matrices that are looked up, such as the kernels of experts, are not among them: they are most of a model's weights.
     """
-    looked_up = {node.input[0] for node in all_nodes(model.graph) if node.op_type == "Gather"}
-    return {name for name in looked_up if name in arrays and arrays[name].ndim == 2}
+    looked_up = [node.inputs[0] for node in all_nodes(graph) if node.op_type == "Gather"]
+    return {name_of(each) for each in looked_up if each is not None and each.is_initializer() and _rank(each) == 2}
 
 
-def _tied(model: onnx.ModelProto, arrays: Mapping[str, AnyArray]) -> set[str]:
+def _rank(value: ir.Value) -> int:
+    return 0 if value.shape is None else len(value.shape)
+
+
+def _tied(graph: ir.Graph) -> set[str]:
     """Weights that are both an embedding table and a projection matrix."""
-    roles: dict[str, Any] = {}
-    for node in all_nodes(model.graph):
-        for position, name in enumerate(node.input):
-            if name in arrays:
-                roles.setdefault(name, set()).add((node.op_type, position))
+    roles = {
+        name: {(node.op_type, position) for node, position in value.uses()}
+        for name, value in graph.initializers.items()
+    }
     return {name for name, role in roles.items() if ("Gather", 0) in role and len(role) > 1}

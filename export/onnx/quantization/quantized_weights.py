@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 
+from keras_transformer.export.onnx.graph import add_constant
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
@@ -18,34 +21,34 @@ BLOCK = 32
 
 
 class Blocks(NamedTuple):
-    """Names of the arrays of a weight by blocks, and its layout.
+    """The constants of a weight by blocks, and its layout.
 
     Args:
-        codes: name of the codes, `(N, blocks, bytes)`.
-        scale: name of the scales, `(N, blocks)`.
-        offset: name of the offsets, `(blocks, N)`, or None: what is added to the codes around their middle.
+        codes: the codes, `(N, blocks, bytes)`.
+        scale: the scales, `(N, blocks)`.
+        offset: the offsets, `(blocks, N)`, or None: what is added to the codes around their middle.
         bits: 4 or 8.
         block: numbers of a block.
         shape: `(N, K)`.
-        minimum: name of the minima, `(blocks, N)`, or None: what is added to the codes from 0, instead of an offset.
+        minimum: the minima, `(blocks, N)`, or None: what is added to the codes from 0, instead of an offset.
         middle: the code, from 0, that is stored as the middle of the bits; of blocks with minima.
     """
 
-    codes: str
-    scale: str
-    offset: str | None
+    codes: ir.Value
+    scale: ir.Value
+    offset: ir.Value | None
     bits: int
     block: int
     shape: tuple[int, int]
-    minimum: str | None = None
+    minimum: ir.Value | None = None
     middle: int = 0
 
 
 class QuantizedWeights:
-    """The arrays of a graph, and their quantized forms.
+    """The weights of a graph, and their quantized forms.
 
     Args:
-        arrays: initializers by name; new ones are added.
+        graph: `onnx_ir.Graph`, to which constants are added.
         quantization: `Quantization`.
         in_8_bits: names of weights that have 8 bits in any case.
         done: quantized weights of other graphs by label.
@@ -54,15 +57,19 @@ class QuantizedWeights:
 
     def __init__(
         self,
-        arrays: dict[str, AnyArray],
+        graph: ir.Graph,
         quantization: Quantization,
         in_8_bits: Collection[str],
         done: dict[Any, Any],
         keep: Callable[[np.ndarray], AnyArray],
     ) -> None:
-        self.arrays, self._block_size, self._mode = arrays, quantization.block_size, quantization.mode
+        self.graph, self._block_size, self._mode = graph, quantization.block_size, quantization.mode
         self._bits = 4 if quantization.mode == "weight_int4" else 8
         self._in_8_bits, self._done, self._keep = in_8_bits, done, keep
+
+    def array(self, name: str) -> AnyArray:
+        """The array of an initializer."""
+        return constant_of(self.graph.initializers[name])
 
     def has(self, name: str, by_rows: bool) -> bool:
         """Whether a weight has a quantized form, for products with its rows or its columns."""
@@ -76,13 +83,13 @@ class QuantizedWeights:
         """The largest magnitude of the activations that a weight multiplies, if it is fixed by the weight."""
         return None
 
-    def by_channel(self, name: str, by_rows: bool) -> tuple[str, str]:
-        """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
+    def by_channel(self, name: str, by_rows: bool) -> tuple[ir.Value, ir.Value]:
+        """The weight `(K, N)` in 8 bits and its scales, one for each channel that comes out."""
         label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
         codes, scale = self._quantized(label, name, by_rows, lambda rows: block_quantize.by_channel(rows.T))
         return codes, scale
 
-    def around_128(self, name: str, by_rows: bool) -> tuple[str, str]:
+    def around_128(self, name: str, by_rows: bool) -> tuple[ir.Value, ir.Value]:
         """`by_channel` with 128 added to the codes, uint8."""
         label = f"{name}.uint8_by_row" if by_rows else f"{name}.uint8"
 
@@ -128,14 +135,14 @@ class QuantizedWeights:
 
     def _shape(self, name: str, by_rows: bool) -> tuple[int, int]:
         """The shape of a weight as rows, `(N, K)`."""
-        first, *others = self.arrays[name].shape
+        first, *others = self.array(name).shape
         second = math.prod(others)
         return (first, second) if by_rows else (second, first)
 
     def _quantized(
         self, label: str, name: str, by_rows: bool, compute: Callable[..., Any], third: str = ".offset"
-    ) -> list[str]:
-        """Names of the codes, scales and offsets of a weight, shared with other graphs of the same weight.
+    ) -> list[ir.Value]:
+        """The codes, scales and offsets of a weight, shared with other graphs of the same weight.
 
         Args:
             label: name of the codes.
@@ -145,31 +152,36 @@ class QuantizedWeights:
             third: ending of the name of its third result.
         """
         source, made = self._done.get(label, (None, None))
-        if source is None or not is_same(source, self.arrays[name]):
-            rows = np.asarray(self.arrays[name]).reshape(self._shape(name, True))
+        if source is None or not is_same(source, self.array(name)):
+            rows = np.asarray(self.array(name)).reshape(self._shape(name, True))
             made = [self._stored(each) for each in compute(rows if by_rows else rows.T)]
-            self._done[label] = self.arrays[name], made
+            self._done[label] = self.array(name), made
         names = [f"{label}{suffix}" for suffix in ("", ".scale", third)[: len(made)]]
-        for key, array in zip(names, made, strict=True):
-            self.arrays.setdefault(key, array)
-        return names
+        return [self._constant(key, array) for key, array in zip(names, made, strict=True)]
 
-    def store(self, name: str, array: np.ndarray) -> str:
-        """Adds an array, unless its name is known; returns the name."""
-        if name not in self.arrays:
-            self.arrays[name] = self._stored(array)
-        return name
+    def _constant(self, name: str, array: AnyArray) -> ir.Value:
+        return self.graph.initializers.get(name) or add_constant(self.graph, name, array)
 
-    def zeros(self, scale: str) -> str:
+    def store(self, name: str, array: np.ndarray) -> ir.Value:
+        """Adds a constant, unless its name is known; returns it."""
+        return self.graph.initializers.get(name) or add_constant(self.graph, name, self._stored(array))
+
+    def zeros(self, scale: ir.Value) -> ir.Value:
         """Zero points of int8 codes with these scales.
 
         A session that makes products exact on processors without VNNI turns int8 weights into uint8, and gives those
         without zero points a single one, which its own check of scales by channel then refuses.
         """
-        return self.store(f"{scale}.zero", np.zeros(self.arrays[scale].shape, "int8"))
+        return self.store(f"{scale.name}.zero", np.zeros(shape_of(scale), "int8"))
 
     def _stored(self, array: np.ndarray) -> AnyArray:
         return self._keep(np.ascontiguousarray(array).reshape(np.shape(array)))
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """The shape of a constant."""
+    assert value.const_value is not None
+    return tuple(map(int, value.const_value.shape.numpy()))
 
 
 def is_same(array: AnyArray, other: AnyArray) -> bool:

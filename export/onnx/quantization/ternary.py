@@ -8,21 +8,27 @@ scale is 1.
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container
+from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import helper
+import onnx_ir as ir
 
-from keras_transformer.export.onnx.graph import NodeMaker, all_graphs, all_nodes, import_contrib
+from keras_transformer.export.onnx.graph import (
+    NodeMaker,
+    add_constant,
+    all_graphs,
+    import_contrib,
+    make_node,
+    name_of,
+    put_first,
+)
 from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
-from keras_transformer.export.onnx.weights.graph_files import GraphFiles, load_arrays
+from keras_transformer.export.onnx.weights.files import GraphFiles, read
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.ternary import is_ternary, kernel_paths, pack_pairs
 
 if TYPE_CHECKING:
-    import pathlib
-
-    import onnx
-
     from keras_transformer.export.spec.export_spec import ExportSpec
 
 
@@ -40,51 +46,42 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         directory: `pathlib.Path` of the bundle.
         files: dict of signature name to the file's path in it.
     """
-    loaded = {path: load_arrays(directory / path) for path in dict.fromkeys(files.values())}
+    models = {path: read(directory / path) for path in dict.fromkeys(files.values())}
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
-    for path, (model, arrays) in loaded.items():
-        read = {name: np.asarray(array) for name, array in arrays.items()}
-        _Packer(model, read, kernel_paths(spec.variables), contrib_ops).run()
-        loaded[path] = model, dict[str, Any](read)
-    GraphFiles(directory, len(loaded)).save(loaded)
+    for model in models.values():
+        _Packer(model, kernel_paths(spec.variables), contrib_ops).run()
+    GraphFiles(directory, len(models)).save(models)
 
 
 class _Packer:
-    """Packs the kernels of one graph in place. `arrays` are its initializers by name; new ones are added."""
+    """Packs the kernels of one graph in place."""
 
-    def __init__(self, model: onnx.ModelProto, arrays: dict[str, np.ndarray], paths: Any, contrib_ops: bool) -> None:
-        self.model, self.arrays, self.contrib_ops = model, arrays, contrib_ops
-        self.kernels = {
-            name
-            for name, array in arrays.items()
-            if name.split("~")[0] in paths and array.ndim == 2 and is_ternary(array)
-        }
+    def __init__(self, model: ir.Model, paths: Container[str], contrib_ops: bool) -> None:
+        self.model, self.graph, self.contrib_ops = model, model.graph, contrib_ops
+        names = [name for name in self.graph.initializers if name.split("~")[0] in paths]
+        arrays = {name: np.asarray(constant_of(self.graph.initializers[name])) for name in names}
+        self.kernels = {name: array for name, array in arrays.items() if array.ndim == 2 and is_ternary(array)}
 
     def run(self) -> None:
         if self.contrib_ops:
-            for graph in reversed(list(all_graphs(self.model.graph))):
+            for graph in reversed(list(all_graphs(self.graph))):
                 self._rewrite(graph)
-        read = {name for node in all_nodes(self.model.graph) for name in node.input}
-        self._keep_in_8_bits(sorted(self.kernels & read))
-        for name in self.kernels - read:
-            del self.arrays[name]
+        self._keep_in_8_bits([name for name in sorted(self.kernels) if self.graph.initializers[name].uses()])
+        for name in self.kernels.keys() & self.graph.initializers.keys():
+            del self.graph.initializers[name]
         import_contrib(self.model)
 
-    def _rewrite(self, graph: Any):
-        nodes: list[Any] = []
-        rows: dict[Any, Any] = {}
-        for node in graph.node:
-            if node.op_type in ("MatMul", "Gemm") and node.input[1] in self.kernels and len(node.input) == 2:
-                self._multiply(NodeMaker(nodes, node, self._store), node, rows)
-            else:
-                nodes.append(node)
-        del graph.node[:]
-        graph.node.extend(nodes)
+    def _rewrite(self, graph: ir.Graph) -> None:
+        rows: dict[tuple[ir.Value, int], ir.Value] = {}
+        for node in list(graph):
+            if node.op_type in ("MatMul", "Gemm") and len(node.inputs) == 2:
+                x, kernel = node.inputs
+                if x is not None and name_of(kernel) in self.kernels:
+                    self._multiply(node, x, name_of(kernel), rows)
 
-    def _multiply(self, make, node: Any, rows):
-        x, name = node.input
-        options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        kernel = self.arrays[name] if options.get("transB") else self.arrays[name].T
+    def _multiply(self, node: ir.Node, x: ir.Value, name: str, rows: dict[tuple[ir.Value, int], ir.Value]) -> None:
+        make = NodeMaker(node, self._store)
+        kernel = self.kernels[name] if node.attributes.get_int("transB", 0) else self.kernels[name].T
         count, width = kernel.shape
         block, blocks = _layout(width)
         if (x, width) not in rows:
@@ -92,19 +89,23 @@ class _Packer:
         codes = self._store(f"{name}.ternary", _packed(kernel, block, blocks))
         scale = self._store(f"{name}.ternary.scale", np.ones((count, blocks), "float32"))
         shape = {"K": block * blocks, "N": count, "bits": 2, "block_size": block, "accuracy_level": _INT8_COMPUTE}
-        make.into(node.output[0], "MatMulNBits", rows[x, width], codes, scale, domain=CONTRIB, **shape)
+        make.into(name_of(node.outputs[0]), "MatMulNBits", rows[x, width], codes, scale, domain=CONTRIB, **shape)
+        make.replace()
 
-    def _keep_in_8_bits(self, names):
+    def _keep_in_8_bits(self, names: list[str]) -> None:
         """Stores kernels with other consumers in 8 bits; they are dequantized when the graph runs."""
+        nodes = []
         for name in names:
-            codes = self._store(f"{name}.int8_whole", self.arrays.pop(name).astype("int8"))
+            codes = self._store(f"{name}.int8_whole", self.kernels[name].astype("int8"))
             scale = self._store(f"{name}.int8_whole.scale", np.array(1, "float32"))
-            node = helper.make_node("DequantizeLinear", [codes, scale], [name], f"{name}/to_float")
-            self.model.graph.node.insert(0, node)
+            old = self.graph.initializers.pop(name)
+            nodes.append(make_node("DequantizeLinear", (codes, scale), name, f"{name}/to_float"))
+            old.replace_all_uses_with(nodes[-1].outputs[0])
+        put_first(self.graph, nodes[::-1])
 
-    def _store(self, name: str, array: np.ndarray):
-        self.arrays.setdefault(name, np.ascontiguousarray(array).reshape(np.shape(array)))
-        return name
+    def _store(self, name: str, array: np.ndarray) -> ir.Value:
+        stored = np.ascontiguousarray(array).reshape(np.shape(array))
+        return self.graph.initializers.get(name) or add_constant(self.graph, name, stored)
 
 
 def _layout(width: int) -> tuple[int, int]:
@@ -120,7 +121,7 @@ def _real(width: int, blocks: int) -> int:
     return -(-width // blocks)
 
 
-def _guarded(make: NodeMaker, x: str, width: int, block: int, blocks: int) -> str:
+def _guarded(make: NodeMaker, x: ir.Value, width: int, block: int, blocks: int) -> ir.Value:
     """Rows `(n, width)` split into blocks that are padded with 127, `(n, blocks · block)`."""
     real = _real(width, blocks)
     if real * blocks != width:

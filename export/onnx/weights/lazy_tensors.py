@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray
+from keras_transformer.export.spec.lazy_array import AnyArray, LazyArray, mapped
 
 
 def tensor_of(array: AnyArray, name: str | None = None) -> Any:
@@ -24,9 +25,22 @@ def _read(array: LazyArray) -> Any:
 
 
 def array_of(tensor: Any) -> AnyArray:
-    """The array of a tensor: the same one if `tensor_of` made the tensor of a lazy array."""
+    """The array of a tensor: lazy if it is in another file, and the same one if `tensor_of` made it of a lazy array."""
+    if isinstance(tensor, ir.ExternalTensor):
+        return mapped(pathlib.Path(tensor.path), tensor.offset or 0, tensor.shape.numpy(), tensor.dtype.numpy())
     source = tensor.raw if isinstance(tensor, ir.LazyTensor) else None
     return source.args[0] if isinstance(source, functools.partial) else tensor.numpy()
+
+
+def constant_of(value: ir.Value) -> AnyArray:
+    """The array of an initializer.
+
+    Raises:
+        ValueError: the value is none.
+    """
+    if value.const_value is None:
+        raise ValueError(f"{value.name} is no constant")
+    return array_of(value.const_value)
 
 
 def rearranged(tensor: Any, perm: list[int], shape: list[int]) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
+import onnx_ir as ir
 
-from keras_transformer.export.onnx.graph import all_graphs
+from keras_transformer.export.onnx.graph import all_graphs, all_nodes, name_of
+from keras_transformer.export.onnx.weights.files import read
+from keras_transformer.export.onnx.weights.lazy_tensors import array_of
 from keras_transformer.export.verification.stored_weight import StoredWeight
 from keras_transformer.export.viewing.weight_bytes import WeightBytes
 
@@ -34,44 +36,40 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
     """
     known, seen = frozenset(names), set()
     for path in dict.fromkeys(files.values()):
-        model = onnx.load(str(directory / path), load_external_data=False)
-        kernels = _kernels(model.graph)
-        for tensor in _tensors(model.graph):
-            external = {each.key: each.value for each in tensor.external_data}
-            key = (tensor.name, external.get("location"), external.get("offset"), tuple(tensor.dims))
-            if external and key in seen:
+        graph = read(directory / path).graph
+        kernels = _kernels(graph)
+        for name, tensor in _constants(graph):
+            key = name, _place(tensor), tuple(tensor.shape)
+            if key[1] is not None and key in seen:
                 continue
             seen.add(key)
-            origin = _origin(tensor.name, known)
-            array = _array(tensor, (directory / path).parent, external)
-            if tensor.name in kernels:
+            origin, array = _origin(name, known), np.asarray(array_of(tensor))
+            if name in kernels:
                 array = np.moveaxis(array, (1, 0), (-2, -1))
-            yield StoredWeight(tensor.name, array, origin, origin == tensor.name)
+            yield StoredWeight(name, array, origin, origin == name)
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and constants of the graph and its bodies."""
+def _constants(graph: ir.Graph) -> Iterator[tuple[str, Any]]:
+    """Names and tensors of the initializers and constants of the graph and its bodies."""
     for each in all_graphs(graph):
-        yield from each.initializer
-        for node in each.node:
-            for attribute in node.attribute if node.op_type == "Constant" else ():
-                if attribute.type == onnx.AttributeProto.TENSOR:
-                    attribute.t.name = attribute.t.name or node.output[0]
-                    yield attribute.t
+        yield from each.initializers.tensor_items()
+        yield from ((name, tensor) for node in each for name, tensor in _constant(node))
 
 
-def _kernels(graph: onnx.GraphProto) -> set[str]:
+def _constant(node: ir.Node) -> list[tuple[str, Any]]:
+    """The name and the tensor of a constant; nothing of other nodes."""
+    tensor = node.attributes.get_tensor("value") if node.op_type == "Constant" else None
+    return [] if tensor is None else [(tensor.name or name_of(node.outputs[0]), tensor)]
+
+
+def _place(tensor: Any) -> tuple[Any, ...] | None:
+    """Where a tensor is in another file, or None."""
+    return (tensor.location, tensor.offset) if isinstance(tensor, ir.ExternalTensor) else None
+
+
+def _kernels(graph: ir.Graph) -> set[str]:
     """Names of the kernels of convolutions, which are stored with channels first."""
-    nodes = (node for each in all_graphs(graph) for node in each.node)
-    return {node.input[1] for node in nodes if node.op_type in ("Conv", "ConvTranspose")}
-
-
-def _array(tensor: onnx.TensorProto, folder: pathlib.Path, external: dict[str, str]) -> np.ndarray:
-    if not external:
-        return numpy_helper.to_array(tensor)
-    dtype, shape = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
-    offset = int(external.get("offset", 0))
-    return np.asarray(np.memmap(folder / external["location"], dtype, "r", offset, shape))
+    return {name_of(node.inputs[1]) for node in all_nodes(graph) if node.op_type in ("Conv", "ConvTranspose")}
 
 
 def _origin(name: str, known: frozenset[str]) -> str | None:
@@ -85,46 +83,32 @@ def _origin(name: str, known: frozenset[str]) -> str | None:
 
 
 def weight_bytes(directory: pathlib.Path, paths: Iterable[str]) -> Iterator[WeightBytes]:
-    """Yields the constants of ONNX files; what several files share is yielded once.
+    """Yields the constants of ONNX files, in the order in which the graphs use them.
 
     Args:
         directory: `pathlib.Path` of the bundle.
         paths: paths of the files in it.
 
     Yields:
-        `WeightBytes`.
+        `WeightBytes`; what several files share is yielded once.
     """
     seen = set()
     for path in dict.fromkeys(paths):
-        model = onnx.load(str(directory / path), load_external_data=False)
-        for tensor in _in_order(model.graph):
-            external = {each.key: each.value for each in tensor.external_data}
-            key = (external.get("location"), external.get("offset", "0"))
-            if external and key in seen:
-                continue
-            seen.add(key)
-            dtype = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-            dtype = _DTYPES.get(dtype, dtype)
-            yield WeightBytes(tensor.name, dtype, tuple(tensor.dims), _size(tensor, external))
+        for name, tensor in _in_order(read(directory / path).graph):
+            key = _place(tensor)
+            if key is None or key not in seen:
+                seen.add(key)
+                dtype = str(tensor.dtype.name).lower()
+                yield WeightBytes(name, _DTYPES.get(dtype, dtype), tuple(tensor.shape.numpy()), tensor.nbytes)
 
 
-def _in_order(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
-    """The initializers and constants of a graph and its bodies, in the order of their first use."""
-    graphs = list(all_graphs(graph))
-    tensors = {tensor.name: tensor for each in graphs for tensor in each.initializer}
-    found: dict[str, onnx.TensorProto] = {}
-    for node in (node for each in graphs for node in each.node):
-        for attribute in node.attribute if node.op_type == "Constant" else ():
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                attribute.t.name = attribute.t.name or node.output[0]
-                found[node.output[0]] = attribute.t
-        found |= {name: tensors[name] for name in node.input if name in tensors and name not in found}
-    return [*found.values(), *(tensor for name, tensor in tensors.items() if name not in found)]
-
-
-def _size(tensor: onnx.TensorProto, external: dict[str, str]) -> int:
-    if "length" in external:
-        return int(external["length"])
-    if tensor.HasField("raw_data"):
-        return len(tensor.raw_data)
-    return int(onnx.numpy_helper.to_array(tensor).nbytes)
+def _in_order(graph: ir.Graph) -> Iterator[tuple[str, Any]]:
+    """Names and tensors of the initializers and constants of a graph and its bodies, in the order of their first use."""
+    found: dict[str, Any] = {}
+    for node in all_nodes(graph):
+        found |= _constant(node)
+        for value in node.inputs:
+            if value is not None and value.is_initializer() and value.const_value is not None:
+                found.setdefault(name_of(value), value.const_value)
+    yield from found.items()
+    yield from ((name, tensor) for name, tensor in _constants(graph) if name not in found)

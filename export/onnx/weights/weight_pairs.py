@@ -6,7 +6,9 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from keras_transformer.export.onnx.graph import all_nodes
+import onnx_ir as ir
+
+from keras_transformer.export.onnx.graph import all_nodes, name_of
 from keras_transformer.export.onnx.weights.dequantize import ConstantReader
 from keras_transformer.export.onnx.weights.product_weights import product_weight
 from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
@@ -39,34 +41,40 @@ class _Pairs:
         self._before, self._after, self._seen = before, after, seen
 
     def all(self) -> Iterator[WeightPair]:
-        for node in all_nodes(self._before.model.graph):
-            result = node.output[0] if node.output else ""
-            if node.op_type in _PRODUCTS and self._is_weight(self._before.root(node.input[1])):
-                yield from self._product(node, result)
-            elif node.op_type == "Gather" and self._is_weight(node.input[0]):
-                yield from self._pair(node.input[0], result, ConstantReader.value)
-            elif node.op_type != "Transpose" or not self._is_weight(node.input[0]):
+        for node in all_nodes(self._before.graph):
+            weights = [each for each in node.inputs if each is not None and self._before.is_weight(each)]
+            first = node.inputs[0] if node.inputs else None
+            if node.op_type in _PRODUCTS and self._multiplies(node.inputs[1]):
+                yield from self._product(node)
+            elif node.op_type == "Gather" and first in weights:
+                yield from self._pair(first, node.outputs[0], ConstantReader.value)
+            elif node.op_type != "Transpose" or first not in weights:
                 # The consumers of a transposed weight are found by themselves.
-                for name in filter(self._is_weight, node.input):
-                    yield from self._pair(name, name, ConstantReader.value)
+                for weight in weights:
+                    yield from self._pair(weight, weight, ConstantReader.value)
 
-    def _product(self, node: Any, result: str) -> Iterator[WeightPair]:
-        if product_weight(self._before, result) is None:
-            yield from self._pair(node.input[1], node.input[1], ConstantReader.value)
+    def _multiplies(self, value: ir.Value | None) -> bool:
+        return value is not None and self._before.is_weight(self._before.root(value))
+
+    def _product(self, node: ir.Node) -> Iterator[WeightPair]:
+        weight, result = node.inputs[1], node.outputs[0]
+        if weight is None or product_weight(self._before, result) is None:
+            yield from self._pair(weight, weight, ConstantReader.value)
             return
-        yield from self._pair(self._before.root(node.input[1]), result, product_weight)
-        for bias in filter(self._is_weight, node.input[2:]):
+        yield from self._pair(self._before.root(weight), result, product_weight)
+        for bias in filter(self._before.is_weight, node.inputs[2:]):
             yield from self._pair(bias, bias, ConstantReader.value)
 
-    def _is_weight(self, name: str) -> bool:
-        return self._before.is_weight(name)
-
     def _pair(
-        self, name: str, tensor: str, read: Callable[[ConstantReader, str], Dequantized | None]
+        self,
+        weight: ir.Value | None,
+        tensor: ir.Value | None,
+        read: Callable[[ConstantReader, ir.Value | None], Dequantized | None],
     ) -> Iterator[WeightPair]:
-        key = (name, read, self._before.fingerprint(tensor), self._after.fingerprint(tensor))
+        other = self._after.find(name_of(tensor))
+        key = (name_of(weight), read, self._before.fingerprint(tensor), self._after.fingerprint(other))
         if key not in self._seen:
             self._seen.add(key)
             expected = read(self._before, tensor)
             if expected is not None:
-                yield WeightPair(name, expected.values, read(self._after, tensor))
+                yield WeightPair(name_of(weight), expected.values, read(self._after, other))
