@@ -15,6 +15,7 @@ from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema
 
 _RANK, _SLOTS = 4, 2
+_SHAPED = ("RESHAPE", "BROADCAST_TO", "CAST")
 
 
 class Affine(NamedTuple):
@@ -43,9 +44,6 @@ def affine(graph: Graph, index: int) -> Affine | None:
     if found is None and np.prod(graph.shape(index)) == 1 and graph.type(index) == "INT32":
         return Affine(np.zeros(graph.shape(index), "int32"), np.ones(graph.shape(index), "int32"), index)
     return found
-
-
-_SHAPED = ("RESHAPE", "BROADCAST_TO", "CAST")
 
 
 def _data_inputs(graph: Graph, operator: Any) -> tuple[int, ...]:
