@@ -18,7 +18,7 @@ from keras_transformer.export import export_spec
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.static_signatures import static_signatures
-from keras_transformer.export.tflite.quantize import quantized
+from keras_transformer.export.tflite.quantization.quantize import quantized
 
 # Tolerance relative to the output scale.
 TOLERANCES = {"fp32": 1e-4, "int8": 0.1}

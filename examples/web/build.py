@@ -27,7 +27,7 @@ from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.formats import files_of
-from keras_transformer.export.onnx.external_data import weight_files
+from keras_transformer.export.onnx.weights.external_data import weight_files
 
 HERE = Path(__file__).parent
 RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")

@@ -12,9 +12,10 @@ from keras_transformer.export.errors import InvalidBundleError, QuantizationErro
 from keras_transformer.export.formats import files_of
 from keras_transformer.export.loading.load import load
 from keras_transformer.export.onnx.format import ONNX
-from keras_transformer.export.onnx.graph_quantizer import is_candidate
-from keras_transformer.export.onnx.graphs import load_arrays
-from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.onnx.quantization.graph_quantizer import is_candidate
+from keras_transformer.export.onnx.quantization.quantize import quantize_files
+from keras_transformer.export.onnx.weights.files import read
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, Quantization, matches
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
@@ -90,9 +91,8 @@ def sensitivity(
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = dict(record.signatures)
-    arrays = {
-        name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
-    }
+    graphs = [read(pathlib.Path(bundle, path)).graph for path in files.values()]
+    arrays = {name: constant_of(value) for graph in graphs for name, value in graph.initializers.items()}
     kept = matches(arrays, quantization.keep_float)
     weights = [name for name, array in arrays.items() if is_candidate(array) and name not in kept]
     found = []
@@ -123,7 +123,7 @@ def _measured(
 def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
     if quantization.mode != "int8_static" or quantization.calibration is None:
         return None
-    from keras_transformer.export.onnx.calibrate import ranges_of
+    from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 
     return ranges_of(folder, files, quantization.calibration, quantization.ranges)
 

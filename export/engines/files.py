@@ -79,7 +79,7 @@ def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, Manife
     files = tflite.write(traced, spec, work)
     path = work / tflite.FILE
     record = ArtifactRecord(files, path.stat().st_size)
-    manifest = new_manifest(spec, written_versions()).with_artifact(tflite.NAME, record)
+    manifest = new_manifest(spec, written_versions()).with_artifact(tflite.TFLITE, record)
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
-    return Artifact(tflite.NAME, str(path), record.size, 0.0, parity, sum(map(len, probes.values()))), manifest
+    parity = verify_format(work, tflite.TFLITE, probes, spec.tolerance, manifest)
+    return Artifact(tflite.TFLITE, str(path), record.size, 0.0, parity, sum(map(len, probes.values()))), manifest

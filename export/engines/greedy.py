@@ -9,7 +9,8 @@ import numpy as np
 
 from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.export.errors import ParityError
-from keras_transformer.export.onnx.library import NAME
+from keras_transformer.export.runtime.libraries import ONNX
+from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.generation.stop import as_end_ids
 
 _PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8
@@ -55,7 +56,7 @@ def check_greedy(steps: Steps, expected: Sequence[Sequence[int]], tolerance: flo
         scale = np.abs(regular).max()
         gap = (logits.max(axis=1) - logits[np.arange(len(tokens)), tokens])[open_rows].max()
         if not gap <= tolerance * scale:
-            raise ParityError(NAME, "logits", f"greedy decoding, token {step + 1}", gap, scale, tolerance)
+            raise ParityError(ONNX, "logits", f"greedy decoding, token {step + 1}", gap, scale, tolerance)
         try:
             logits = steps.send(tokens)
         except StopIteration:

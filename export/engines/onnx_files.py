@@ -53,12 +53,12 @@ def write_onnx(
     if rename is not None:
         spec = rename(spec, {name: work / path for name, path in paths.items()})
     record = ArtifactRecord(paths, writing.bytes_in(work), names_record(spec, ONNX))
-    manifest = new_manifest(spec, written_versions()).with_artifact(onnx.NAME, record)
+    manifest = new_manifest(spec, written_versions()).with_artifact(onnx.ONNX, record)
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
-    parity = verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
-    manifest = manifest.with_artifact(onnx.NAME, dataclasses.replace(record, parity=tuple(parity)))
+    parity = verify_format(work, onnx.ONNX, probes, spec.tolerance, manifest)
+    manifest = manifest.with_artifact(onnx.ONNX, dataclasses.replace(record, parity=tuple(parity)))
     write_probes(work, probes)
     count = sum(map(len, probes.values()))
     path = next(iter(paths.values()))
-    artifact = Artifact(onnx.NAME, path, record.size, time.perf_counter() - start, parity, count)
+    artifact = Artifact(onnx.ONNX, path, record.size, time.perf_counter() - start, parity, count)
     return manifest, artifact, spec

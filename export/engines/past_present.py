@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
+import onnx_ir as ir
 import tensorflow as tf
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec, Signature
-from keras_transformer.export.onnx.traversal import all_graphs
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.export_spec import Signature
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.key_value_cache import KeyValueCache
@@ -108,13 +108,10 @@ def with_dots(spec: ExportSpec, files: Mapping[str, pathlib.Path], caches: tuple
 
 
 def _rename_inputs(path: pathlib.Path, names: Mapping[str, str]) -> None:
-    model = onnx.load(str(path), load_external_data=False)
-    for graph in all_graphs(model.graph):
-        for node in graph.node:
-            node.input[:] = [names.get(name, name) for name in node.input]
-    for value in model.graph.input:
-        value.name = names.get(value.name, value.name)
-    onnx.save(model, str(path))
+    model = ir.load(str(path))
+    for value in model.graph.inputs:
+        value.name = names.get(value.name or "", value.name)
+    ir.save(model, str(path))
 
 
 def _renamed(signature: Signature, names: Mapping[str, str]) -> Signature:

@@ -4,38 +4,49 @@ from __future__ import annotations
 
 import pathlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
+import onnx_ir as ir
 import tensorflow as tf
 
+from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries
+from keras_transformer.export.data.manifest import PRODUCER
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.graph.output_names import output_names
 from keras_transformer.export.graph.traced import weight_arrays, weight_names
 from keras_transformer.export.onnx.freeze import freeze
-from keras_transformer.export.onnx.library import NAME
-from keras_transformer.export.onnx.loop_invariants import hoist_invariants
-from keras_transformer.export.onnx.metadata import describe
+from keras_transformer.export.onnx.graph import all_nodes
+from keras_transformer.export.onnx.graph import name_of
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.repeated_parts import insert_parts, with_opaque_layers
+from keras_transformer.export.onnx.passes.fold_weights import fold_weights
+from keras_transformer.export.onnx.passes.loop_invariants import hoist_invariants
+from keras_transformer.export.onnx.passes.repeated_parts import insert_parts, with_opaque_layers
+from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.rewriters import only_needed
-from keras_transformer.export.onnx.simplify import simplified
-from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
-from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
+from keras_transformer.export.onnx.weights import WeightsFile
+from keras_transformer.export.onnx.weights import attach
+from keras_transformer.export.onnx.weights import fold
+from keras_transformer.export.onnx.weights import inline
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import native_builders
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
+from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
+from keras_transformer.export.onnx.weights.files import WeightsFile
+from keras_transformer.export.onnx.weights.files import write as write_file
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
-    from keras_transformer.export.data.export_spec import ExportSpec, Signature
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.data.export_spec import Signature
     from keras_transformer.export.data.lazy_array import AnyArray
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.graph.traced_graph import TracedGraph
-
 
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
@@ -59,23 +70,23 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     options = spec.onnx or OnnxOptions()
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
-        raise ConversionError(NAME, f"the weights are {size:.1f} GB, and the spec does not name its variables")
+        raise ConversionError(ONNX, f"the weights are {size:.1f} GB, and the spec does not name its variables")
     _number_names_from_one()
-    names, files = spec.names(NAME), {}
-    weights = weight_arrays(spec.variables)
-    is_shared = len(names) > 1 or sum(array.nbytes for array in weights.values()) > _MAX_INLINE
-    make_tensor = WeightsFile(directory / WEIGHTS).initializer if is_shared else inline
+    names, files = spec.names(ONNX), {}
+    arrays = weight_arrays(spec.variables)
+    is_shared = len(names) > 1 or sum(array.nbytes for array in arrays.values()) > _MAX_INLINE
+    weights = WeightsFile(directory / WEIGHTS) if is_shared else None
     for name in names:
         files[name] = "model.onnx" if len(names) == 1 else f"model.{name}.onnx"
         path = directory / files[name]
-        model, arrays = _model(traced, spec, name, weights)
+        model = _convert(traced, spec, name)
+        found = fold_weights(model, arrays)
         if options.optimize:
-            model, arrays = _optimized(model, arrays, options)
+            model = _optimized(model, options, found)
         if spec.target is not None:
-            spec.target.rewrite(model, arrays, (spec.generation or {}).get(STATIC_LENGTH))
-        attach(model, arrays, make_tensor)
+            spec.target.rewrite(model, (spec.generation or {}).get(STATIC_LENGTH))
         describe(model, spec.metadata)
-        onnx.save(model, str(path))
+        write_file(model, path, weights)
         _check(path)
     return files
 
@@ -88,35 +99,31 @@ def _number_names_from_one() -> None:
     tf2onnx.utils.INTERNAL_NAME = 1
 
 
-def _model(
-    traced: TracedModule, spec: ExportSpec, name: str, weights: dict[str, AnyArray]
-) -> tuple[onnx.ModelProto, dict[str, AnyArray]]:
-    """The graph of one signature, and its weights by name."""
-    if not spec.variables:
-        return _convert(traced, spec, name), {}
-    model = _convert(traced, spec, name)
-    return model, fold(model, weights)
+def _optimized(model: ir.Model, options: OnnxOptions, weights: Sequence[str]) -> ir.Model:
+    """The optimized graph; the unchanged graph, with a warning, if the optimization fails.
 
+    Rules raise a `ValueError` where a graph is not as they expect, and the libraries a `RuntimeError`.
+    """
+    from keras_transformer.export.onnx.passes.optimize import optimize
 
-def _optimized(model: Any, arrays: dict[str, AnyArray], options: OnnxOptions):
-    """The optimized graph; the unchanged graph, with a warning, if the optimization fails."""
-    from keras_transformer.export.onnx.optimize import optimize_proto
-
+    optimized = model.clone()
     try:
-        return optimize_proto(model, arrays, options)
-    except Exception as error:  # The unchanged graph is correct.
+        optimize(optimized, options, weights)
+    except (ValueError, RuntimeError) as error:  # The unchanged graph is correct.
         warnings.warn(f"onnx: the graph is not optimized: {one_line(error)}", stacklevel=2)
-        return model, arrays
+        return model
+    return optimized
 
 
-def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
+def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
+    """The graph of one signature, with its weights as inputs."""
     with captured() as log:
         try:
             model = _to_onnx(traced, spec, name)
         except UnsupportedOpError:
             raise
         except Exception as error:
-            raise ConversionError(NAME, error, log()) from error
+            raise ConversionError(ONNX, error, log()) from error
     _check_unsupported(model, spec.locate)
     hoist_invariants(model)
     _order_inputs(model.graph, spec.signatures[name])
@@ -128,22 +135,26 @@ def _check(path: pathlib.Path) -> None:
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:
-        raise ConversionError(NAME, error) from error
+        raise ConversionError(ONNX, error) from error
 
 
-def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
+def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
     """Converts the graph of a signature. Inputs and outputs keep their names; further inputs are weights."""
-    graph = lowered(traced.graphs[name], NAME, spec.locate, is_outlined=not traced.graphs[name].captures)
+    graph = lowered(traced.graphs[name], ONNX, spec.locate, is_outlined=not traced.graphs[name].captures)
     labels = weight_names(spec.variables) | _output_labels(spec.signatures[name])
-    if graph.captures:
-        return simplified(_converted(graph, labels))
-    graph, parts = with_opaque_layers(graph)
+    parts: dict[str, TracedGraph] = {}
+    if not graph.captures:
+        graph, parts = with_opaque_layers(graph)
     model = _converted(graph, labels)
-    insert_parts(model, {key: (part, simplified(_converted(part, {}))) for key, part in parts.items()})
-    return simplified(model)
+    layers = {key: (part, _converted(part, {})) for key, part in parts.items()}
+    for _, layer in layers.values():
+        simplify(layer)
+    insert_parts(model, layers)
+    simplify(model)
+    return model
 
 
-def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> onnx.ModelProto:
+def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> ir.Model:
     """Converts the frozen graph with tf2onnx.
 
     Args:
@@ -166,7 +177,7 @@ def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> onnx.ModelProto
             output_names=list(outputs),
             tensors_to_rename=inputs | outputs,
         )
-    return converted.make_model("keras_transformer")
+    return ir.from_proto(converted.make_model("keras_transformer"))
 
 
 def _output_labels(signature: Signature) -> dict[str, str]:
@@ -174,32 +185,43 @@ def _output_labels(signature: Signature) -> dict[str, str]:
     return output_names([each.name for each in signature.inputs], [each.name for each in signature.outputs])
 
 
-def _check_unsupported(model: Any, locate: Any) -> None:
+def _check_unsupported(model: ir.Model, locate: Any) -> None:
     """Raises for ops that tf2onnx left in the graph under their TensorFlow names."""
     found: dict[tuple[str, Any], None] = {}
     for node in all_nodes(model.graph):
-        if node.domain not in ("", "ai.onnx", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
+        if node.domain not in ("", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
             found[node.op_type, locate(node.op_type, node.name)] = None
     if found:
         (op, layer), *others = found
-        raise UnsupportedOpError(NAME, op, layer, others)
+        raise UnsupportedOpError(ONNX, op, layer, others)
 
 
-def _order_inputs(graph: Any, signature: Signature) -> None:
+def _order_inputs(graph: ir.Graph, signature: Signature) -> None:
     """Puts the inputs in the order of the signature, before the weights."""
     position = {spec.name: number for number, spec in enumerate(signature.inputs)}
-    ordered = sorted(graph.input, key=lambda value: position.get(value.name, len(position)))
-    del graph.input[:]
-    graph.input.extend(ordered)
+    ordered = sorted(graph.inputs, key=lambda value: position.get(name_of(value), len(position)))
+    graph.inputs.clear()
+    graph.inputs.extend(ordered)
 
 
-def _name_axes(graph: Any, signature: Signature) -> None:
+def _name_axes(graph: ir.Graph, signature: Signature) -> None:
     """Sets the names of the dynamic axes, instead of `unk__12` of tf2onnx."""
     labels = _output_labels(signature)
     specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
-    for value in (*graph.input, *graph.output):
-        if value.name not in specs:  # A weight.
-            continue
-        for axis, dimension in zip(specs[value.name].axes, value.type.tensor_type.shape.dim, strict=True):
-            if axis is not None:
-                dimension.dim_param = axis
+    for value in (*graph.inputs, *graph.outputs):
+        spec = specs.get(name_of(value))
+        if spec is not None and value.shape is not None:  # Others are weights.
+            value.shape = ir.Shape([axis or size for axis, size in zip(spec.axes, value.shape, strict=True)])
+
+
+def describe(model: ir.Model, metadata: Mapping[str, Any]) -> None:
+    """Writes metadata into a model: `producer_name`, `producer_version`, `doc_string`, `metadata_props`.
+
+    Args:
+        model: `onnx_ir.Model`, changed in place.
+        metadata: dict of JSON values; each is an entry of `metadata_props`.
+    """
+    model.producer_name, model.producer_version = PRODUCER, __version__
+    model.doc_string = metadata.get(DESCRIPTION, "")
+    model.metadata_props.clear()
+    model.metadata_props.update(file_entries(dict(metadata)))

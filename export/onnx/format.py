@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
 from keras_transformer.export.graph.output_names import output_names
-from keras_transformer.export.onnx.library import LIBRARY, NAME
+from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class OnnxFormat(Format):
     """ONNX files, run by ONNX Runtime on the CPU; see `Format`."""
 
-    name = NAME
+    name = libraries.ONNX
     title, runtime_title = "ONNX", "ONNX Runtime"
-    library = LIBRARY
+    library = libraries.ONNX_RUNTIME
     writers = ("tf2onnx", "onnxscript", "onnx")
     takes_single_tokens = True
     takes_large_weights = True
@@ -40,7 +40,7 @@ class OnnxFormat(Format):
         return output_names(inputs, outputs)
 
     def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
-        from keras_transformer.export.onnx import quantize, ternary
+        from keras_transformer.export.onnx.quantization import quantize, ternary
 
         module = ternary if spec.quantization.mode == "ternary" else quantize
         module.quantize(spec, directory, files)
@@ -48,14 +48,14 @@ class OnnxFormat(Format):
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
     ) -> Iterator[StoredWeight]:
-        from keras_transformer.export.onnx.stored_weights import stored_weights
+        from keras_transformer.export.onnx.weights.stored_weights import stored_weights
 
         return stored_weights(directory, files, names)
 
     def weight_pairs(
         self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
     ) -> Iterator[WeightPair]:
-        from keras_transformer.export.onnx.weight_pairs import weight_pairs
+        from keras_transformer.export.onnx.weights.weight_pairs import weight_pairs
 
         return weight_pairs(source, directory, files)
 
@@ -70,12 +70,10 @@ class OnnxFormat(Format):
         return OnnxSteps(directory, manifest, self.name, num_threads)
 
     def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
-        import onnx
+        from keras_transformer.export.onnx.graph import all_nodes
+        from keras_transformer.export.onnx.weights.files import read
 
-        from keras_transformer.export.onnx.traversal import all_nodes
-
-        graph = onnx.load(str(path), load_external_data=False).graph
-        return collections.Counter(node.op_type for node in all_nodes(graph))
+        return collections.Counter(node.op_type for node in all_nodes(read(path).graph))
 
     def inspect(self, path: pathlib.Path) -> list[str]:
         """The operations of a file, most frequent first."""
@@ -86,7 +84,7 @@ class OnnxFormat(Format):
         return [f"{path.name}: " + ", ".join(f"{op} {count}" for op, count in counter.most_common())]
 
     def weight_bytes(self, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightBytes]:
-        from keras_transformer.export.onnx.weight_bytes import weight_bytes
+        from keras_transformer.export.onnx.weights.stored_weights import weight_bytes
 
         return weight_bytes(directory, files.values())
 

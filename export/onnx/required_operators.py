@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
-from keras_transformer.export.errors import ConversionError, MissingLibraryError
-from keras_transformer.export.onnx.library import NAME
+from keras_transformer.export.errors import ConversionError
+from keras_transformer.export.errors import MissingLibraryError
+from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.types import Path
 
 _TOOLS = "onnxruntime.tools.ort_format_model"
@@ -62,7 +64,7 @@ def required_operators(bundle: Path, *, types: bool = True) -> str:
 def _files(bundle: pathlib.Path) -> tuple[list[str], list[pathlib.Path]]:
     if bundle.is_file():
         return [bundle.name], [bundle]
-    names = sorted(read_manifest(bundle).artifact(NAME).paths)
+    names = sorted(read_manifest(bundle).artifact(ONNX).paths)
     return names, [bundle / name for name in names]
 
 
@@ -86,7 +88,7 @@ def _converted(path: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
                 str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_OF_ONE_PROCESSOR
             )
         except Exception as error:  # Of no narrower class.
-            raise ConversionError(NAME, f"'{path.name}' cannot be converted: {error}") from error
+            raise ConversionError(ONNX, f"'{path.name}' cannot be converted: {error}") from error
         found.append(target)
     return found
 

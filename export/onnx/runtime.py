@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.onnx.external_data import check_external_data
-from keras_transformer.export.onnx.library import LIBRARY, NAME
+from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.onnx.weights.external_data import check_external_data
+from keras_transformer.export.runtime.libraries import ONNX
+from keras_transformer.export.runtime.libraries import ONNX_RUNTIME
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -27,7 +29,7 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
         MissingLibraryError: ONNX Runtime is not installed.
         ValueError: weights of the file are outside its folder.
     """
-    with LIBRARY.required_by(f"backend '{NAME}'"):
+    with ONNX_RUNTIME.required_by(f"backend '{ONNX}'"):
         import onnxruntime
 
     check_external_data(path)
@@ -49,7 +51,7 @@ class OnnxRuntime:
     """One signature in ONNX Runtime, under the names of the file; see `Runtime`."""
 
     def __init__(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> None:
-        path = manifest.path(directory, NAME, signature)
+        path = manifest.path(directory, ONNX, signature)
         self._session = onnx_session(str(path), num_threads)
         self._outputs = [each.name for each in self._session.get_outputs()]
 

@@ -1,4 +1,4 @@
-"""The Python library that a runtime needs, by its module and by its distribution."""
+"""The names of the formats, and the Python libraries that their runtimes need."""
 
 import contextlib
 import importlib.util
@@ -45,6 +45,12 @@ class Library(NamedTuple):
         return installed_version(self.distribution)
 
 
+SAVED_MODEL, TFLITE, ONNX = "saved_model", "tflite", "onnx"
+TENSORFLOW = Library("tensorflow", "tensorflow")
+LITERT = Library("ai_edge_litert", "ai-edge-litert")
+ONNX_RUNTIME = Library("onnxruntime", "onnxruntime")
+
+
 def require_keras(user: str) -> None:
     """Imports Keras and its backend.
 
@@ -54,7 +60,7 @@ def require_keras(user: str) -> None:
     Raises:
         MissingLibraryError: Keras, or TensorFlow as its backend, is not installed.
     """
-    with Library("keras", "keras").required_by(user), Library("tensorflow", "tensorflow").required_by(user):
+    with Library("keras", "keras").required_by(user), TENSORFLOW.required_by(user):
         import keras  # noqa: F401
 
 

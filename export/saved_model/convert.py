@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.graph.traced import TracedModule
-from keras_transformer.export.saved_model.library import NAME
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
+from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.utils.captured_stderr import captured
 
 
@@ -31,9 +32,9 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     Raises:
         ConversionError: TensorFlow cannot save the graphs.
     """
-    names = spec.names(NAME)
-    write_signatures(traced, names, directory / NAME)
-    return dict.fromkeys(names, NAME)
+    names = spec.names(SAVED_MODEL)
+    write_signatures(traced, names, directory / SAVED_MODEL)
+    return dict.fromkeys(names, SAVED_MODEL)
 
 
 def write_signatures(traced: TracedModule, names: Sequence[str], path: pathlib.Path) -> None:
@@ -61,4 +62,4 @@ def save(module: tf.Module, functions: Mapping[str, Any], path: pathlib.Path) ->
         try:
             tf.saved_model.save(module, str(path), signatures=signatures)
         except (ValueError, AssertionError, tf.errors.InvalidArgumentError) as error:
-            raise ConversionError(NAME, error, log()) from error
+            raise ConversionError(SAVED_MODEL, error, log()) from error

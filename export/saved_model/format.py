@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.saved_model.library import LIBRARY, NAME
+from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class SavedModelFormat(Format):
     """SavedModels, run by TensorFlow; see `Format`."""
 
-    name = NAME
+    name = libraries.SAVED_MODEL
     title, runtime_title = "SavedModel", "TensorFlow"
-    library = LIBRARY
+    library = libraries.TENSORFLOW
     takes_text = True
     reports_operations = False
     shares_loaded = True

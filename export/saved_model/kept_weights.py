@@ -15,7 +15,10 @@ from keras_transformer.export.data.weights import codes as numbers_of
 from keras_transformer.export.graph.traced import weight_names
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import Found, matrices
-from keras_transformer.export.saved_model.library import NAME
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
+from keras_transformer.export.data.weights import Dequantized
+from keras_transformer.export.data.weights import WeightPair
+from keras_transformer.export.data.weights import codes as numbers_of
 from keras_transformer.utils.types import Tensor
 
 # A variable of a checkpoint: what a module has by the path of a Keras variable, in which TensorFlow escapes slashes.
@@ -71,7 +74,7 @@ def kept_pairs(directory: pathlib.Path, variables: Sequence[Any]) -> Iterator[We
     Returns:
         Iterator over `WeightPair` of those that the graphs read; None if there are no known integers in the file.
     """
-    reader = tf.train.load_checkpoint(str(directory / NAME / "variables" / "variables"))
+    reader = tf.train.load_checkpoint(str(directory / SAVED_MODEL / "variables" / "variables"))
     stored: dict[tuple[str, str], dict[str, str]] = {}
     for key in reader.get_variable_to_shape_map():
         match = _KEY.fullmatch(key)

@@ -14,9 +14,11 @@ from keras_transformer.export.graph.traced_graph import arguments_of
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.kept import blocks_of
 from keras_transformer.export.quantization.options import KEPT, Quantization, matches
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
-from keras_transformer.export.saved_model.library import NAME
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.utils.types import Tensor
 
 _SMALL = 2048
@@ -36,8 +38,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         ConversionError: TensorFlow cannot save the graphs.
     """
     module = QuantizedModule(spec, spec.quantization)
-    shutil.rmtree(directory / NAME)
-    saved_model.save(module, module.functions, directory / NAME)
+    shutil.rmtree(directory / SAVED_MODEL)
+    saved_model.save(module, module.functions, directory / SAVED_MODEL)
 
 
 class QuantizedModule(tf.Module):
@@ -61,7 +63,7 @@ class QuantizedModule(tf.Module):
             self.small = [_small(np.asarray(each), quantization) for each in chosen.values()]
             small = list(zip(chosen.values(), self.small, strict=True))
         self.exported_modules = list(spec.modules)
-        self.functions = {name: self._trace(name, spec.signatures[name], small) for name in spec.names(NAME)}
+        self.functions = {name: self._trace(name, spec.signatures[name], small) for name in spec.names(SAVED_MODEL)}
         exported = {id(v): v for function in self.functions.values() for v in function.graph.variables}
         if quantization.mode in KEPT:
             # By their names, for the comparison of the file with the model.

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
+from keras_transformer.export.runtime.libraries import TENSORFLOW
 from keras_transformer.export.saved_model.graph_check import FILE, check_saved_model
-from keras_transformer.export.saved_model.library import LIBRARY, NAME
 from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.utils.captured_stderr import captured_stderr
 
@@ -28,7 +30,7 @@ def load_saved_model(path: str, num_threads: int) -> Any:
     """
     check_process()
     with captured_stderr():
-        with LIBRARY.required_by(f"backend '{NAME}'"):
+        with TENSORFLOW.required_by(f"backend '{SAVED_MODEL}'"):
             import tensorflow as tf
 
         with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps its threads.
@@ -68,7 +70,7 @@ class SavedModelRuntime:
     """One signature in TensorFlow; see `Runtime`."""
 
     def __init__(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> None:
-        path = manifest.path(directory, NAME, signature)
+        path = manifest.path(directory, SAVED_MODEL, signature)
         self._loaded = load_saved_model(str(path), num_threads)  # The functions do not keep their variables alive.
         import tensorflow as tf
 

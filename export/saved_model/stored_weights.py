@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from keras_transformer.export.data.weights import StoredWeight
-from keras_transformer.export.saved_model.library import NAME
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
 
 _KEY = re.compile(r"(?P<group>exported_variables|small)/(?P<index>\d+)/(?P<part>\w*/)?\.ATTRIBUTES/VARIABLE_VALUE")
 
@@ -25,7 +25,7 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
     """
     import tensorflow as tf
 
-    reader = tf.train.load_checkpoint(str(directory / NAME / "variables" / "variables"))
+    reader = tf.train.load_checkpoint(str(directory / SAVED_MODEL / "variables" / "variables"))
     for key in sorted(reader.get_variable_to_shape_map()):
         match = _KEY.fullmatch(key)
         if match and match["group"] == "exported_variables":

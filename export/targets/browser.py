@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.onnx.weights import FILE as WEIGHTS
+from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.targets.target import Arrays, NoAcceleratorError
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

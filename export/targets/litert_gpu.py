@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node, Target
 from keras_transformer.export.targets.tflite_rules import gpu_nodes, graph_of
-from keras_transformer.export.tflite.library import LIBRARY
-from keras_transformer.export.tflite.library import NAME as TFLITE
 from keras_transformer.export.tflite.tree import read_file, write
 from keras_transformer.utils.captured_stderr import captured_stderr
 
@@ -26,12 +25,12 @@ class LiteRTGPU(Target):
 
     name = "litert-gpu"
     format = TFLITE
-    libraries = (LIBRARY,)
+    libraries = (LITERT,)
     precisions = (None, "fp16")
     tolerance = {None: 1e-4, "fp16": 2e-2}
     setup = "pip install ai-edge-litert"
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
         rewrite_for_gpu(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from keras_transformer.export.onnx.library import NAME
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.targets.onnx_rules import count_nodes
 from keras_transformer.export.targets.target import Target
 
@@ -13,12 +13,12 @@ from keras_transformer.export.targets.target import Target
 class OnnxTarget(Target):
     """An accelerator that runs ONNX files. See `Target`."""
 
-    format = NAME
+    format = ONNX
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         from keras_transformer.export.onnx.delegates.rewrite import rewrite
 
-        rewrite(self.name, model, {} if arrays is None else arrays, slots)
+        rewrite(self.name, model, slots)
 
     def nodes(self, path: pathlib.Path, signature: str) -> int:
         return count_nodes(path)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.onnx.library import LIBRARY
-from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.runtime.libraries import ONNX_RUNTIME, Library
 from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph, onnx_problems
 from keras_transformer.export.targets.onnx_target import OnnxTarget
 from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node
@@ -46,7 +45,7 @@ class QNN(OnnxTarget):
     """
 
     name = "qnn"
-    libraries = (LIBRARY, Library("onnxruntime_qnn", "onnxruntime-qnn"))
+    libraries = (ONNX_RUNTIME, Library("onnxruntime_qnn", "onnxruntime-qnn"))
     precisions = (None, "int8_static")
     tolerance = {None: 2e-2, "int8_static": 0.2}
     compiled_suffix = ".qnn.onnx"

@@ -79,12 +79,11 @@ class Target:
         """The `OnnxOptions` of its files where the export names none, or None."""
         return None
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         """Changes a converted model in place, into the operators that the accelerator has; values change by rounding only.
 
         Args:
-            model: `ModelT` of a TFLite file, or `ModelProto` of an ONNX file, without its initializers.
-            arrays: dict of name to array: the initializers of an ONNX file, changed in place; None for TFLite.
+            model: `ModelT` of a TFLite file, or `onnx_ir.Model` of an ONNX file.
             slots: number of the slots of the cache of a decoder in ONNX, or None.
         """
 

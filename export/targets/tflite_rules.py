@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_transformer.export.targets.target import Node
-from keras_transformer.export.tflite.delegates.editor import Editor
-from keras_transformer.export.tflite.graph import Graph, signature_of
-from keras_transformer.export.tflite.tree import read_file
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import indices, read_file, signature_of
 
 _MOST_RANK = 4
 _GPU_OPS_TEXT = """
@@ -50,91 +48,90 @@ def graph_of(model: Any, signature: str) -> Graph:
 
 def gpu_problems(graph: Graph) -> Iterator[Node]:
     """The nodes of a graph that the GPU delegate refuses, each with the first reason."""
-    editor = Editor(graph)
     for operator in graph.subgraph.operators:
-        found = _problem(editor, operator)
+        found = _problem(graph, operator)
         if found is not None:
             name = (graph.tensors[int(operator.outputs[0])].name or b"").decode().split(";")[0]
             yield Node(graph.kind(operator), name, *found)
 
 
-def _problem(editor: Editor, operator: Any) -> tuple[str, str] | None:
+def _problem(graph: Graph, operator: Any) -> tuple[str, str] | None:
     """`(reason, remedy)` of a node, or None."""
-    kind = editor.graph.kind(operator)
+    kind = graph.kind(operator)
     inputs = [each for each in indices(operator.inputs) if each >= 0]
     tensors = [*inputs, *indices(operator.outputs)]
-    if any(None in signature_of(editor.graph.tensors[each]) for each in tensors):
+    if any(None in signature_of(graph.tensors[each]) for each in tensors):
         return "dynamic shapes", "give the size of every axis in static"
     if kind not in GPU_OPS:
         return "operation not supported", _REMEDIES.get(kind, "")
-    types = {editor.type(each) for each in tensors if not editor.graph.is_constant(each)}
+    types = {graph.type(each) for each in tensors if not graph.is_constant(each)}
     if "INT64" in types:
         return "type int64", "use int32 for inputs, outputs and indices"
-    rank = max(len(editor.shape(each)) for each in tensors)
+    rank = max(len(graph.shape(each)) for each in tensors)
     if rank > _MOST_RANK + (kind in ("RESHAPE", "TRANSPOSE")):
         return f"tensors of rank {rank}", "use a mechanism that keeps tensors at rank 4"
     position = _BOUNDED.get(kind)
-    if position is not None and len(inputs) > position and not editor.graph.is_constant(inputs[position]):
+    if position is not None and len(inputs) > position and not graph.is_constant(inputs[position]):
         return "its sizes are computed", "give the size of every axis in static"
     if len(set(inputs)) < len(inputs) and kind not in _LISTS:
         return "reads a tensor twice", "copy it"
-    if inputs and all(editor.graph.is_constant(each) for each in inputs):
+    if inputs and all(graph.is_constant(each) for each in inputs):
         return "all its inputs are constant", "compute it before"
     check = _CHECKS.get(kind)
-    return check(editor, operator, types) if check else None
+    return check(graph, operator, types) if check else None
 
 
 Problem = tuple[str, str] | None
 
 
-def _slice(editor: Editor, operator: Any, types: set[str]) -> Problem:
+def _slice(graph: Graph, operator: Any, types: set[str]) -> Problem:
     options = operator.builtinOptions
     if options.shrinkAxisMask or options.newAxisMask or options.ellipsisMask:
         return "slices that add or remove axes", "slice a range, then reshape"
-    strides = editor.value(int(operator.inputs[3]))
+    strides = graph.small_value(int(operator.inputs[3]))
     if strides is not None and (strides < 0).any():
         return "slices from the end", "use keras.ops.flip"
     return None
 
 
-def _lookup(editor: Editor, operator: Any, types: set[str]) -> Problem:
-    if len(editor.shape(int(operator.inputs[1]))) != 1 or operator.builtinOptions.batchDims:
+def _lookup(graph: Graph, operator: Any, types: set[str]) -> Problem:
+    if len(graph.shape(int(operator.inputs[1]))) != 1 or operator.builtinOptions.batchDims:
         return "lookups by other than a list of indices", "use keras.ops.take with a vector of indices"
     return None
 
 
-def _running_sum(editor: Editor, operator: Any, types: set[str]) -> Problem:
+def _running_sum(graph: Graph, operator: Any, types: set[str]) -> Problem:
     if "INT32" in types:
         return "cumulative sums of integers", "sum floats"
-    axis = editor.value(int(operator.inputs[1]))
-    if axis is None or int(axis) % len(editor.shape(int(operator.outputs[0]))) == 0:
+    axis = graph.small_value(int(operator.inputs[1]))
+    if axis is None or int(axis) % len(graph.shape(int(operator.outputs[0]))) == 0:
         return "cumulative sums along the first axis are wrong", "sum along another axis"
     return None
 
 
-def _largest(editor: Editor, operator: Any, types: set[str]) -> Problem:
+def _largest(graph: Graph, operator: Any, types: set[str]) -> Problem:
     source = int(operator.inputs[0])
-    if editor.type(source) != "FLOAT32":
+    if graph.type(source) != "FLOAT32":
         return "the largest of other than floats", "use floats"
-    if editor.shape(source)[-1] % 4:
+    if graph.shape(source)[-1] % 4:
         return "the largest of rows whose length is no multiple of 4 are wrong", "pad the rows"
     return None
 
 
-def _padding(editor: Editor, operator: Any, types: set[str]) -> Problem:
+def _padding(graph: Graph, operator: Any, types: set[str]) -> Problem:
     if types - {"FLOAT32"}:
         return f"padding of type {min(types - {'FLOAT32'}).lower()}", "pad floats"
-    if len(editor.shape(int(operator.inputs[0]))) < 3:
+    if len(graph.shape(int(operator.inputs[0]))) < 3:
         return "padding of vectors and matrices", "pad tensors of rank 3 or 4"
     return None
 
 
-def _one_hot(editor: Editor, operator: Any, types: set[str]) -> Problem:
+def _one_hot(graph: Graph, operator: Any, types: set[str]) -> Problem:
     return ("one-hot rows of booleans", "compare with a range") if "BOOL" in types else None
 
 
-def _product(editor: Editor, operator: Any, types: set[str]) -> Problem:
-    batches = {editor.shape(each)[:-2] for each in indices(operator.inputs)}
+def _product(graph: Graph, operator: Any, types: set[str]) -> Problem:
+    batches = {graph.shape(each)[:-2] for each in indices(operator.inputs)}
     if len(batches) > 1:
         return "products of batches that are broadcast are wrong", "repeat the smaller one"
     return None

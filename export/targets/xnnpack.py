@@ -6,14 +6,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
 from keras_transformer.export.targets.tflite_rules import graph_of
-from keras_transformer.export.tflite.delegates.editor import Editor
 from keras_transformer.export.tflite.graph import Graph
-from keras_transformer.export.tflite.library import LIBRARY
-from keras_transformer.export.tflite.library import NAME as TFLITE
-from keras_transformer.export.tflite.tree import read_file
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.tree import indices, read_file
 
 
 class XNNPACK(Target):
@@ -21,12 +18,12 @@ class XNNPACK(Target):
 
     name = "xnnpack"
     format = TFLITE
-    libraries = (LIBRARY,)
+    libraries = (LITERT,)
     precisions = (None, "fp16", "int8", "int8_static", "weight_int8", "weight_int4")
     tolerance = dict.fromkeys((None, *precisions), 1e-4)
     setup = "pip install ai-edge-litert"
 
-    def rewrite(self, model: Any, arrays: dict[str, Any] | None = None, slots: int | None = None) -> None:
+    def rewrite(self, model: Any, slots: int | None = None) -> None:
         from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
         rewrite_for_gpu(model)  # It takes what a GPU takes, but for integers.
@@ -35,9 +32,9 @@ class XNNPACK(Target):
         return len(graph_of(read_file(path), signature).subgraph.operators)
 
     def check(self, path: pathlib.Path, signature: str) -> list[Node]:
-        editor = Editor(graph_of(read_file(path), signature))
-        found = [(each, _reason(editor, each)) for each in editor.graph.subgraph.operators]
-        return [Node(editor.graph.kind(each), _name(editor.graph, each), reason) for each, reason in found if reason]
+        graph = graph_of(read_file(path), signature)
+        found = [(each, _reason(graph, each)) for each in graph.subgraph.operators]
+        return [Node(graph.kind(each), _name(graph, each), reason) for each, reason in found if reason]
 
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
         from keras_transformer.export.tflite.inspection import delegate_report
@@ -56,14 +53,14 @@ GATHER GATHER_ND SCATTER_ND CAST SELECT SELECT_V2 CUMSUM PACK UNPACK ONE_HOT TIL
 _NOT_TAKEN = frozenset(_NOT_TAKEN_TEXT.split())
 
 
-def _reason(editor: Editor, operator: Any) -> str:
+def _reason(graph: Graph, operator: Any) -> str:
     """Why XNNPACK does not run a node, or ""."""
     tensors = (*indices(operator.inputs), *indices(operator.outputs))
-    types = [editor.type(each) for each in tensors if each >= 0 and not editor.graph.is_constant(each)]
+    types = [graph.type(each) for each in tensors if each >= 0 and not graph.is_constant(each)]
     others = [each for each in types if each not in _NUMBERS]
     if others:
         return f"type {others[0].lower()}"
-    return "not an operation of XNNPACK" if editor.graph.kind(operator) in _NOT_TAKEN else ""
+    return "not an operation of XNNPACK" if graph.kind(operator) in _NOT_TAKEN else ""
 
 
 def _name(graph: Graph, operator: Any) -> str:

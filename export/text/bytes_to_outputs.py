@@ -19,13 +19,21 @@ from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, RunError
-from keras_transformer.export.loading.load import SERVE, load
+from keras_transformer.export.loading.load import SERVE
+from keras_transformer.export.loading.load import load
+from keras_transformer.export.data.report import Artifact
+from keras_transformer.export.data.report import Report
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.runtime.libraries import TFLITE
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.joined_files import check_equal, check_inputs
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 from keras_transformer.export.text.spec import LENGTHS_SPEC, ROWS_SPEC, padded_ids
-from keras_transformer.export.tflite.joining import join
-from keras_transformer.export.tflite.library import NAME
+from keras_transformer.export.tflite.passes.joining import join
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.export.tflite.tree import read_file, write_file
 from keras_transformer.export.writing.bundle_writer import export_spec
@@ -84,7 +92,7 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     tokenizer = read_tokenizer(directory, manifest)
     if tokenizer is None or manifest.tokenizer is None:
         raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
-    source = manifest.path(directory, NAME, signature)
+    source = manifest.path(directory, TFLITE, signature)
     inputs, outputs = manifest.signature(signature)
     check_inputs(signature, inputs)
     options = _options(manifest.tokenizer.options, inputs)
@@ -92,14 +100,14 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         work = pathlib.Path(folder)
-        export_spec(front, work / "front", [NAME], progress=False)
+        export_spec(front, work / "front", [TFLITE], progress=False)
         joined = join(read_file(work / "front" / "model.tflite"), read_file(source), signature)
         write_file(joined, work / target.name)
         compared = _check(work / target.name, directory, signature, tokenizer, options)
         (work / target.name).replace(target)
     parity = [Parity(signature, each.name, 0.0, 1.0, 0.0) for each in outputs]
-    artifact = Artifact(NAME, str(target), target.stat().st_size, time.perf_counter() - start, parity, compared)
-    return Report(str(target), {NAME: artifact}, 0.0)
+    artifact = Artifact(TFLITE, str(target), target.stat().st_size, time.perf_counter() - start, parity, compared)
+    return Report(str(target), {TFLITE: artifact}, 0.0)
 
 
 def _options(options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> dict[str, Any]:
@@ -158,7 +166,7 @@ def _check(path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: An
     Raises:
         ParityError: an output differs.
     """
-    joined, model = TFLiteRuntime(str(path), name, 1), load(directory, NAME, name)
+    joined, model = TFLiteRuntime(str(path), name, 1), load(directory, TFLITE, name)
     compared = 0
     for number, texts in enumerate(_batches(model.inputs[0].shape[0])):
         arrays = _arrays(texts, tokenizer, options, model.inputs)
@@ -168,7 +176,7 @@ def _check(path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: An
             continue
         found = joined(text_rows(texts))
         for output, array in found.items():
-            check_equal(NAME, output, f"texts {number}", array, expected[output])
+            check_equal(TFLITE, output, f"texts {number}", array, expected[output])
         compared += len(texts)
     if not compared:
         raise InvalidModelError(f"signature '{name}' takes none of the texts that it would be compared on")

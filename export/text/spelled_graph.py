@@ -11,9 +11,12 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
-from keras_transformer.export.onnx.library import NAME
+from keras_transformer.export.data.export_spec import ExportSpec
+from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.writing.bundle_writer import export_spec
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
@@ -71,7 +74,7 @@ def spelled_graph(
         expected = {each.name: arrays[each.name].astype(each.dtype) for each in outputs}
         probes.append(Probe(_spelled(texts), f"{len(texts)} texts", expected))
     spec = ExportSpec({"spelled": Signature(encode, inputs, probes, is_repeatable=True)}, 1e-6, onnx=onnx_options)
-    export_spec(spec, work / "front", [NAME], progress=False)
+    export_spec(spec, work / "front", [ONNX], progress=False)
     return onnx.load(str(work / "front" / "model.onnx"))
 
 

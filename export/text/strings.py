@@ -19,9 +19,14 @@ from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InvalidBundleError, InvalidModelError
-from keras_transformer.export.loading.load import SERVE, load
-from keras_transformer.export.onnx.library import NAME
-from keras_transformer.export.onnx.options import PLAIN_OPSET, OnnxOptions
+from keras_transformer.export.loading.load import SERVE
+from keras_transformer.export.loading.load import load
+from keras_transformer.export.onnx.options import PLAIN_OPSET
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.data.report import Artifact
+from keras_transformer.export.data.report import Report
+from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.joined_files import check_equal, check_inputs, outputs_for
 from keras_transformer.export.text.spec import DETOKENIZE, TOKENIZE, padded_ids
@@ -80,7 +85,7 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
         raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
     known = manifest.signatures
     name = signature or next(each for each in (SERVE, TOKENIZE, next(iter(known))) if each in known)
-    manifest.path(directory, NAME, name)  # Raises where there is none.
+    manifest.path(directory, ONNX, name)  # Raises where there is none.
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         work = pathlib.Path(folder)
@@ -95,9 +100,9 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
         (work / target.name).replace(target)
     parity = [Parity(name, each.name, 0.0, 1.0, 0.0) for each in model.graph.output]
     artifact = Artifact(
-        NAME, str(target), target.stat().st_size, time.perf_counter() - start, parity, sum(map(len, probe_batches()))
+        ONNX, str(target), target.stat().st_size, time.perf_counter() - start, parity, sum(map(len, probe_batches()))
     )
-    return Report(str(target), {NAME: artifact}, 0.0)
+    return Report(str(target), {ONNX: artifact}, 0.0)
 
 
 # Strings at the input.
@@ -115,7 +120,7 @@ def _with_spelling(
     options = {} if manifest.tokenizer is None else manifest.tokenizer.options
     front = spelled_graph(tokenizer, options, inputs, _options(model), work)
     if model is not None:
-        names = file_names(manifest, NAME, name).inputs
+        names = file_names(manifest, ONNX, name).inputs
         pairs = [(f"text/{each.name}", names.get(each.name, each.name)) for each in inputs]
         model.ir_version = front.ir_version = max(model.ir_version, front.ir_version)
         front = compose.merge_models(compose.add_prefix(front, "text/"), model, pairs)
@@ -140,8 +145,8 @@ def _check_spelling(path: pathlib.Path, directory: pathlib.Path, name: str, toke
         ParityError: an output differs.
     """
     session = extensions.session(str(path))
-    model = load(directory, NAME, name)
-    names = {label: key for key, label in file_names(read_manifest(directory), NAME, name).outputs.items()}
+    model = load(directory, ONNX, name)
+    names = {label: key for key, label in file_names(read_manifest(directory), ONNX, name).outputs.items()}
     compared = 0
     for number, texts in enumerate(probe_batches()):
         # Some texts have no tokens, or are longer than the model allows.
@@ -151,7 +156,7 @@ def _check_spelling(path: pathlib.Path, directory: pathlib.Path, name: str, toke
         expected = outputs_for(model, given, tokenizer)
         found = session.run(None, {TEXT: np.array(given, object)})
         for output, array in zip(session.get_outputs(), found, strict=True):
-            check_equal(NAME, output.name, f"texts {number}", array, expected[names[output.name]])
+            check_equal(ONNX, output.name, f"texts {number}", array, expected[names[output.name]])
         compared += len(given)
     if not compared:
         raise InvalidModelError(f"signature '{name}' takes none of the texts that it would be compared on")
@@ -179,12 +184,12 @@ def _check_reading(path: pathlib.Path, tokenizer: Any) -> None:
         arrays = padded_ids(rows, tokenizer)
         (found,) = session.run([TEXT], arrays)
         wanted = [tokenizer.decode(row).partition("\x00")[0] for row in rows]
-        check_equal(NAME, TEXT, f"ids {number}", found, np.array(wanted, object))
+        check_equal(ONNX, TEXT, f"ids {number}", found, np.array(wanted, object))
 
 
 def _loaded(directory: pathlib.Path, manifest: Manifest, name: str) -> onnx.ModelProto:
     """The graph of a signature with its weights."""
-    return onnx.load(str(manifest.path(directory, NAME, name)))
+    return onnx.load(str(manifest.path(directory, ONNX, name)))
 
 
 def _completed(

@@ -7,27 +7,27 @@ import re
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import remedy
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
+from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.saved_model import convert as saved_model
-from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
-from keras_transformer.export.tflite.converter import convert_saved_model
-from keras_transformer.export.tflite.fusions import fuse
 from keras_transformer.export.tflite.input_weights import InputWeights
-from keras_transformer.export.tflite.insert_weights import Inserter
-from keras_transformer.export.tflite.interface import name_interface
-from keras_transformer.export.tflite.library import NAME
-from keras_transformer.export.tflite.metadata import describe
-from keras_transformer.export.tflite.products import complete_products
+from keras_transformer.export.tflite.passes.fusions import fuse
+from keras_transformer.export.tflite.passes.interface import describe
+from keras_transformer.export.tflite.passes.interface import name_interface
+from keras_transformer.export.tflite.passes.products import complete_products
 from keras_transformer.export.tflite.tree import read, write_file
+from keras_transformer.export.tflite.weights.insert_weights import Inserter
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.graph.traced import TracedModule
-
 
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
@@ -54,8 +54,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         UnsupportedOpError: an op would need the Flex delegate or a custom kernel.
         ConversionError: the converter fails for another reason, or weights that it must see exceed 2 GB.
     """
-    names = spec.names(NAME)
-    traced = traced.changed(lambda graph: lowered(graph, NAME, spec.locate))
+    names = spec.names(TFLITE)
+    traced = traced.changed(lambda graph: lowered(graph, TFLITE, spec.locate))
     if any(traced.graphs[name].captures for name in names):
         model = _with_captures(traced, spec)
     else:
@@ -71,7 +71,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
 
 def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:
     """The converted model, whose large weights the converter does not see."""
-    names = spec.names(NAME)
+    names = spec.names(TFLITE)
     weights = InputWeights(traced, spec, names)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, SAVED_MODEL)
@@ -86,9 +86,9 @@ def _with_captures(traced: TracedModule, spec: ExportSpec) -> Any:
     if traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(
-            NAME, f"graphs that use tables, or variables of others, are limited to 2 GB; {size:.1f} GB"
+            TFLITE, f"graphs that use tables, or variables of others, are limited to 2 GB; {size:.1f} GB"
         )
-    names = spec.names(NAME)
+    names = spec.names(TFLITE)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, SAVED_MODEL)
         saved_model.write_signatures(traced, names, path)
@@ -118,6 +118,38 @@ def _typed(message: str, locate: Any, log: str) -> ExportError:
         for match in _FLEX_LIST.finditer(message):
             found.update({(op.strip(), "unknown"): None for op in match["ops"].split(",")})
     if not found:
-        return ConversionError(NAME, one_line(message), log)
+        return ConversionError(TFLITE, one_line(message), log)
     (op, layer), *others = found
-    return UnsupportedOpError(NAME, op, layer, others, remedy([op, *(name for name, _ in others)], NAME))
+    return UnsupportedOpError(TFLITE, op, layer, others, remedy([op, *(name for name, _ in others)], TFLITE))
+
+
+
+def convert_saved_model(source: str, names: list[str]) -> bytes:
+    """Converts a SavedModel to a TFLite file of built-in operators.
+
+    `TFLiteConverter.from_saved_model(...).convert()` loads the SavedModel three times as Python graphs, for checks, for
+    metadata and for the places of errors, and takes most of its time and memory for that. The converter itself, which is
+    written in C++, reads the folder on its own: here it is called alone.
+
+    Args:
+        source: path of the SavedModel.
+        names: names of its signatures.
+
+    Returns:
+        The content of the file.
+    """
+    from tensorflow.lite.python import lite
+
+    converter_class: Any = getattr(lite, "TFLiteSavedModelConverterV2", None)
+    if not hasattr(converter_class, "_convert_from_saved_model"):  # Another release of TensorFlow.
+        return _options(tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)).convert()
+    converter = _options(converter_class(source, {tf.saved_model.SERVING}, names))
+    # It would unpack and pack the file in Python to merge equal constants, which `fuse` does too.
+    converter._optimize_tflite_model = lambda content, *_, **__: content
+    return converter._convert_from_saved_model(tf.compat.v1.GraphDef())  # The graph is for statistics.
+
+
+def _options(converter: tf.lite.TFLiteConverter) -> tf.lite.TFLiteConverter:
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    converter.exclude_conversion_metadata = True  # It would be added by unpacking and packing the file in Python.
+    return converter

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.tflite.library import LIBRARY, NAME
+from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class TFLiteFormat(Format):
     """TFLite files of built-in operations, run by LiteRT's interpreter; see `Format`."""
 
-    name = NAME
+    name = libraries.TFLITE
     title, runtime_title = "TFLite", "LiteRT"
-    library = LIBRARY
+    library = libraries.LITERT
     takes_fixed_shapes = True
     takes_large_weights = True
 
@@ -34,7 +34,7 @@ class TFLiteFormat(Format):
         return write(traced, spec, directory)
 
     def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
-        from keras_transformer.export.tflite import quantize, ternary
+        from keras_transformer.export.tflite.quantization import quantize, ternary
 
         module = ternary if spec.quantization.mode == "ternary" else quantize
         module.quantize(spec, directory, files)
@@ -42,14 +42,14 @@ class TFLiteFormat(Format):
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
     ) -> Iterator[StoredWeight]:
-        from keras_transformer.export.tflite.stored_weights import stored_weights
+        from keras_transformer.export.tflite.weights.stored_weights import stored_weights
 
         return stored_weights(directory, files, names)
 
     def weight_pairs(
         self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
     ) -> Iterator[WeightPair]:
-        from keras_transformer.export.tflite.weight_pairs import weight_pairs
+        from keras_transformer.export.tflite.weights.weight_pairs import weight_pairs
 
         return weight_pairs(source, directory, files)
 
@@ -86,7 +86,7 @@ class TFLiteFormat(Format):
         return [str(row) for row in delegate_report(path)]
 
     def weight_bytes(self, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightBytes]:
-        from keras_transformer.export.tflite.weight_bytes import weight_bytes
+        from keras_transformer.export.tflite.weights.stored_weights import weight_bytes
 
         return weight_bytes(directory, files.values())
 

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.traced import lazy_array
 from keras_transformer.export.graph.traced_graph import weight_labels
-from keras_transformer.export.tflite.insert_weights import Inserter
-from keras_transformer.export.tflite.products import complete_products
+from keras_transformer.export.tflite.passes.products import complete_products
 from keras_transformer.export.tflite.source import write_source
 from keras_transformer.export.tflite.weight_consumers import plainly_read
+from keras_transformer.export.tflite.weights.insert_weights import Inserter
 
 if TYPE_CHECKING:
     import keras

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from keras_transformer.export.tflite.graph import Graph, signature_of
-from keras_transformer.export.tflite.tree import read, schema, size_of, write
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import read, schema, signature_of, size_of, write
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.types import Path
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
+from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.bundle.manifest import signature_specs
+from keras_transformer.export.runtime.libraries import LITERT
+from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.runtime.runtime import Runtime
-from keras_transformer.export.tflite.dynamic_loops import has_dynamic_loop
-from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
-from keras_transformer.export.tflite.library import LIBRARY, NAME
-from keras_transformer.export.tflite.signature_choice import fitting_signature
-from keras_transformer.export.tflite.signature_content import content_of
+from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
+from keras_transformer.export.tflite.flatbuffer.signatures import content_of, has_dynamic_loop
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.freed_memory import give_back
 
@@ -26,7 +27,7 @@ class TFLiteRuntime:
     """All signatures of a file in LiteRT's interpreter, without delegates for operations of other libraries.
 
     The interpreter of a file packs the weights of all its signatures. Those of a large file therefore have one each, which
-    is made in the first call: see `signature_content`.
+    is made in the first call: see `flatbuffer.signatures`.
 
     An interpreter has one set of buffers, so that calls from several threads run one after another. To run them in parallel,
     `load` once for each thread: every interpreter has its own working memory and packed weights.
@@ -42,7 +43,7 @@ class TFLiteRuntime:
     """
 
     def __init__(self, path: str, signature: str, num_threads: int) -> None:
-        with LIBRARY.required_by(f"backend '{NAME}'"):
+        with LITERT.required_by(f"backend '{TFLITE}'"):
             from ai_edge_litert.interpreter import Interpreter
 
         # LiteRT 2.1 to 2.3 moves operators together for its delegates. Among tensors of dynamic shapes it then reads memory
@@ -134,8 +135,34 @@ class PlannedRunner:
 
 def fitting_runtime(directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
     """A runtime that runs the copy of a signature for exactly these shapes, where the file has one."""
-    path = manifest.path(directory, NAME, signature)
+    path = manifest.path(directory, TFLITE, signature)
     runtime = TFLiteRuntime(str(path), signature, num_threads)
-    names = manifest.artifact(NAME).signatures
+    names = manifest.artifact(TFLITE).signatures
     copies = {name: manifest.signature(name).inputs for name in names if name.startswith(f"{signature}_")}
     return lambda arrays: runtime.call(fitting_signature(copies, signature, arrays), arrays)
+
+
+def fitting_signature(signatures: dict[str, Any], default: str, arrays: dict[str, np.ndarray]) -> str:
+    """Returns the name of the signature of exactly the shapes of the arrays, otherwise the default.
+
+    Args:
+        signatures: dict of signature name to its tuple of input `ArraySpec`.
+        default: name of the dynamic signature.
+        arrays: dict of input name to array.
+
+    Returns:
+        str.
+
+    Example:
+
+    >>> from keras_transformer.export.data.array_spec import ArraySpec
+    >>> exact = (ArraySpec("x", "float32", (1, 4), (None, None)),)
+    >>> fitting_signature({"serve_1": exact}, "serve", {"x": np.ones((1, 4))})
+    'serve_1'
+    """
+    shapes = {name: tuple(np.shape(array)) for name, array in arrays.items()}
+    for name, inputs in signatures.items():
+        is_copy = name.startswith(f"{default}_") and not any(axis for each in inputs for axis in each.axes)
+        if is_copy and {each.name: tuple(each.shape) for each in inputs} == shapes:
+            return name
+    return default

@@ -34,6 +34,49 @@ def size_of(buffer: Any) -> int:
     return 0 if buffer.data is None else len(buffer.data)
 
 
+def indices(tensors: Any) -> tuple[int, ...]:
+    """Returns indices of tensors, of which there may be none, as integers."""
+    return () if tensors is None else tuple(map(int, tensors))
+
+
+def other_input(operator: Any, index: int) -> int:
+    """Returns the other input of a binary operator."""
+    first, second = indices(operator.inputs)
+    return second if first == index else first
+
+
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """Returns the shape of a tensor, with dynamic sizes as 1."""
+    return tuple(map(int, tensor.shape)) if tensor.shape is not None else ()
+
+
+def signature_of(tensor: Any) -> tuple[int | None, ...]:
+    """Returns the shape of a tensor, with dynamic sizes as None."""
+    sizes = tensor.shapeSignature if tensor.shapeSignature is not None and len(tensor.shapeSignature) else tensor.shape
+    return tuple(None if size < 0 else int(size) for size in ([] if sizes is None else sizes))
+
+
+@functools.cache
+def operator_names() -> dict[int, str]:
+    """Returns a dict of operator code to name."""
+    return {number: name for name, number in vars(schema().BuiltinOperator).items() if name.isupper()}
+
+
+@functools.cache
+def type_names() -> dict[int, str]:
+    """Returns a dict of tensor type to name, such as `"FLOAT32"`."""
+    return {number: name for name, number in vars(schema().TensorType).items() if name.isupper()}
+
+
+def add_buffer(model: Any, data: Any) -> int:
+    """Adds a buffer with the values of an array, or with data that becomes one when it is read; returns its index."""
+    buffer = schema().BufferT()
+    is_array = isinstance(data, np.ndarray)
+    buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), "uint8") if is_array else data
+    model.buffers.append(buffer)
+    return len(model.buffers) - 1
+
+
 def read(content: Any) -> Any:
     """Parses the content of a file into its object tree.
 

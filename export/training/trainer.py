@@ -11,8 +11,10 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.runtime.inputs import check_inputs
-from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
-from keras_transformer.export.tflite.library import LIBRARY, NAME
+from keras_transformer.export.runtime.libraries import LITERT
+from keras_transformer.export.runtime.libraries import TFLITE
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.runtime import PlannedRunner
 from keras_transformer.utils.types import ArrayLike, Path
 
@@ -46,13 +48,13 @@ class OnDeviceTrainer:
     """
 
     def __init__(self, directory: Path, num_threads: int = 1) -> None:
-        with LIBRARY.required_by(f"backend '{NAME}'"):
+        with LITERT.required_by(f"backend '{TFLITE}'"):
             from ai_edge_litert.interpreter import Interpreter
 
         manifest = read_manifest(directory)
         if manifest.training is None:
             raise InvalidBundleError(f"'{directory}' does not train: it was not written by export_training")
-        path = str(manifest.path(directory, NAME, "infer"))
+        path = str(manifest.path(directory, TFLITE, "infer"))
         check_flatbuffer(path)
         self._record: dict[str, Any] = manifest.training
         # See `TFLiteRuntime`.

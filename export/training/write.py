@@ -18,8 +18,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.reporting.progress import Progress
-from keras_transformer.export.runtime.libraries import require_keras
-from keras_transformer.export.tflite.library import NAME
+from keras_transformer.export.runtime.libraries import TFLITE, require_keras
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
@@ -93,23 +92,23 @@ def export_training(
     made = TrainingSpec(model, batch, loss, optimizer)
     with writing.replacing(target) as folder, tempfile.TemporaryDirectory() as work:
         source = pathlib.Path(work, target.name)
-        report = export_spec(made.spec, source, [NAME], metadata, progress)
+        report = export_spec(made.spec, source, [TFLITE], metadata, progress)
         manifest = _with_state(made, source, folder)
         complete(folder, manifest, target.name)
         training = {**(manifest.training or {}), "loss_difference": _check_training(made, folder)}
         complete(folder, dataclasses.replace(manifest, training=training), target.name)
-    record = manifest.artifact(NAME)
-    artifact = dataclasses.replace(report.artifacts[NAME], path=str(target / record.paths[0]), size=record.size)
-    return dataclasses.replace(report, directory=str(target), artifacts={NAME: artifact})
+    record = manifest.artifact(TFLITE)
+    artifact = dataclasses.replace(report.artifacts[TFLITE], path=str(target / record.paths[0]), size=record.size)
+    return dataclasses.replace(report, directory=str(target), artifacts={TFLITE: artifact})
 
 
 def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) -> Manifest:
     """Writes the file whose state is in variables, from the verified one; returns the manifest."""
+    from keras_transformer.export.tflite.passes.variables import keep_state
     from keras_transformer.export.tflite.tree import read_file, write_file
-    from keras_transformer.export.tflite.variables import keep_state
 
     manifest = read_manifest(source)
-    record = manifest.artifact(NAME)
+    record = manifest.artifact(TFLITE)
     name = record.signatures["infer"]
     tree = read_file(source / name)
     keep_state(tree, made.first_values, made.variable_names)
@@ -128,7 +127,7 @@ def _with_state(made: TrainingSpec, source: pathlib.Path, folder: pathlib.Path) 
     signatures = {key: _stateless(made, each) for key, each in manifest.signatures.items()}
     trained = {key: each.to_dict() for key, each in signatures.items()}
     return dataclasses.replace(
-        manifest.with_artifact(NAME, record),
+        manifest.with_artifact(TFLITE, record),
         signatures={"infer": signatures["infer"]},
         training={**made.record(trained), "parity": [each.to_dict() for each in parity["train"]]},
     )
@@ -155,7 +154,7 @@ def _check_training(made: TrainingSpec, folder: pathlib.Path) -> float:
     difference = _largest(found, expected)
     if not difference <= _TOLERANCE:
         scale = abs(expected[0])
-        raise ParityError(NAME, "loss", f"{_STEPS} training steps", difference * scale, scale, _TOLERANCE)
+        raise ParityError(TFLITE, "loss", f"{_STEPS} training steps", difference * scale, scale, _TOLERANCE)
     return difference
 
 

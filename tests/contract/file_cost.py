@@ -8,7 +8,6 @@ import tempfile
 import onnx
 
 from graph_cost import Cost
-from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import read
 from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
@@ -21,7 +20,7 @@ _REDUCTIONS = {"SUM", "MEAN", "MAX", "MIN", "PROD", "ANY", "ALL"}
 def onnx_cost(path, inputs):
     """Returns the `Cost` of an ONNX file for inputs, a dict of name to array. Loops count once per iteration."""
     model = onnx.load(str(path))
-    nodes = {node.name: node for node in all_nodes(model.graph)}
+    nodes = {node.name: node for node in _nodes(model.graph)}
     constants = {each.name: tuple(each.dims) for each in model.graph.initializer}
     constants |= {
         node.output[0]: tuple(node.attribute[0].t.dims) for node in nodes.values() if node.op_type == "Constant"
@@ -36,6 +35,14 @@ def onnx_cost(path, inputs):
             read_shapes = [constants[name] if name in constants else next(fed, ()) for name in node.input if name]
             cost.flops += _onnx_flops(node, read_shapes, written)
     return cost
+
+
+def _nodes(graph):
+    """Yields the nodes of a graph and of the bodies in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g)
 
 
 def _profile(path, inputs):

@@ -4,12 +4,20 @@ import collections
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 from onnx import parser
 
-from keras_transformer.export.onnx.optimize import optimize_proto
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.traversal import all_nodes
+from keras_transformer.export.onnx.passes.optimize import optimize
+
+
+def all_nodes(graph):
+    """Yields the nodes of a `GraphProto` and of the bodies in it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from all_nodes(attribute.g)
 
 
 def operators(model):
@@ -23,8 +31,10 @@ def rewritten(text, feeds, options=OnnxOptions(), tolerance=1e-5, **words):  # n
         text = text.replace(word, str(value))
     before = parser.parse_model(text)
     onnx.checker.check_model(before, full_check=True)
-    after, arrays = optimize_proto(before, {}, options)
-    after.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    changed = ir.from_proto(before)
+    optimize(changed, options)
+    after = ir.to_proto(changed)
+    del after.graph.value_info[:]
     (expected,), (found,) = (
         onnxruntime.InferenceSession(each.SerializeToString()).run(None, feeds) for each in (before, after)
     )

@@ -14,13 +14,14 @@ from keras_transformer.checkpoints.gguf.blocks import decoded
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.layouts import Interleaved
 from keras_transformer.export import Quantization, QuantizationError, WeightError, export, load, quantize, verify_bundle
-from keras_transformer.export.data.weights import WeightPair, codes
-from keras_transformer.export.onnx.dequantize import ConstantReader
-from keras_transformer.export.onnx.kept_weights import as_stored
-from keras_transformer.export.onnx.product_weights import product_weight
+from keras_transformer.export.data.weights import WeightPair
+from keras_transformer.export.data.weights import codes
+from keras_transformer.export.onnx.quantization.kept_weights import as_stored
+from keras_transformer.export.onnx.weights.dequantize import ConstantReader
+from keras_transformer.export.onnx.weights.product_weights import product_weight
 from keras_transformer.export.quantization.file_blocks import FileBlocks
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.kept_blocks import digits
+from keras_transformer.export.tflite.quantization.kept_blocks import digits
 from keras_transformer.export.tflite.tree import read
 from keras_transformer.export.verification.quantized.weights import compare, worst_fault
 from keras_transformer.quantization.blocks import Blocks
@@ -158,7 +159,7 @@ def test_a_moved_minimum_is_named(blocks, tmp_path):
     product = next(each.output[0] for each in model.graph.node if name in each.input)
     result = next(each.output[0] for each in model.graph.node if product in each.input)
     expected = blocks_of(blocks.directory / "Q4_1.gguf", "blk.0.ffn_up").values.T
-    pair = WeightPair("hidden", expected, product_weight(reader, result))
+    pair = WeightPair("hidden", expected, product_weight(reader, reader.find(result)))
     assert compare("onnx", [pair])["rounded"] == 1
     with pytest.raises(
         WeightError, match=r"hidden.*at \[\d+, 3\] by 0.33. steps .*: the codes are kept, and not rounded"

@@ -10,15 +10,15 @@ from ai_edge_litert.interpreter import Interpreter
 from onnx import helper, numpy_helper
 
 from keras_transformer.export import Quantization, QuantizationError
-from keras_transformer.export.onnx import weight_pairs as onnx_pairs
-from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.onnx.quantization.quantize import quantize_files
+from keras_transformer.export.onnx.weights import weight_pairs as onnx_pairs
 from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
 from keras_transformer.export.tflite.graph import Graph
-from keras_transformer.export.tflite.quantize import quantize_tree
+from keras_transformer.export.tflite.quantization.quantize import quantize_tree
 from keras_transformer.export.tflite.tree import read, schema, write
-from keras_transformer.export.tflite.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.learned_integers import LearnedIntegers
 from keras_transformer.export.verification.quantized.weights import compare
+from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.quantization import QuantizedWeights, WeightScheme
 from keras_transformer.quantization.rounding import round_rows
 

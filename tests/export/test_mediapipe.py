@@ -14,7 +14,7 @@ from keras_transformer.export import ExportError, InvalidModelError, write_media
 from keras_transformer.export.commands.main import main as cli
 from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema
 from keras_transformer.export.engines.mediapipe.model_file import mediapipe_vocabulary
-from keras_transformer.export.tflite.metadata import read_metadata
+from keras_transformer.export.tflite.passes.interface import read_metadata
 from keras_transformer.export.tflite.tree import read_file
 from keras_transformer.text import Bytes, WordPiece
 

@@ -10,7 +10,7 @@ from worker_metadata import METADATA
 from keras_transformer.export import ExportError, load
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.metadata import check_input_names, check_metadata, file_entries
-from keras_transformer.export.tflite.metadata import read_metadata
+from keras_transformer.export.tflite.passes.interface import read_metadata
 from keras_transformer.export.tflite.tree import read_file
 from keras_transformer.vision import ImageProcessor
 

@@ -24,13 +24,15 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, RunError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
-from keras_transformer.export.bundle.manifest import check_files, file_records, read_manifest
+from keras_transformer.export.bundle.manifest import check_files
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import FileRecord
 from keras_transformer.export.formats import files_of
-from keras_transformer.export.onnx.external_data import check_external_data
-from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
+from keras_transformer.export.onnx.weights.external_data import check_external_data
+from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.generation import GenerationError
 
 HERE = pathlib.Path(__file__).parent

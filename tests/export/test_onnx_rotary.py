@@ -2,10 +2,9 @@
 
 import onnx
 import pytest
-from onnx_graphs import operators, random, rewritten
+from onnx_graphs import all_nodes, operators, random, rewritten
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.traversal import all_nodes
 
 HALVES = """
 <ir_version: 10, opset_import: ["" : 18]>

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.onnx.calibrate import ranges_of
-from keras_transformer.export.onnx.quantize import quantize_files
+from keras_transformer.export.onnx.quantization.calibrate import ranges_of
+from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import Quantization

@@ -259,7 +259,7 @@ class TestOnnx:
     """What the converter sees, and what the file has."""
 
     def test_the_converter_sees_one_block_whatever_the_depth(self):
-        from keras_transformer.export.onnx.repeated_parts import with_opaque_layers
+        from keras_transformer.export.onnx.passes.repeated_parts import with_opaque_layers
 
         counts = {}
         for layers in (4, 8):
@@ -272,9 +272,9 @@ class TestOnnx:
     @pytest.mark.exhaustive
     def test_files_have_the_same_operators(self, monkeypatch, tmp_path):
         import onnx
+        from onnx_graphs import all_nodes
 
         from keras_transformer.export.onnx.convert import write
-        from keras_transformer.export.onnx.traversal import all_nodes
 
         keras.utils.set_random_seed(4)
         backbone = models.Decoder(models.Size(3, 16, 2, 24), VOCABULARY, position="rotary")

@@ -12,11 +12,11 @@ import onnxruntime
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
+from onnx_graphs import all_nodes
 from ternary_worker import WIDTH
 
 from keras_transformer.export.loading.load import load
-from keras_transformer.export.onnx.ternary import _layout
-from keras_transformer.export.onnx.traversal import all_nodes
+from keras_transformer.export.onnx.quantization.ternary import _layout
 
 pytestmark = pytest.mark.exhaustive
 

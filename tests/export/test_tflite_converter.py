@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 from tensorflow.lite.python import lite
-from keras_transformer.export.tflite.converter import convert_saved_model
+from keras_transformer.export.tflite.convert import convert_saved_model
 from keras_transformer.export.tflite.tree import read, write_file
 
 class Module(tf.Module):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
+from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.export.tflite.tree import read, schema, write
 

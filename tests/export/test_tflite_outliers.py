@@ -7,10 +7,10 @@ from ai_edge_litert.interpreter import Interpreter
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.tflite.graph import Graph, graphs
-from keras_transformer.export.tflite.quantize import quantized
+from keras_transformer.export.tflite.quantization.quantize import quantized
 from keras_transformer.export.tflite.tree import read, schema, write
-from keras_transformer.export.tflite.weight_pairs import weight_pairs
 from keras_transformer.export.verification.quantized.weights import compare
+from keras_transformer.export.tflite.weights.weight_pairs import weight_pairs
 
 ROWS, WIDTH, UNITS = 3, 64, 48
 RANDOM = np.random.default_rng(0)

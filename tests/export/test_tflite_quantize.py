@@ -11,12 +11,12 @@ from tflite_files import constants, kinds, reference, run, share_of_scale
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_offset_block
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.tflite.blocks import bfloat16
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.quantize import quantize_tree, quantized
+from keras_transformer.export.tflite.quantization.blocks import bfloat16
+from keras_transformer.export.tflite.quantization.quantize import quantize_tree, quantized
 from keras_transformer.export.tflite.tree import read, size_of, write
-from keras_transformer.export.tflite.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.weights import compare
+from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 
 # Two layers with four projections and two feed-forward kernels, and the embedding table.
 TABLE, WEIGHTS = (300, 64), 13

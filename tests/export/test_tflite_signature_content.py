@@ -6,10 +6,10 @@ import pytest
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.tflite import runtime as runtime_file
+from keras_transformer.export.tflite.flatbuffer.signatures import content_of
 from keras_transformer.export.tflite.generation_steps import TFLiteSteps
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
-from keras_transformer.export.tflite.signature_content import content_of
 from keras_transformer.export.tflite.tree import read
 
 

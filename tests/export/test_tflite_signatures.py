@@ -11,7 +11,7 @@ from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signatu
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.static_signatures import static_signatures
 from keras_transformer.export.tflite.inspection import delegate_report
-from keras_transformer.export.tflite.signature_choice import fitting_signature
+from keras_transformer.export.tflite.runtime import fitting_signature
 
 
 def halves(tensors):

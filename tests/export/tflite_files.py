@@ -3,8 +3,8 @@
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from keras_transformer.export.tflite.graph import graphs, shape_of
-from keras_transformer.export.tflite.tree import read, schema, size_of
+from keras_transformer.export.tflite.graph import graphs
+from keras_transformer.export.tflite.tree import read, schema, shape_of, size_of
 
 
 def run(path, signature, arrays):

@@ -18,7 +18,7 @@ from keras_transformer.export import GenerationOptions, export, export_spec
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.static_signatures import static_signatures
-from keras_transformer.export.tflite.quantize import quantized
+from keras_transformer.export.tflite.quantization.quantize import quantized
 from keras_transformer.models import Decoder, Encoder, Size
 from keras_transformer.tasks import LanguageModel
 

@@ -111,7 +111,7 @@ def write_genai(
             check_engine(work, cache, prompts, max_new_tokens, end_ids(model))
         write_manifest(work, manifest)
     artifact.path = str(target / FILE)
-    return Report(str(target), {onnx.NAME: artifact}, reported_tolerance(quantization, tolerance))
+    return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
 
 
 def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from keras_transformer.export.engines.mediapipe.detector import outputs_in_order
 from keras_transformer.export.engines.mediapipe.tasks import CATEGORY, IDS, IMAGE, LOCATION, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import MissingLibraryError
-from keras_transformer.export.tflite.metadata import add_metadata
+from keras_transformer.export.tflite.passes.interface import add_metadata
 from keras_transformer.export.tflite.tree import read_file, write_file
 
 _ENTRY, _IDENTIFIER = "TFLITE_METADATA", b"M001"

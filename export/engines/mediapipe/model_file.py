@@ -108,7 +108,7 @@ def write_mediapipe(
     quantization = with_source(Quantization.of(quantize), model)
     length = 0 if kind.is_image else max_length or min(vocabulary.longest_sequence(model) or _LENGTH, _LENGTH)
     model = float32_twin(merged_twin(model))
-    check_models([quantization], model, [tflite.NAME])
+    check_models([quantization], model, [tflite.TFLITE])
     spec = mediapipe_spec(model, kind, length, _normalization(model, metadata), len(words), tolerance)
     spec = _completed(spec, quantization, metadata)
     shape = spec.signatures[SERVE].inputs[0].shape[1:]

@@ -104,7 +104,7 @@ def write_transformers_js(
     spec = dataclasses.replace(graphs.spec(tolerance), metadata=metadata or {}, quantization=quantization)
     with writing.replacing(target) as work:
         manifest, artifact, spec = write_onnx(spec, work, rename=graphs.rename)
-        graphs.check(_paths(work, manifest.artifact(onnx.NAME)), tolerance)
+        graphs.check(_paths(work, manifest.artifact(onnx.ONNX)), tolerance)
         if quantization is not None:
             artifact, manifest = quantize_in_place(artifact, spec, work, manifest)
         record = manifest.artifact(onnx.NAME)
@@ -119,7 +119,7 @@ def write_transformers_js(
         if packed.is_rewritten:
             verify.verify_bundle(work)
     artifact.path = str(target / artifact.path)
-    return Report(str(target), {onnx.NAME: artifact}, reported_tolerance(quantization, tolerance))
+    return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
 
 
 def _dtype(quantization: Quantization | None) -> tuple[str, str]:

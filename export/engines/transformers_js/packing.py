@@ -6,11 +6,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import onnx
-
-from keras_transformer.export.onnx.external_data import weight_files
-from keras_transformer.export.onnx.graphs import load_arrays
-from keras_transformer.export.onnx.weights import WeightsFile, attach, inline
+from keras_transformer.export.onnx.weights.external_data import weight_files
+from keras_transformer.export.onnx.weights.files import WeightsFile, read, write
 
 FOLDER = "onnx"
 # A file of protocol buffers has at most 2 GB.
@@ -64,9 +61,7 @@ def pack(work: pathlib.Path, files: Mapping[str, str], names: Mapping[str, str],
 
 def _save(source: pathlib.Path, target: pathlib.Path) -> bool:
     """Writes a graph with its own weights; returns whether they are in a file beside it."""
-    model, arrays = load_arrays(source)
-    is_large = sum(array.nbytes for array in arrays.values()) > _MAX_INLINE
-    weights = target.with_name(f"{target.name}_data")
-    attach(model, arrays, WeightsFile(weights).initializer if is_large else inline)
-    onnx.save(model, str(target))
+    model = read(source)
+    is_large = sum(tensor.nbytes for tensor in model.graph.initializers.tensors()) > _MAX_INLINE
+    write(model, target, WeightsFile(target.with_name(f"{target.name}_data")) if is_large else None)
     return is_large

@@ -1,164 +1,110 @@
-"""An ONNX graph with its constants, as the rewrites for accelerators read and change it."""
+"""An ONNX graph of fixed shapes, as the rewrites for accelerators read and change it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
+import onnx_ir as ir
+from onnx_ir.passes import common
 
 from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.onnx.node_maker import NodeMaker
-from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import inline
+from keras_transformer.export.onnx.graph import NodeMaker
+from keras_transformer.export.onnx.graph import add_constant
+from keras_transformer.export.onnx.graph import all_nodes
+from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.weights.lazy_tensors import array_of
+from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
 
-_SMALL = 4096
 _INDEX = "cache_index"
-
-
-class _Type(NamedTuple):
-    """What is known of a tensor."""
-
-    shape: tuple[int | None, ...] | None = None
-    dtype: int | None = None
 
 
 class Editor:
     """A graph that is rewritten in place.
 
     Args:
-        model: `ModelProto` without initializers.
-        arrays: dict of name to array: its initializers, changed in place.
+        model: `onnx_ir.Model`.
         slots: number of the slots of the cache of a decoder, or None.
 
     Attributes:
-        index: name of the input with the number of the slot that is read next, or None.
-        makers: dict of a tensor to the node that computes it.
-        readers: dict of a tensor to the nodes that read it.
+        index: the input with the number of the slot that is read next, or None.
     """
 
-    def __init__(self, model: Any, arrays: dict[str, AnyArray], slots: int | None = None) -> None:
-        self.graph, self.arrays, self.slots = model.graph, arrays, slots
-        self.index = next((each.name for each in model.graph.input if each.name == _INDEX), None)
-        self._model = model
-        self.refresh()
+    def __init__(self, model: ir.Model, slots: int | None = None) -> None:
+        self.model, self.graph, self.slots = model, model.graph, slots
+        self.index = next((each for each in model.graph.inputs if each.name == _INDEX), None)
+        self._has_bodies = any(node.graph is not model.graph for node in all_nodes(model.graph))
+        self._is_inferred = False
 
-    def nodes(self, *operators: str) -> list[Any]:
+    def nodes(self, *operators: str) -> list[ir.Node]:
         """The nodes of some operators; none of a graph with loops or branches, whose bodies read tensors around them."""
-        if any(count >= len(self.graph.node) for count, _ in enumerate(all_nodes(self.graph))):
-            return []
-        return [node for node in self.graph.node if node.op_type in operators]
+        return [] if self._has_bodies else [node for node in self.graph if node.op_type in operators]
 
-    def making(self, node: Any) -> tuple[NodeMaker, list[Any]]:
-        """A `NodeMaker` for the place of a node, and the list that its nodes go to."""
+    def making(self, node: ir.Node) -> NodeMaker:
+        """A `NodeMaker` for the place of a node."""
+        return NodeMaker(node, self._store)
 
-        def store(name: str, array: np.ndarray) -> str:
-            self.arrays[name] = array
-            return name
+    def _store(self, name: str, array: np.ndarray) -> ir.Value:
+        return add_constant(self.graph, name, array)
 
-        made: list[Any] = []
-        return NodeMaker(made, node, store), made
+    def make_constant(self, node: ir.Node, array: np.ndarray) -> None:
+        """Makes the result of a node, which must not be an output of the graph, a constant."""
+        node.outputs[0].replace_all_uses_with(self._store(name_of(node.outputs[0]), array))
 
-    def refresh(self) -> None:
-        """Finds the makers and the readers of tensors again, after a change."""
-        self.makers = {name: node for node in self.graph.node for name in node.output}
-        self.readers: dict[str, list[Any]] = {}
-        for node in self.graph.node:
-            for name in node.input:
-                self.readers.setdefault(name, []).append(node)
-        self._constants = dict(self.constants())
-        self._types: dict[str, _Type] | None = None
+    def replace(self, *makers: NodeMaker) -> None:
+        """Replaces nodes by those that were made for their places, and removes what is not read any more."""
+        if sum(maker.replace() for maker in makers):
+            self.clean()
 
-    def shape(self, name: str) -> tuple[int | None, ...] | None:
+    def clean(self) -> None:
+        """Removes what is not read any more, after a change."""
+        common.RemoveUnusedNodesPass()(self.model)
+        self._is_inferred = False
+
+    def shape(self, value: ir.Value | None) -> tuple[int | None, ...] | None:
         """The shape of a tensor, None for sizes that are not known; None where nothing is."""
-        return self._type(name).shape
+        self._infer()
+        if value is None or value.shape is None:
+            return None
+        return tuple(size if isinstance(size, int) else None for size in value.shape)
 
-    def dtype(self, name: str) -> int | None:
-        """The type of a tensor's elements, a value of `TensorProto.DataType`; None where it is not known."""
-        return self._type(name).dtype
+    def dtype(self, value: ir.Value | None) -> ir.DataType | None:
+        """The type of a tensor's elements, or None."""
+        self._infer()
+        return None if value is None else value.dtype
 
-    def _type(self, name: str) -> _Type:
-        if self._types is None:
-            self._types = self._inferred()
-        return self._types.get(name, _Type())
+    def _infer(self) -> None:
+        if not self._is_inferred:
+            common.ShapeInferencePass(check_type=False, strict_mode=False)(self.model)
+            self._is_inferred = True
 
-    def maker(self, name: str, op: str) -> Any:
+    def maker(self, value: ir.Value | None, op: str) -> ir.Node | None:
         """The node of an operator that computes a tensor and whose result has no other reader, or None."""
-        node = self.makers.get(name)
-        is_output = any(each.name == name for each in self.graph.output)
-        alone = len(self.readers.get(name, ())) == 1 and not is_output
-        return node if node is not None and node.op_type == op and alone else None
+        node = None if value is None else value.producer()
+        if value is None or node is None or node.op_type != op or value.is_graph_output():
+            return None
+        return node if len(value.uses()) == 1 else None
 
-    def constants(self) -> Iterator[tuple[str, np.ndarray]]:
-        """The names and values of constants that are in memory: those that are no weights of the model."""
-        yield from [(name, array) for name, array in self.arrays.items() if isinstance(array, np.ndarray)]
-        for node in self.graph.node:
-            value = _value(node)
-            if value is not None:
-                yield node.output[0], numpy_helper.to_array(value.t)
+    def constants(self) -> Iterator[tuple[ir.Value, np.ndarray]]:
+        """The constants that are in memory, with their values: those that are no weights of the model."""
+        results = [value for node in self.graph for value in node.outputs if node.op_type == "Constant"]
+        for value in [*self.graph.initializers.values(), *results]:
+            array = self.value(value)
+            if array is not None:
+                yield value, array
 
-    def value(self, name: str) -> np.ndarray | None:
-        """The value of a constant, or None."""
-        return self._constants.get(name)
+    def value(self, value: ir.Value | None) -> np.ndarray | None:
+        """The value of a constant that is in memory, or None."""
+        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        array = None if tensor is None else array_of(tensor)
+        return array if isinstance(array, np.ndarray) else None
 
-    def set_value(self, name: str, array: np.ndarray) -> None:
+    def set_value(self, value: ir.Value, array: np.ndarray) -> None:
         """Changes the value of a constant."""
-        if name in self.arrays:
-            self.arrays[name] = array
-            return
-        for node in self.graph.node:
-            value = _value(node) if name in node.output else None
-            if value is not None:
-                value.t.CopyFrom(numpy_helper.from_array(array, value.t.name))
-
-    def replace(self, nodes: dict[str, list[Any]]) -> None:
-        """Puts nodes in the place of others, and removes what is not read any more.
-
-        Args:
-            nodes: dict of the first output of a node to the nodes that take its place.
-        """
-        if not nodes:
-            return
-        every = [new for node in self.graph.node for new in nodes.get(node.output[0], [node])]
-        needed = {each.name for each in self.graph.output}
-        kept = []
-        for node in reversed(every):
-            if needed & set(node.output):
-                needed |= set(node.input)
-                kept.append(node)
-        del self.graph.node[:]
-        self.graph.node.extend(reversed(kept))
-        for name in self.arrays.keys() - needed:
-            del self.arrays[name]
-        self.refresh()
-
-    def _inferred(self) -> dict[str, _Type]:
-        skeleton = onnx.ModelProto()
-        skeleton.CopyFrom(self._model)
-        for name, array in self.arrays.items():
-            dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
-            small = isinstance(array, np.ndarray) and array.nbytes < _SMALL
-            tensor = inline(name, array) if small else onnx.TensorProto(name=name, data_type=dtype, dims=array.shape)
-            if not small:
-                tensor.data_location = onnx.TensorProto.EXTERNAL
-                tensor.external_data.add(key="location", value="elsewhere")
-            skeleton.graph.initializer.append(tensor)
-        graph = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
-        types = {
-            name: _Type(tuple(array.shape), helper.np_dtype_to_tensor_dtype(array.dtype))
-            for name, array in self.arrays.items()
-        }
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            found = value.type.tensor_type
-            sizes = [each.dim_value if each.HasField("dim_value") else None for each in found.shape.dim]
-            types[value.name] = _Type(tuple(sizes) if found.HasField("shape") else None, found.elem_type or None)
-        return types
-
-
-def _value(node: Any) -> Any:
-    """The attribute that holds the value of a constant node, or None."""
-    if node.op_type != "Constant":
-        return None
-    return next((each for each in node.attribute if each.name == "value"), None)
+        node, tensor = value.producer(), tensor_of(array, value.name)
+        if node is None:
+            value.const_value = tensor
+        else:
+            node.attributes.clear()
+            node.attributes.add(ir.AttrTensor("value", tensor))

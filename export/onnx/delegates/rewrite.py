@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.onnx.delegates.absent_values import without_large_numbers
-from keras_transformer.export.onnx.delegates.activations import with_tanh, without_softplus
 from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.exponentials import with_bounded_arguments
-from keras_transformer.export.onnx.delegates.integer_operators import with_integer_operators
-from keras_transformer.export.onnx.delegates.norms import with_operators
-from keras_transformer.export.onnx.delegates.one_hots import without_one_hots
-from keras_transformer.export.onnx.delegates.padded_channels import with_padded_channels
-from keras_transformer.export.onnx.delegates.sine_polynomials import with_sine_polynomials
-from keras_transformer.export.onnx.delegates.sine_tables import with_sine_tables
 from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
+import onnx_ir as ir
+from keras_transformer.export.onnx.delegates.half_precision import with_bounded_arguments
+from keras_transformer.export.onnx.delegates.half_precision import with_operators
+from keras_transformer.export.onnx.delegates.half_precision import with_tanh
+from keras_transformer.export.onnx.delegates.half_precision import without_large_numbers
+from keras_transformer.export.onnx.delegates.half_precision import without_softplus
+from keras_transformer.export.onnx.delegates.sines import with_sine_polynomials
+from keras_transformer.export.onnx.delegates.sines import with_sine_tables
+from keras_transformer.export.onnx.delegates.supported_types import with_integer_operators
+from keras_transformer.export.onnx.delegates.webgpu import with_padded_channels
+from keras_transformer.export.onnx.delegates.webgpu import without_one_hots
 
 RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
     "qnn": (
@@ -40,17 +41,16 @@ RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
 }
 
 
-def rewrite(target: str, model: Any, arrays: dict[str, AnyArray], slots: int | None = None) -> None:
+def rewrite(target: str, model: ir.Model, slots: int | None = None) -> None:
     """Writes a graph as a target computes it; values in float32 change by rounding only.
 
     Args:
         target: key of `TARGETS`. Graphs of those that are not in `RULES` stay as they are.
-        model: `ModelProto` without initializers, changed in place.
-        arrays: dict of name to array: its initializers, changed in place.
+        model: `onnx_ir.Model`, changed in place.
         slots: number of the slots of the cache of a decoder, or None.
     """
     if target not in RULES:
         return
-    editor = Editor(model, arrays, slots)
+    editor = Editor(model, slots)
     for rule in RULES[target]:
         rule(editor)

@@ -7,6 +7,7 @@ To add one: a file with a function of `Dims` and `OnnxOptions` that returns rule
 from typing import Protocol
 
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.rewrites.attention import attention_rules
 from keras_transformer.export.onnx.rewrites.einsum import einsum_rules
 from keras_transformer.export.onnx.rewrites.fusions import fusion_rules
@@ -15,7 +16,6 @@ from keras_transformer.export.onnx.rewrites.reshapes import reshape_rules
 from keras_transformer.export.onnx.rewrites.rotary import rotary_rules
 from keras_transformer.export.onnx.rewrites.rule import RuleSet
 from keras_transformer.export.onnx.rewrites.scatter import scatter_rules
-from keras_transformer.export.onnx.shapes.dims import Dims
 
 
 class MakeRules(Protocol):

@@ -6,6 +6,9 @@ from typing import Any
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import known_sizes, shapes_of, sizes_of
+from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
 from keras_transformer.export.onnx.rewrites.attention_operands import (
     RepeatedHeads,
     ScaleIntoAttention,
@@ -14,9 +17,6 @@ from keras_transformer.export.onnx.rewrites.attention_operands import (
     TokensFirstMasked,
 )
 from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import known_sizes, shapes_of, sizes_of
-from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 
 class Attention(Rule):

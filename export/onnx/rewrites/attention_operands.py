@@ -4,8 +4,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, node_of, scalar
-from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 
 _SWAP = [0, 2, 1, 3]
 

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.onnx.lazy_tensors import rearranged
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import Sizes, known_sizes, sizes_of
+from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
 from keras_transformer.export.onnx.rewrites.rule import (
     TRANSPOSED,
     VECTOR,
@@ -20,9 +22,7 @@ from keras_transformer.export.onnx.rewrites.rule import (
     node_of,
     scalar,
 )
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import Sizes, known_sizes, sizes_of
-from keras_transformer.export.onnx.shapes.symbolic import multiply
+from keras_transformer.export.onnx.weights.lazy_tensors import rearranged
 
 
 def _without_ones(sizes: Sizes | None) -> Sizes:

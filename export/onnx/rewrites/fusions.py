@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.rewrites.rule import (
     TRANSPOSED,
     VECTOR,
@@ -22,8 +24,6 @@ from keras_transformer.export.onnx.rewrites.rule import (
     node_of,
     scalar,
 )
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 
 
 def over_last_axis(value: ir.Value, axes: ir.Value) -> bool:

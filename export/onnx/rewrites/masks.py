@@ -5,9 +5,9 @@ from typing import Any
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import sizes_of
 from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of, scalar
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import sizes_of
 
 _LOWEST = -1e8  # A score plus this vanishes in the softmax.
 

@@ -6,10 +6,10 @@ from typing import Any
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
+from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
 from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, attributes_of, is_float, node_of
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
-from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
 _BINARY = ("Add", "Mul", "Sub")

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of, scalar
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 
 
 class RotaryEmbedding(Rule):

@@ -9,8 +9,8 @@ import onnx_ir as ir
 from onnxscript import optimizer
 from onnxscript.rewriter import RewriteRuleClassBase, pattern
 
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import constant
 
 # Suffixes of constants that were made of a weight: `naming` finds the weight by them.
 VECTOR, TRANSPOSED = "/as_vector", "/transposed"

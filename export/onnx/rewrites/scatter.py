@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.passes.shapes.dims import Dims
+from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
+from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
 from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, node_of, scalar
-from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
-from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Cast", "Identity")
 

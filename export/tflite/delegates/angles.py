@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.delegates.editor import Editor
-from keras_transformer.export.tflite.tree import schema
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.graph import Graph
+from keras_transformer.export.tflite.tree import indices, schema
 
 _FUNCTIONS = {"SIN": np.sin, "COS": np.cos}
 _ELEMENTWISE = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply}
@@ -24,74 +23,74 @@ _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
 _SERIES = (-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)
 
 
-def with_tables(editor: Editor, operator: Any) -> bool:
+def with_tables(graph: Graph, operator: Any) -> bool:
     """A lookup in place of a sine or cosine of what depends on the index of a slot alone."""
-    kind, output = editor.graph.kind(operator), int(operator.outputs[0])
+    kind, output = graph.kind(operator), int(operator.outputs[0])
     if kind not in _FUNCTIONS:
         return False
-    leaves = _leaves(editor, int(operator.inputs[0]))
+    leaves = _leaves(graph, int(operator.inputs[0]))
     source = leaves.pop() if len(leaves) == 1 else None
-    size, shape = 0 if source is None else editor.limits.get(source, 0), editor.shape(output)
+    size, shape = 0 if source is None else graph.limits.get(source, 0), graph.shape(output)
     if source is None or not 0 < size * np.prod(shape) <= _MOST:
         return False
-    angles = _values(editor, int(operator.inputs[0]), source, np.arange(size, dtype="int32"))
+    angles = _values(graph, int(operator.inputs[0]), source, np.arange(size, dtype="int32"))
     if angles is None:
         return False
     # In double precision: the runtime rounds the angle, as the model does, and then computes its sine exactly.
     table = _FUNCTIONS[kind](angles.astype("float64")).astype("float32").reshape(size, -1)
     options = schema().GatherOptionsT()
-    number = editor.reshape(source, (1,))
-    tensors = (editor.constant(table, "angles"), number)
-    row = editor.emit("GATHER", tensors, ("FLOAT32", (1, table.shape[1])), options, like=output)
-    editor.reshape(row, shape, output)
+    number = graph.emit_reshape(source, (1,))
+    tensors = (graph.constant(table, "angles"), number)
+    row = graph.emit("GATHER", tensors, ("FLOAT32", (1, table.shape[1])), options, like=output)
+    graph.emit_reshape(row, shape, output)
     return True
 
 
-def _leaves(editor: Editor, index: int) -> set[int]:
+def _leaves(graph: Graph, index: int) -> set[int]:
     """The tensors that a tensor depends on: inputs, and results of operators other than elementwise ones."""
-    if editor.graph.is_constant(index):
+    if graph.is_constant(index):
         return set()
-    maker = editor.uses.makers.get(index)
-    if maker is None or editor.graph.kind(maker) not in (*_ELEMENTWISE, "RESHAPE", "CAST"):
+    maker = graph.makers.get(index)
+    if maker is None or graph.kind(maker) not in (*_ELEMENTWISE, "RESHAPE", "CAST"):
         return {index}
-    return set().union(*(_leaves(editor, each) for each in indices(maker.inputs)))
+    return set().union(*(_leaves(graph, each) for each in indices(maker.inputs)))
 
 
-def _values(editor: Editor, index: int, source: int, numbers: np.ndarray) -> np.ndarray | None:
+def _values(graph: Graph, index: int, source: int, numbers: np.ndarray) -> np.ndarray | None:
     """The values `(count, ...)` of a tensor for several values of the source; None where they are not known."""
     if index == source:
-        return numbers.reshape(-1, *editor.shape(index))
-    constant = editor.value(index)
+        return numbers.reshape(-1, *graph.shape(index))
+    constant = graph.small_value(index)
     if constant is not None:
         return np.broadcast_to(constant, (len(numbers), *constant.shape))
-    maker = editor.uses.makers[index]
-    kind, shape = editor.graph.kind(maker), editor.shape(index)
+    maker = graph.makers[index]
+    kind, shape = graph.kind(maker), graph.shape(index)
     inputs = indices(maker.inputs)
-    parts = [_values(editor, each, source, numbers) for each in (inputs if kind in _ELEMENTWISE else inputs[:1])]
+    parts = [_values(graph, each, source, numbers) for each in (inputs if kind in _ELEMENTWISE else inputs[:1])]
     known = [each for each in parts if each is not None]
     if len(known) < len(parts) or getattr(maker.builtinOptions, "fusedActivationFunction", False):
         return None
     if kind in _ELEMENTWISE:
         aligned = [each.reshape(len(numbers), *(1,) * (len(shape) + 1 - each.ndim), *each.shape[1:]) for each in known]
         return _ELEMENTWISE[kind](*aligned)
-    dtype = {"FLOAT32": "float32", "INT32": "int32"}.get(editor.type(index))
+    dtype = {"FLOAT32": "float32", "INT32": "int32"}.get(graph.type(index))
     return None if dtype is None else known[0].astype(dtype).reshape(len(numbers), *shape)
 
 
-def with_polynomials(editor: Editor, operator: Any) -> bool:
+def with_polynomials(graph: Graph, operator: Any) -> bool:
     """A sine or cosine as a polynomial of the rest of the angle by pi, with a sign."""
-    kind, source, output = editor.graph.kind(operator), int(operator.inputs[0]), int(operator.outputs[0])
-    if kind not in _FUNCTIONS or editor.type(source) != "FLOAT32":
+    kind, source, output = graph.kind(operator), int(operator.inputs[0]), int(operator.outputs[0])
+    if kind not in _FUNCTIONS or graph.type(source) != "FLOAT32":
         return False
-    shape = editor.shape(output)
+    shape = graph.shape(output)
 
     def make(name: str, *inputs: int, into: int | None = None) -> int:
         options = {"ADD": schema().AddOptionsT, "SUB": schema().SubOptionsT, "MUL": schema().MulOptionsT}.get(name)
         result = ("FLOAT32", shape) if into is None else into
-        return editor.emit(name, inputs, result, options() if options else None, like=output)
+        return graph.emit(name, inputs, result, options() if options else None, like=output)
 
     def number(value: float) -> int:
-        return editor.constant(np.array(value, "float32"), "number")
+        return graph.constant(np.array(value, "float32"), "number")
 
     # sin(x) = (-1)^k sin(x - k pi), and cos(x) = (-1)^(k + 1) sin(x - (k + 1/2) pi).
     turns = make("MUL", source, number(1 / np.pi))

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.delegates.editor import Editor
 from keras_transformer.export.tflite.graph import Graph
-from keras_transformer.export.tflite.tree import schema, size_of
-from keras_transformer.export.tflite.uses import indices
+from keras_transformer.export.tflite.tree import indices, schema, size_of
 
 _MOST = 2**18
 _NUMPY: dict[str, Callable[..., Any]] = {
@@ -30,28 +28,28 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 }
 
 
-def fold_constants(editor: Editor) -> int:
+def fold_constants(graph: Graph) -> int:
     """Replaces operators of constants by their results; returns how many."""
     count = 0
     kept = []
-    for operator in editor.graph.subgraph.operators:
-        values = [editor.value(index) for index in indices(operator.inputs)]
+    for operator in graph.subgraph.operators:
+        values = [graph.small_value(index) for index in indices(operator.inputs)]
         known = [each for each in values if each is not None]
-        result = _result(editor, operator, known) if values and len(known) == len(values) else None
-        if result is None or int(operator.outputs[0]) in editor.uses.ends:
+        result = _result(graph, operator, known) if values and len(known) == len(values) else None
+        if result is None or int(operator.outputs[0]) in graph.ends:
             kept.append(operator)
             continue
-        tensor = editor.graph.tensors[int(operator.outputs[0])]
-        tensor.buffer = editor.graph.tensors[editor.constant(np.ascontiguousarray(result), "folded")].buffer
+        tensor = graph.tensors[int(operator.outputs[0])]
+        tensor.buffer = graph.tensors[graph.constant(np.ascontiguousarray(result), "folded")].buffer
         count += 1
-    editor.graph.subgraph.operators[:] = kept
+    graph.subgraph.operators[:] = kept
     return count
 
 
-def _result(editor: Editor, operator: Any, values: list[np.ndarray]) -> np.ndarray | None:
-    kind, output = editor.graph.kind(operator), int(operator.outputs[0])
-    shape = editor.shape(output)
-    dtype = {"FLOAT32": "float32", "INT32": "int32", "INT64": "int64", "BOOL": "bool"}.get(editor.type(output))
+def _result(graph: Graph, operator: Any, values: list[np.ndarray]) -> np.ndarray | None:
+    kind, output = graph.kind(operator), int(operator.outputs[0])
+    shape = graph.shape(output)
+    dtype = {"FLOAT32": "float32", "INT32": "int32", "INT64": "int64", "BOOL": "bool"}.get(graph.type(output))
     if dtype is None or np.prod(shape, dtype="int64") > _MOST or _activates(operator):
         return None
     if kind == "BROADCAST_TO":
@@ -103,12 +101,12 @@ def _long_constant(graph: Graph, index: int) -> np.ndarray | None:
     return np.frombuffer(np.ascontiguousarray(buffer.data), "int64") if size_of(buffer) else None
 
 
-def without_equal_casts(editor: Editor, operator: Any) -> bool:
+def without_equal_casts(graph: Graph, operator: Any) -> bool:
     """Removes a conversion of a tensor to its own type."""
-    if editor.graph.kind(operator) != "CAST":
+    if graph.kind(operator) != "CAST":
         return False
     source, output = int(operator.inputs[0]), int(operator.outputs[0])
-    if editor.type(source) != editor.type(output):
+    if graph.type(source) != graph.type(output):
         return False
-    editor.reshape(source, editor.shape(output), output)
+    graph.emit_reshape(source, graph.shape(output), output)
     return True

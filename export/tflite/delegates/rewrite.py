@@ -8,14 +8,12 @@ from keras_transformer.export.tflite.delegates import (
     angles,
     cache_updates,
     integers,
-    largest,
+    lanes,
     layouts,
-    products,
     scatters,
 )
-from keras_transformer.export.tflite.delegates.editor import Editor, drop_unread
-from keras_transformer.export.tflite.graph import graphs, signature_of
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import schema, signature_of
 
 _RULES = (
     integers.without_equal_casts,
@@ -23,8 +21,8 @@ _RULES = (
     scatters.without_scatters,
     scatters.with_inner_sums,
     scatters.without_boolean_choices,
-    products.with_equal_batches,
-    largest.with_full_lanes,
+    lanes.with_equal_batches,
+    lanes.with_full_lanes,
     angles.with_tables,
     angles.with_polynomials,
     layouts.without_boolean_slices,
@@ -51,19 +49,18 @@ def rewrite_for_gpu(model: Any) -> None:
         if any(None in signature_of(tensor) for tensor in graph.tensors):
             continue
         integers.without_long_integers(graph)
-        editor = Editor(graph)
-        _fold(editor)
+        _fold(graph)
         for rule in _RULES:
-            editor.apply(rule)
-            drop_unread(graph)
-        _fold(editor)
-        layouts.with_own_outputs(editor)
+            graph.replace_operators(rule)
+            graph.drop_unread()
+        _fold(graph)
+        layouts.with_own_outputs(graph)
     _lower_versions(model)
 
 
-def _fold(editor: Editor) -> None:
-    editor.refresh()
-    while integers.fold_constants(editor):
+def _fold(graph: Graph) -> None:
+    graph.find_uses()
+    while integers.fold_constants(graph):
         pass
 
 

@@ -2,8 +2,11 @@
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+
+from keras_transformer.export.onnx.delegates.rewrite import rewrite
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
@@ -34,11 +37,26 @@ def graph(nodes, inputs, outputs, constants):
     return model, dict(constants)
 
 
-def run(model, arrays, inputs, half=False):
-    """Dict of output name to array, in float32 or with every float tensor rounded to fp16."""
+def rewritten(target, model, arrays, slots=None):
+    """The model and its constants after the rewrites of a target."""
+    changed = ir.from_proto(_whole(model, arrays))
+    rewrite(target, changed, slots)
+    after = ir.to_proto(changed)
+    found = {each.name: numpy_helper.to_array(each) for each in after.graph.initializer}
+    del after.graph.initializer[:], after.graph.value_info[:]
+    return after, found
+
+
+def _whole(model, arrays):
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     whole.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items())
+    return whole
+
+
+def run(model, arrays, inputs, half=False):
+    """Dict of output name to array, in float32 or with every float tensor rounded to fp16."""
+    whole = _whole(model, arrays)
     if half:
         whole = _rounded(onnx.shape_inference.infer_shapes(whole))
     options = onnxruntime.SessionOptions()

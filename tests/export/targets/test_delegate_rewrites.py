@@ -5,8 +5,7 @@ import pytest
 from tflite_graphs import Built, cache_update
 
 from keras_transformer.export.targets.tflite_rules import gpu_problems
-from keras_transformer.export.tflite.delegates.affine import affine
-from keras_transformer.export.tflite.delegates.editor import Editor
+from keras_transformer.export.tflite.delegates.cache_updates import affine
 from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
 RNG = np.random.default_rng(3)
@@ -189,12 +188,12 @@ def test_indices_as_linear_functions_of_a_number():
     both = built.add("PACK", (moved, built.constant(np.array([7, 8], "int32"))), "INT32", (2, 2), "Pack", axis=1)
     square = built.add("MUL", ("index", "index"), "INT32", (1,), "Mul")
     row = built.add("ADD", (square, built.constant(np.array([1, 2], "int32"))), "INT32", (2,), "Add")
-    editor = Editor(built.finish(y=both, z=row).graph)
-    found = affine(editor, both)
+    graph = built.finish(y=both, z=row).graph.find_uses()
+    found = affine(graph, both)
     np.testing.assert_array_equal(found.base, [[10, 7], [20, 8]])
     np.testing.assert_array_equal(found.slope, [[2, 0], [2, 0]])
     assert found.source == built.tensors["index"]
-    assert affine(editor, row).source == square  # The square itself is the number.
+    assert affine(graph, row).source == square  # The square itself is the number.
 
 
 @pytest.mark.parametrize(("kind", "depth"), [("FLOAT32", 2), ("INT32", 1), ("INT32", 3)])

@@ -1,0 +1,1 @@
+"""Passes over the converted graph of an ONNX file."""

@@ -1,0 +1,169 @@
+"""Layers that repeat are converted once: their graph takes the place of each of their calls.
+
+The converter's time grows faster than its graph. It sees every repeated layer as one opaque operation, and the graph of
+each kind of layer by itself; see `graph.repeated_layers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import onnx_ir as ir
+import tensorflow as tf
+
+from keras_transformer.export.graph.inlining import is_repeated
+from keras_transformer.export.graph.inlining import opened
+from keras_transformer.export.graph.inlining import result_names
+from keras_transformer.export.graph.repeated_layers import MARK
+from keras_transformer.export.graph.repeated_layers import WEIGHT
+from keras_transformer.export.graph.traced_graph import TracedGraph
+from keras_transformer.export.onnx.graph import add_constant
+from keras_transformer.export.onnx.graph import all_graphs
+from keras_transformer.export.onnx.graph import all_nodes
+from keras_transformer.export.onnx.graph import name_of
+
+# An operation of TensorFlow with any inputs and outputs, which its optimizer leaves alone, and that ONNX does not have.
+OPAQUE = "PyFuncStateless"
+_NAME, _ENSURE = "token", "EnsureShape"
+
+
+def with_opaque_layers(graph: TracedGraph) -> tuple[TracedGraph, dict[str, TracedGraph]]:
+    """Takes the repeated layers out of a graph.
+
+    Args:
+        graph: `TracedGraph`.
+
+    Returns:
+        `(graph, parts)`: the graph with an opaque operation in place of each of them, and dict of name to the
+        `TracedGraph` of each kind, with inputs in the order of the operation's.
+    """
+    functions = {each.signature.name: each for each in graph.outlined.library.function}
+    graph_def = tf.compat.v1.GraphDef(versions=graph.outlined.versions)
+    _copy(graph.outlined.node, graph_def.node, "")
+    for each in graph.outlined.library.function:
+        if MARK not in each.signature.name:
+            copy = graph_def.library.function.add()
+            copy.CopyFrom(each)
+            del copy.node_def[:]
+            names = _copy(each.node_def, copy.node_def, ":output:0")
+            for key, source in each.ret.items():
+                copy.ret[key] = names.get(source, source)
+    used = {node.attr[_NAME].s.decode() for nodes in _every_node(graph_def) for node in nodes if node.op == OPAQUE}
+    parts = {name: _part(functions[name], functions.values()) for name in sorted(used)}
+    return dataclasses.replace(graph, graph_def=graph_def), parts
+
+
+def _every_node(graph_def: Any) -> Iterator[Any]:
+    """The operations of a graph, and those of each of its functions."""
+    yield graph_def.node
+    for each in graph_def.library.function:
+        yield each.node_def
+
+
+def _copy(nodes: Iterable[Any], copies: Any, output: str) -> dict[str, str]:
+    """Copies operations, with an opaque one in place of each call of a repeated layer.
+
+    TensorFlow forgets the shapes of an opaque result: an operation behind it ensures them.
+
+    Args:
+        nodes: `NodeDef`s.
+        copies: repeated field of the copies.
+        output: what follows the name of an operation where its only result is read.
+
+    Returns:
+        Dict of the name of a result of a call to what is read in its place.
+    """
+    names: dict[str, str] = {}
+    for node in nodes:
+        for number in range(len(node.attr["Tout"].list.type) if is_repeated(node) else 0):
+            names.update(dict.fromkeys(result_names(node.name, number), f"{node.name}/result_{number}{output}"))
+    for node in nodes:
+        copy = copies.add()
+        copy.CopyFrom(_opaque(node) if is_repeated(node) else node)
+        copy.input[:] = [names.get(source, source) for source in copy.input]
+        copies.extend(_ensured(node, bool(output)) if is_repeated(node) else ())
+    return names
+
+
+def _opaque(call: Any) -> Any:
+    """The opaque operation in place of a call."""
+    node = tf.compat.v1.NodeDef(name=call.name, op=OPAQUE)
+    node.input[:] = [each for each in call.input if not each.startswith("^")]
+    node.attr["Tin"].CopyFrom(call.attr["Tin"])
+    node.attr["Tout"].CopyFrom(call.attr["Tout"])
+    node.attr[_NAME].s = call.attr["f"].func.name.encode()
+    return node
+
+
+def _ensured(call: Any, is_in_function: bool) -> Iterator[Any]:
+    """An operation behind each result of a call, which ensures its shape."""
+    for number, dtype in enumerate(call.attr["Tout"].list.type):
+        shown = tf.compat.v1.NodeDef(name=f"{call.name}/result_{number}", op=_ENSURE)
+        shown.input.append(f"{call.name}:output:{number}" if is_in_function else f"{call.name}:{number}")
+        shown.attr["T"].type = dtype
+        shown.attr["shape"].shape.CopyFrom(call.attr["_output_shapes"].list.shape[number])
+        yield shown
+
+
+def _part(function: Any, library: Any) -> TracedGraph:
+    graph_def, results = opened(function, library)
+    names = [each.name for each in function.signature.input_arg]
+    inputs, weights = (
+        tuple(each for each in names if each.startswith(WEIGHT) is is_weight) for is_weight in (False, True)
+    )
+    return TracedGraph(graph_def, graph_def, inputs, {each: f"{each}:0" for each in results}, weights)
+
+
+def insert_parts(model: ir.Model, parts: Mapping[str, tuple[TracedGraph, ir.Model]]) -> None:
+    """Puts the graphs of repeated layers in place of the opaque operations.
+
+    Args:
+        model: `onnx_ir.Model`, changed in place.
+        parts: dict of name to the `TracedGraph` of a layer and the `onnx_ir.Model` that was made of it, whose inputs and
+            outputs have its names.
+    """
+    constants: dict[str, dict[str, ir.Value]] = {}
+    for number, (name, (_, part)) in enumerate(parts.items()):  # Not TensorFlow's counters.
+        items = part.graph.initializers.items()
+        constants[name] = {key: _copied(model.graph, f"repeated_layer_{number}/{key}", value) for key, value in items}
+    for node in [each for each in all_nodes(model.graph) if each.op_type == OPAQUE]:
+        name = node.attributes[_NAME].as_string()
+        _insert(node, *parts[name], constants[name])
+
+
+def _copied(graph: ir.Graph, name: str, value: ir.Value) -> ir.Value:
+    """A constant of another graph under another name."""
+    tensor = value.const_value
+    assert tensor is not None
+    return add_constant(graph, name, tensor.numpy())
+
+
+def _insert(node: ir.Node, traced: TracedGraph, part: ir.Model, constants: Mapping[str, ir.Value]) -> None:
+    """Puts the graph of a layer in the place of its opaque operation, under the name of that operation."""
+    graph, copy = node.graph, part.graph.clone()
+    assert graph is not None
+    results = dict(zip(traced.outputs, node.outputs, strict=True))
+    given = dict(zip((*traced.inputs, *traced.weights), node.inputs, strict=True))
+    for value in (*copy.inputs, *copy.initializers.values()):
+        new = constants.get(name_of(value)) or given[name_of(value)]
+        assert new is not None
+        value.replace_all_uses_with(new)
+    for each in all_nodes(copy):
+        each.name = f"{node.name}/{each.name}"
+        for value in each.outputs:
+            if value.name not in results and value.name:
+                value.name = f"{node.name}/{value.name}"
+    for body in [each for each in all_graphs(copy) if each is not copy]:
+        for value in (*body.inputs, *body.initializers.values()):
+            value.name = f"{node.name}/{value.name}"
+    ends = {name_of(value): value for value in copy.outputs}
+    copy.outputs.clear()
+    for name, old in results.items():
+        ends[name].name, ends[name].type, ends[name].shape = old.name, old.type, old.shape
+        old.replace_all_uses_with(ends[name], replace_graph_outputs=True)
+    nodes = list(copy)
+    copy.remove(nodes)
+    graph.insert_before(node, nodes)
+    graph.remove(node, safe=True)

@@ -1,0 +1,1 @@
+"""Quantization of ONNX files: integers, their scales, and the operators that read them."""

@@ -1,0 +1,1 @@
+"""The weights of ONNX files: written, read, and compared."""

@@ -1,0 +1,1 @@
+"""TFLite files read in place, without an object tree."""

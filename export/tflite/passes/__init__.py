@@ -1,0 +1,1 @@
+"""Passes over the converted graphs of a TFLite file."""

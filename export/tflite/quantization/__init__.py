@@ -1,0 +1,1 @@
+"""Quantization of TFLite files: integers, their scales, and the operators that read them."""

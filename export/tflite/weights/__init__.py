@@ -1,0 +1,1 @@
+"""The weights of TFLite files: inserted, read, and compared."""

@@ -1,0 +1,142 @@
+"""The weights of a TFLite file: their consumers and the Keras variables that they came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.tflite.graph import Graph, graphs
+from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
+
+# Smaller weights are not quantized: the operators would cost more.
+_SMALL = 2048
+_SAMPLES = 64
+_LARGEST = 6e4
+# Operators, with the input, whose kernels read quantized weights with a scale for each row (the first axis).
+ROWS = {"FULLY_CONNECTED": 1, "EMBEDDING_LOOKUP": 1, "CONV_2D": 1}
+
+
+@dataclasses.dataclass
+class Weight:
+    """A weight with its consumers in all graphs.
+
+    Args:
+        buffer: index of its buffer.
+        content: bytes of its float32 numbers: an array, or an object that is one when it is read.
+        shape: its shape.
+        name: path of the Keras variable, or the name of the tensor if no variable matches.
+        tensors: list of `(Graph, index of the tensor)`.
+        is_variable: bool. Whether it is a Keras variable; other constants are computed tables.
+    """
+
+    buffer: int
+    content: Any
+    shape: tuple[int, ...]
+    name: str
+    tensors: list[tuple[Graph, int]]
+    is_variable: bool = False
+
+    @property
+    def values(self) -> np.ndarray:
+        """The numbers, which are read each time."""
+        return np.frombuffer(np.ascontiguousarray(self.content), "float32").reshape(self.shape)
+
+
+def readers(graph: Graph, index: int) -> list[tuple[Any, int]]:
+    """Returns `(operator, input position)` of every consumer of a tensor."""
+    return [
+        (operator, position)
+        for operator in graph.subgraph.operators
+        for position, tensor in enumerate(indices(operator.inputs))
+        if tensor == index
+    ]
+
+
+def find_weights(model: Any, variables: Sequence[Any] = ()) -> list[Weight]:
+    """Finds the weights to quantize: large float32 constants of rank 2 or more.
+
+    Args:
+        model: `ModelT`.
+        variables: Keras variables, to name the weights by.
+
+    Returns:
+        List of `Weight`, by buffer.
+    """
+    found: dict[int, list[tuple[Any, int, bool]]] = {}
+    for graph in graphs(model):
+        ends = {*indices(graph.subgraph.inputs), *indices(graph.subgraph.outputs)}
+        for index, tensor in enumerate(graph.tensors):
+            if _is_large(model, tensor):
+                found.setdefault(tensor.buffer, []).append((graph, index, index in ends))
+    weights = []
+    for buffer, positions in sorted(found.items()):
+        shapes = {shape_of(graph.tensors[index]) for graph, index, _ in positions}
+        if len(shapes) == 1 and not any(is_end for *_, is_end in positions):
+            name = positions[0][0].tensors[positions[0][1]].name.decode()
+            tensors = [(graph, index) for graph, index, _ in positions]
+            weights.append(Weight(buffer, model.buffers[buffer].data, shapes.pop(), name, tensors))
+    known = [_Variable(each) for each in variables if len(each.shape) > 1]
+    return [weight for weight in weights if _is_named(weight, known)]
+
+
+def _is_large(model: Any, tensor: Any) -> bool:
+    is_float = tensor.type == schema().TensorType.FLOAT32 and len(shape_of(tensor)) > 1
+    return is_float and math.prod(shape_of(tensor)) >= _SMALL and size_of(model.buffers[tensor.buffer]) > 0
+
+
+def _is_named(weight: Weight, known: list[_Variable]) -> bool:
+    """Names a weight by its values: the converter transposes kernels, merges axes, cuts tables and folds factors.
+
+    Returns:
+        False for an additive mask: its scale would round the rest to 0.
+    """
+    values = weight.values
+    if max(values.max(), -values.min()) > _LARGEST:
+        return False
+    flat = values.reshape(-1)
+    variable = next((each for each in known if each.is_like(flat) or each.starts_with(values)), None)
+    if variable is not None:
+        weight.name, weight.is_variable = variable.path, True
+    return True
+
+
+class _Variable:
+    """A Keras variable, of which only samples stay in memory."""
+
+    def __init__(self, variable: Any) -> None:
+        from keras_transformer.export.graph.traced import lazy_array
+
+        self.path, self._array = variable.path, lazy_array(variable)
+        array = np.asarray(self._array)
+        self._start = array[(0,) * (array.ndim - 1)].copy()
+        positions = np.linspace(0, array.size - 1, _SAMPLES).astype(int)
+        # With its axes in the same order or rotated.
+        rotated = [array.reshape(math.prod(array.shape[:split]), -1).T for split in range(array.ndim)]
+        samples = [each[positions // each.shape[1], positions % each.shape[1]] for each in rotated]
+        self._samples, self._positions = [each.astype("float64") for each in samples], positions
+
+    def is_like(self, flat: np.ndarray) -> bool:
+        """Whether a weight is a multiple of the variable."""
+        if self._array.size != flat.size:
+            return False
+        sample = flat[self._positions].astype("float64")
+        return any(_proportional(sample, each) for each in self._samples)
+
+    def starts_with(self, values: np.ndarray) -> bool:
+        """Whether a weight is the first rows of the variable, which is a table."""
+        if values.size >= self._array.size or values.shape[-1] != self._array.shape[-1]:
+            return False
+        flat = values.reshape(-1)
+        is_possible = np.array_equal(flat[: len(self._start)], self._start)
+        return is_possible and np.array_equal(flat, np.asarray(self._array).reshape(-1)[: flat.size])
+
+
+def _proportional(sample: np.ndarray, other: np.ndarray) -> bool:
+    peak = np.abs(other).argmax()
+    if other[peak] == 0:
+        return False
+    return np.allclose(sample * other[peak], other * sample[peak], rtol=1e-4, atol=1e-6 * other[peak] ** 2)
