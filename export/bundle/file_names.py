@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.graph.output_names import output_names
-from keras_transformer.export.bundle.manifest import signature_specs
-from keras_transformer.export.runtime.libraries import ONNX
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec

@@ -10,7 +10,6 @@ import numpy as np
 from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.runtime.libraries import ONNX
-from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.generation.stop import as_end_ids
 
 _PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8

@@ -12,8 +12,7 @@ import onnx_ir as ir
 import tensorflow as tf
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.data.export_spec import Signature
+from keras_transformer.export.data.export_spec import ExportSpec, Signature
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.key_value_cache import KeyValueCache

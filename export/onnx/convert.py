@@ -17,8 +17,7 @@ from keras_transformer.export.errors import ConversionError, UnsupportedOpError,
 from keras_transformer.export.graph.output_names import output_names
 from keras_transformer.export.graph.traced import weight_arrays, weight_names
 from keras_transformer.export.onnx.freeze import freeze
-from keras_transformer.export.onnx.graph import all_nodes
-from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.graph import all_nodes, name_of
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.fold_weights import fold_weights
@@ -26,25 +25,18 @@ from keras_transformer.export.onnx.passes.loop_invariants import hoist_invariant
 from keras_transformer.export.onnx.passes.repeated_parts import insert_parts, with_opaque_layers
 from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.rewriters import only_needed
-from keras_transformer.export.onnx.weights import FILE as WEIGHTS
-from keras_transformer.export.onnx.weights import WeightsFile
-from keras_transformer.export.onnx.weights import attach
-from keras_transformer.export.onnx.weights import fold
-from keras_transformer.export.onnx.weights import inline
-from keras_transformer.export.operations.lowering import lowered
-from keras_transformer.export.operations.table import native_builders
-from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights.files import WeightsFile
 from keras_transformer.export.onnx.weights.files import write as write_file
+from keras_transformer.export.operations.lowering import lowered
+from keras_transformer.export.operations.table import native_builders
+from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
-    from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.data.export_spec import Signature
-    from keras_transformer.export.data.lazy_array import AnyArray
+    from keras_transformer.export.data.export_spec import ExportSpec, Signature
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
@@ -172,7 +164,7 @@ def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> ir.Model:
             imported,
             continue_on_error=True,
             opset=OPSET,
-            custom_op_handlers={op: (build, []) for op, build in native_builders(NAME).items()},
+            custom_op_handlers={op: (build, []) for op, build in native_builders(ONNX).items()},
             input_names=list(inputs),
             output_names=list(outputs),
             tensors_to_rename=inputs | outputs,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.options import CONTRIB
 from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
-from keras_transformer.export.data.lazy_array import AnyArray
 
 
 def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:

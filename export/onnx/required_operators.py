@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
-from keras_transformer.export.errors import ConversionError
-from keras_transformer.export.errors import MissingLibraryError
-from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.errors import ConversionError, MissingLibraryError
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.types import Path
 

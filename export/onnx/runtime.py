@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.bundle.manifest import artifact_path
 from keras_transformer.export.onnx.weights.external_data import check_external_data
-from keras_transformer.export.runtime.libraries import ONNX
-from keras_transformer.export.runtime.libraries import ONNX_RUNTIME
+from keras_transformer.export.runtime.libraries import ONNX, ONNX_RUNTIME
 
 if TYPE_CHECKING:
     import onnxruntime

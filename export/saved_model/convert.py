@@ -12,7 +12,6 @@ from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
-from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.utils.captured_stderr import captured
 
 

@@ -16,9 +16,6 @@ from keras_transformer.export.graph.traced import weight_names
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import Found, matrices
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
-from keras_transformer.export.data.weights import Dequantized
-from keras_transformer.export.data.weights import WeightPair
-from keras_transformer.export.data.weights import codes as numbers_of
 from keras_transformer.utils.types import Tensor
 
 # A variable of a checkpoint: what a module has by the path of a Keras variable, in which TensorFlow escapes slashes.

@@ -17,8 +17,6 @@ from keras_transformer.export.quantization.options import KEPT, Quantization, ma
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.kept_weights import KeptWeight, unpacked
-from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.utils.types import Tensor
 
 _SMALL = 2048

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.bundle.manifest import artifact_path
-from keras_transformer.export.runtime.libraries import SAVED_MODEL
-from keras_transformer.export.runtime.libraries import TENSORFLOW
+from keras_transformer.export.runtime.libraries import SAVED_MODEL, TENSORFLOW
 from keras_transformer.export.saved_model.graph_check import FILE, check_saved_model
 from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.utils.captured_stderr import captured_stderr

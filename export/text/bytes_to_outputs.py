@@ -19,16 +19,8 @@ from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, RunError
-from keras_transformer.export.loading.load import SERVE
-from keras_transformer.export.loading.load import load
-from keras_transformer.export.data.report import Artifact
-from keras_transformer.export.data.report import Report
-from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.loading.load import SERVE, load
 from keras_transformer.export.runtime.libraries import TFLITE
-from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.joined_files import check_equal, check_inputs
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS

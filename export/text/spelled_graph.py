@@ -11,11 +11,8 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.export.data.export_spec import Signature
+from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.writing.bundle_writer import export_spec
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph

@@ -19,13 +19,8 @@ from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InvalidBundleError, InvalidModelError
-from keras_transformer.export.loading.load import SERVE
-from keras_transformer.export.loading.load import load
-from keras_transformer.export.onnx.options import PLAIN_OPSET
-from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.data.report import Artifact
-from keras_transformer.export.data.report import Report
-from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.loading.load import SERVE, load
+from keras_transformer.export.onnx.options import PLAIN_OPSET, OnnxOptions
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.joined_files import check_equal, check_inputs, outputs_for

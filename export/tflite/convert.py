@@ -12,13 +12,11 @@ import tensorflow as tf
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import remedy
-from keras_transformer.export.runtime.libraries import SAVED_MODEL
-from keras_transformer.export.runtime.libraries import TFLITE
+from keras_transformer.export.runtime.libraries import SAVED_MODEL, TFLITE
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.input_weights import InputWeights
 from keras_transformer.export.tflite.passes.fusions import fuse
-from keras_transformer.export.tflite.passes.interface import describe
-from keras_transformer.export.tflite.passes.interface import name_interface
+from keras_transformer.export.tflite.passes.interface import describe, name_interface
 from keras_transformer.export.tflite.passes.products import complete_products
 from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.export.tflite.weights.insert_weights import Inserter
@@ -121,7 +119,6 @@ def _typed(message: str, locate: Any, log: str) -> ExportError:
         return ConversionError(TFLITE, one_line(message), log)
     (op, layer), *others = found
     return UnsupportedOpError(TFLITE, op, layer, others, remedy([op, *(name for name, _ in others)], TFLITE))
-
 
 
 def convert_saved_model(source: str, names: list[str]) -> bytes:

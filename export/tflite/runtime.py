@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.bundle.manifest import artifact_path
-from keras_transformer.export.bundle.manifest import signature_specs
-from keras_transformer.export.runtime.libraries import LITERT
-from keras_transformer.export.runtime.libraries import TFLITE
+from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.runtime.runtime import Runtime
 from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.flatbuffer.signatures import content_of, has_dynamic_loop

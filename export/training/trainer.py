@@ -11,9 +11,7 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.runtime.inputs import check_inputs
-from keras_transformer.export.runtime.libraries import LITERT
-from keras_transformer.export.runtime.libraries import TFLITE
-from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.runtime import PlannedRunner
 from keras_transformer.utils.types import ArrayLike, Path

@@ -14,15 +14,9 @@ from keras_transformer.export.errors import InvalidBundleError, QuantizationErro
 from keras_transformer.export.quantization.kept import check_sources
 from keras_transformer.export.quantization.options import MODES, PRECISIONS, Quantization, precision_of, precisions_of
 from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.export.writing.quantizing import QuantizedCopies
-from keras_transformer.export.data.report import Artifact
-from keras_transformer.export.data.report import Report
-from keras_transformer.export.data.report import Reports
-from keras_transformer.export.data.parity import Parity
-from keras_transformer.export.runtime.libraries import SAVED_MODEL
-from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.utils.types import Path
 
 

@@ -14,6 +14,9 @@ from keras import ops
 from keras_transformer.backend import keras_private
 from keras_transformer.utils.types import Tensor
 
+# Far below every score, without overflow when a score or a bias is added.
+MASKED_SCORE: float = -1e9
+
 
 def length_mask(valid_lens: Tensor, length: int) -> Tensor:
     """Returns the mask of valid lengths: position `j` is valid if `j < valid_lens`.
@@ -162,6 +165,21 @@ class Visibility:
         mask = combine(_as_rank_4(self.attention_mask), _as_rank_4(segment_mask(self.segment_ids)))
         return dataclasses.replace(self, attention_mask=mask, segment_ids=None)
 
+    def part(self, begin: int, end: int) -> Visibility:
+        """Returns the visibility of the queries from `begin` to `end` and the keys to `end`."""
+        mask = self.attention_mask
+        return dataclasses.replace(
+            self,
+            query_mask=None if self.query_mask is None else self.query_mask[:, begin:end],
+            key_mask=None if self.key_mask is None else self.key_mask[:, :end],
+            attention_mask=None if mask is None else _rows_and_columns(mask, begin, end),
+            query_slots=_along_tokens(self.query_slots, begin, end),
+            key_slots=_along_tokens(self.key_slots, 0, end),
+            query_positions=_along_tokens(self.query_positions, begin, end),
+            key_positions=_along_tokens(self.key_positions, 0, end),
+            starts_at_zero=False,
+        )
+
     def dense(self) -> Tensor | None:
         """Returns the whole mask `(B | 1, N | 1, T | 1, S | 1)`, or None if every query attends to every key."""
         masks = [_as_rank_4(self.with_segments_as_mask().attention_mask)]
@@ -174,6 +192,18 @@ class Visibility:
         if self.window is not None:
             masks.append(window_mask(self.query_slots, self.key_slots, self.window))
         return combine(*masks)
+
+
+def _rows_and_columns(mask: Any, begin: int, end: int) -> Any:
+    """Slices a mask `(..., T | 1, S | 1)`; an axis of 1 is for all."""
+    rows = slice(None) if mask.shape[-2] == 1 else slice(begin, end)
+    columns = slice(None) if mask.shape[-1] == 1 else slice(0, end)
+    return mask[..., rows, columns]
+
+
+def _along_tokens(x: Any, begin: int, end: int) -> Any:
+    """Slices slots or positions `(T,)` or `(B, T, ...)`."""
+    return None if x is None else x[begin:end] if len(x.shape) == 1 else x[:, begin:end]
 
 
 def _as_rank_4(mask: Tensor | None) -> Tensor | None:
@@ -193,3 +223,18 @@ def _as_rank_4(mask: Tensor | None) -> Tensor | None:
 def implicit_mask(x: Tensor) -> Tensor | None:
     """Returns the implicit mask of `x`, such as that of `Embedding(mask_zero=True)`, or None."""
     return keras_private.get_mask(x)
+
+
+def masked_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """Returns mask and position bias as one float32 bias `(B | 1, N | 1, T | 1, S)`; None if both are None."""
+    if mask is None:
+        return bias
+    hidden = ops.cast(ops.logical_not(mask), "float32") * MASKED_SCORE
+    return hidden if bias is None else hidden + ops.cast(bias, "float32")
+
+
+def zero_masked_queries(context: Tensor, seen: Tensor | None) -> Tensor:
+    """Sets the context `(B, T, N, H)` of queries that attend to no key to zero; `seen` is boolean `(B, N, T, 1)` or None."""
+    if seen is None:
+        return context
+    return context * ops.cast(ops.transpose(seen, (0, 2, 1, 3)), context.dtype)

@@ -193,6 +193,18 @@ class Mechanism(CachedLayer):
         return super().get_config()
 
 
+def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
+    """Returns the weighted sum of values `(B, T, N, H_value)`, without a copy of the values for each head of a group."""
+    heads, value_heads = weights.shape[1], value.shape[2]
+    value = ops.transpose(value, (0, 2, 1, 3))
+    if heads == value_heads:
+        return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
+    length, key_length = ops.shape(weights)[2], ops.shape(weights)[3]
+    weights = ops.reshape(weights, (-1, value_heads, heads // value_heads * length, key_length))
+    context = ops.reshape(ops.matmul(weights, value), (-1, heads, length, value.shape[3]))
+    return ops.transpose(context, (0, 2, 1, 3))
+
+
 def check_supported(layer: Any, requested: Mapping[str, Any]) -> None:
     """Raises `ValueError`, with advice, for the first requested capability that is not in `layer.supports`.
 

@@ -172,6 +172,7 @@ class Sampler(Protocol):
 
     def check(self, steps: DecodingSteps, requests: list[DecodingRequest]) -> None:
         """Raises `GenerationError` for an unsupported model or request; by default for none."""
+        return None
 
     def search(self, request: DecodingRequest) -> Search:
         """Returns the search of one request."""

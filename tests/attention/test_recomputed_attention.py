@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.softmax.recomputed_attention import QueryBlock, recomputed_attention
+from keras_transformer.attention.softmax.causal_blocks import QueryBlock, recomputed_attention
 from keras_transformer.backend.gradients.vjp import vjp
 
 BATCH, LENGTH, WIDTH, VALUE_WIDTH = 2, 256, 4, 6  # Two causal blocks.

@@ -18,7 +18,7 @@ from keras import ops
 
 from keras_transformer import attention, data, models, tasks
 from keras_transformer.attention.mechanisms import softmax
-from keras_transformer.backend.kernels import fused_attention, segment_attention
+from keras_transformer.backend.kernels import fused_attention
 from keras_transformer.training import MaskedCrossentropy
 
 LENGTH, WINDOW, WORDS = 96, 20, 64  # No other size of the networks is 96.
@@ -108,7 +108,6 @@ def programs(policy, names):
     with (
         mock.patch.object(cudnn, "check_cudnn_version", return_value=91100),
         mock.patch.object(fused_attention, "cuda_capability", return_value=(9, 0)),
-        mock.patch.object(segment_attention, "cuda_capability", return_value=(9, 0)),
     ):
         for name in names:
             found[name] = describe(*cuda_program(*CASES[name]()))
@@ -144,10 +143,10 @@ def differences():
         mock.patch.object(fused_attention, "_by_jax", as_xla),
     ):
         found["padded"] = {name: _difference(visible) for name, visible in visibilities(11).items()}
-    interpreted = functools.partial(segment_attention._kernel, interpret=True)
+    interpreted = functools.partial(fused_attention._segment_kernel, interpret=True)
     with (
         mock.patch.object(softmax, "has_segment_attention", return_value=True),
-        mock.patch.object(segment_attention, "_kernel", interpreted),
+        mock.patch.object(fused_attention, "_segment_kernel", interpreted),
     ):
         found["segments"] = {name: _difference(visible, width=16) for name, visible in segmented(BLOCK + 30).items()}
     return found

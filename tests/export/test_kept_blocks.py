@@ -14,8 +14,7 @@ from keras_transformer.checkpoints.gguf.blocks import decoded
 from keras_transformer.checkpoints.gguf.container import Container
 from keras_transformer.checkpoints.gguf.layouts import Interleaved
 from keras_transformer.export import Quantization, QuantizationError, WeightError, export, load, quantize, verify_bundle
-from keras_transformer.export.data.weights import WeightPair
-from keras_transformer.export.data.weights import codes
+from keras_transformer.export.data.weights import WeightPair, codes
 from keras_transformer.export.onnx.quantization.kept_weights import as_stored
 from keras_transformer.export.onnx.weights.dequantize import ConstantReader
 from keras_transformer.export.onnx.weights.product_weights import product_weight

@@ -16,9 +16,9 @@ from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.quantization.quantize import quantize_tree
 from keras_transformer.export.tflite.tree import read, schema, write
+from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.export.verification.quantized.learned_integers import LearnedIntegers
 from keras_transformer.export.verification.quantized.weights import compare
-from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
 from keras_transformer.quantization import QuantizedWeights, WeightScheme
 from keras_transformer.quantization.rounding import round_rows
 

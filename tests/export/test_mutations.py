@@ -24,9 +24,7 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, RunError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
-from keras_transformer.export.bundle.manifest import check_files
-from keras_transformer.export.bundle.manifest import file_records
-from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.bundle.manifest import check_files, file_records, read_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import FileRecord

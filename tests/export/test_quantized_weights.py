@@ -14,7 +14,6 @@ from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.weights import Dequantized, WeightPair, codes
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
-from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of, write
 from keras_transformer.export.verification.quantized.weights import check_quantized_weights, compare, worst_fault

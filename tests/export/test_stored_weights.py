@@ -13,12 +13,11 @@ from variants import exhaustive_but
 
 from keras_transformer.export.data.weights import StoredWeight
 from keras_transformer.export.errors import WeightError
+from keras_transformer.export.onnx.weights.stored_weights import stored_weights
 from keras_transformer.export.verification.weights.comparison import WeightComparison
 from keras_transformer.export.verification.weights.explanations import is_rows_of
 from keras_transformer.export.verification.weights.faults import difference
 from keras_transformer.export.verification.weights.images import is_image
-from keras_transformer.export.onnx.weights.stored_weights import stored_weights
-from keras_transformer.export.data.weights import StoredWeight
 
 WORKER = pathlib.Path(__file__).with_name("weights_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")

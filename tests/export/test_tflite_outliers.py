@@ -9,8 +9,8 @@ from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization.quantize import quantized
 from keras_transformer.export.tflite.tree import read, schema, write
-from keras_transformer.export.verification.quantized.weights import compare
 from keras_transformer.export.tflite.weights.weight_pairs import weight_pairs
+from keras_transformer.export.verification.quantized.weights import compare
 
 ROWS, WIDTH, UNITS = 3, 64, 48
 RANDOM = np.random.default_rng(0)

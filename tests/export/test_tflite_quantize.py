@@ -15,8 +15,8 @@ from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.quantization.blocks import bfloat16
 from keras_transformer.export.tflite.quantization.quantize import quantize_tree, quantized
 from keras_transformer.export.tflite.tree import read, size_of, write
-from keras_transformer.export.verification.quantized.weights import compare
 from keras_transformer.export.tflite.weights.weight_pairs import tree_pairs
+from keras_transformer.export.verification.quantized.weights import compare
 
 # Two layers with four projections and two feed-forward kernels, and the embedding table.
 TABLE, WEIGHTS = (300, 64), 13

@@ -14,7 +14,6 @@ from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.engines.triton.config import triton_models
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import files_of
-from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.weights.external_data import weight_files
 from keras_transformer.export.serving.batching import Batching

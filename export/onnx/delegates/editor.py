@@ -8,14 +8,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.onnx.weights import inline
-from keras_transformer.export.onnx.graph import NodeMaker
-from keras_transformer.export.onnx.graph import add_constant
-from keras_transformer.export.onnx.graph import all_nodes
-from keras_transformer.export.onnx.graph import name_of
-from keras_transformer.export.onnx.weights.lazy_tensors import array_of
-from keras_transformer.export.onnx.weights.lazy_tensors import tensor_of
+from keras_transformer.export.onnx.graph import NodeMaker, add_constant, all_nodes, name_of
+from keras_transformer.export.onnx.weights.lazy_tensors import array_of, tensor_of
 
 _INDEX = "cache_index"
 

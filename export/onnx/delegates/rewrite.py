@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.onnx.delegates.editor import Editor
-from keras_transformer.export.onnx.delegates.supported_types import with_supported_types
 import onnx_ir as ir
-from keras_transformer.export.onnx.delegates.half_precision import with_bounded_arguments
-from keras_transformer.export.onnx.delegates.half_precision import with_operators
-from keras_transformer.export.onnx.delegates.half_precision import with_tanh
-from keras_transformer.export.onnx.delegates.half_precision import without_large_numbers
-from keras_transformer.export.onnx.delegates.half_precision import without_softplus
-from keras_transformer.export.onnx.delegates.sines import with_sine_polynomials
-from keras_transformer.export.onnx.delegates.sines import with_sine_tables
-from keras_transformer.export.onnx.delegates.supported_types import with_integer_operators
-from keras_transformer.export.onnx.delegates.webgpu import with_padded_channels
-from keras_transformer.export.onnx.delegates.webgpu import without_one_hots
+
+from keras_transformer.export.onnx.delegates.editor import Editor
+from keras_transformer.export.onnx.delegates.half_precision import (
+    with_bounded_arguments,
+    with_operators,
+    with_tanh,
+    without_large_numbers,
+    without_softplus,
+)
+from keras_transformer.export.onnx.delegates.sines import with_sine_polynomials, with_sine_tables
+from keras_transformer.export.onnx.delegates.supported_types import with_integer_operators, with_supported_types
+from keras_transformer.export.onnx.delegates.webgpu import with_padded_channels, without_one_hots
 
 RULES: dict[str, tuple[Callable[[Editor], None], ...]] = {
     "qnn": (

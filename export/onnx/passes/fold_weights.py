@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 from keras_transformer.export.onnx.graph import all_graphs, all_nodes, attributes_of, name_of
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of, tensor_of
-from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 
 _SMALL = 1024
 # Operators that only move data.

@@ -13,16 +13,10 @@ from typing import Any
 import onnx_ir as ir
 import tensorflow as tf
 
-from keras_transformer.export.graph.inlining import is_repeated
-from keras_transformer.export.graph.inlining import opened
-from keras_transformer.export.graph.inlining import result_names
-from keras_transformer.export.graph.repeated_layers import MARK
-from keras_transformer.export.graph.repeated_layers import WEIGHT
+from keras_transformer.export.graph.inlining import is_repeated, opened, result_names
+from keras_transformer.export.graph.repeated_layers import MARK, WEIGHT
 from keras_transformer.export.graph.traced_graph import TracedGraph
-from keras_transformer.export.onnx.graph import add_constant
-from keras_transformer.export.onnx.graph import all_graphs
-from keras_transformer.export.onnx.graph import all_nodes
-from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.graph import add_constant, all_graphs, all_nodes, name_of
 
 # An operation of TensorFlow with any inputs and outputs, which its optimizer leaves alone, and that ONNX does not have.
 OPAQUE = "PyFuncStateless"

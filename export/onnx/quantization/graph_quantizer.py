@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.onnx.graph import (
     NodeMaker,
     all_graphs,
@@ -23,7 +24,6 @@ from keras_transformer.export.onnx.quantization.integer_tables import Top, look_
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import KEPT
-from keras_transformer.export.data.lazy_array import AnyArray
 
 if TYPE_CHECKING:
     from keras_transformer.export.quantization.options import Quantization

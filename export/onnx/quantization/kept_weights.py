@@ -8,10 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.onnx.quantization.quantized_weights import BLOCK
-from keras_transformer.export.onnx.quantization.quantized_weights import Blocks
-from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
-from keras_transformer.export.onnx.quantization.quantized_weights import is_same
+from keras_transformer.export.onnx.quantization.quantized_weights import BLOCK, Blocks, QuantizedWeights, is_same
 from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import KnownBlocks
 from keras_transformer.quantization.blocks import MIDDLES

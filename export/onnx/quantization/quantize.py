@@ -12,7 +12,6 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.data.lazy_array import AnyArray
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.onnx.graph import all_nodes, name_of
 from keras_transformer.export.onnx.options import OnnxOptions

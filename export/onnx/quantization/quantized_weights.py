@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.data.lazy_array import LazyArray
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 from keras_transformer.export.onnx.graph import add_constant
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization import block_quantize

@@ -30,7 +30,7 @@ from keras_transformer.export.quantization.ternary import is_ternary, kernel_pat
 
 if TYPE_CHECKING:
     import pathlib
-    import onnx
+
     from keras_transformer.export.data.export_spec import ExportSpec
 
 

@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.data.weights import Dequantized
-from keras_transformer.export.data.weights import codes
-from keras_transformer.export.onnx.graph import all_graphs
-from keras_transformer.export.onnx.graph import attributes_of
-from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.data.weights import Dequantized, codes
+from keras_transformer.export.onnx.graph import all_graphs, attributes_of, name_of
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 

@@ -15,8 +15,8 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.data.lazy_array import AnyArray, mapped
+from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 
 FILE = "model.weights"
 # The new file of weights, while the old one is still read.

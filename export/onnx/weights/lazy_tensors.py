@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.data.lazy_array import AnyArray
-from keras_transformer.export.data.lazy_array import LazyArray
-from keras_transformer.export.data.lazy_array import mapped
+from keras_transformer.export.data.lazy_array import AnyArray, LazyArray, mapped
 
 
 def tensor_of(array: AnyArray, name: str | None = None) -> Any:

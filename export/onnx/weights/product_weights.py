@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.data.weights import Dequantized
-from keras_transformer.export.data.weights import codes
+from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.onnx.graph import attributes_of
 from keras_transformer.export.onnx.weights.dequantize import ConstantReader
 

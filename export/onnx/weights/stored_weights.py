@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from keras_transformer.export.data.weights import StoredWeight, WeightBytes
 from keras_transformer.export.onnx.graph import all_graphs, all_nodes, name_of
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import array_of
-from keras_transformer.export.data.weights import StoredWeight
-from keras_transformer.export.data.weights import WeightBytes
 
 # What the writer appends to the name of a weight that it moved or that occurs twice.
 _SUFFIX = re.compile(r"(?:/transposed|/as_vector|~\d+|_\d+)$")

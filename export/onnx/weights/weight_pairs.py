@@ -8,10 +8,10 @@ from typing import Any
 
 import onnx_ir as ir
 
+from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.onnx.graph import all_nodes, name_of
 from keras_transformer.export.onnx.weights.dequantize import ConstantReader
 from keras_transformer.export.onnx.weights.product_weights import product_weight
-from keras_transformer.export.data.weights import Dequantized, WeightPair
 
 _PRODUCTS = ("MatMul", "Gemm")
 

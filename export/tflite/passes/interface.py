@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries, producer
 from keras_transformer.export.graph.output_names import output_names
-from keras_transformer.export.bundle.metadata import DESCRIPTION
-from keras_transformer.export.bundle.metadata import file_entries
-from keras_transformer.export.bundle.metadata import producer
-from keras_transformer.export.tflite.tree import add_buffer
-from keras_transformer.export.tflite.tree import schema
+from keras_transformer.export.tflite.tree import add_buffer, schema
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec, Signature

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.options import Quantization
-    from keras_transformer.export.tflite.weights import Weight
-    from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.tflite.weights.weight import Weight
 
 

@@ -6,14 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.data.weights import Dequantized
-from keras_transformer.export.data.weights import codes
+from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.tflite.graph import Graph
-from keras_transformer.export.tflite.graph import shape_of
-from keras_transformer.export.tflite.tree import schema
-from keras_transformer.export.tflite.tree import size_of
-from keras_transformer.export.tflite.tree import indices
-from keras_transformer.export.tflite.tree import shape_of
+from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
 
 _PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32"}
 _PACKED = {"INT4": 4, "INT2": 2}

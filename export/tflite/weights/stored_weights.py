@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.data.weights import StoredWeight, WeightBytes
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import indices, read_file, schema, shape_of, size_of
-from keras_transformer.export.data.weights import StoredWeight
-from keras_transformer.export.data.weights import WeightBytes
 
 # Names that the converter gives to constants without one.
 _NUMBERED = re.compile(r"(arith\.constant|keras_variable_|tfl\.)\S*")

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.export.data.weights import Dequantized
-from keras_transformer.export.data.weights import WeightPair
+from keras_transformer.export.data.weights import Dequantized, WeightPair
 from keras_transformer.export.tflite.graph import graphs
-from keras_transformer.export.tflite.tree import read_file
-from keras_transformer.export.tflite.tree import indices
+from keras_transformer.export.tflite.tree import indices, read_file
 from keras_transformer.export.tflite.weights.dequantize import ConstantReader
 
 _PRODUCT, _LOOKUPS = "FULLY_CONNECTED", ("GATHER", "EMBEDDING_LOOKUP")

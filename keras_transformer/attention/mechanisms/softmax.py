@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
+from keras_transformer.attention.masks import Visibility, masked_bias, zero_masked_queries
+from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism, weighted_sum
 from keras_transformer.attention.scoring import SCORINGS
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
-from keras_transformer.attention.softmax.causal_blocks import causal_blocks, number_of_blocks, parts_of_rows
-from keras_transformer.attention.softmax.recomputed_attention import recomputed_attention
-from keras_transformer.attention.softmax.softmax_ops import (
-    masked_bias,
-    softmax_with_sinks,
-    weighted_sum,
-    zero_masked_queries,
+from keras_transformer.attention.softmax.causal_blocks import (
+    causal_blocks,
+    number_of_blocks,
+    parts_of_rows,
+    recomputed_attention,
 )
-from keras_transformer.backend.kernels.fused_attention import fused_attention, has_fused_attention
-from keras_transformer.backend.kernels.segment_attention import has_segment_attention, segment_attention
+from keras_transformer.backend.kernels.fused_attention import (
+    fused_attention,
+    has_fused_attention,
+    has_segment_attention,
+    segment_attention,
+)
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -160,7 +162,7 @@ class SoftmaxAttention(Mechanism):
         scores = ops.cast(scores, "float32")
         if bias is not None:
             scores = scores + bias
-        weights = ops.softmax(scores, axis=-1) if self.sinks is None else softmax_with_sinks(scores, self.sinks)
+        weights = ops.softmax(scores, axis=-1) if self.sinks is None else _softmax_with_sinks(scores, self.sinks)
         return ops.cast(weights, dtype)
 
     def _takes_kernel(self, key: Tensor, value: Tensor, return_attention_scores: bool, training: bool | None):
@@ -221,3 +223,12 @@ def _are_segments(visibility: Visibility) -> bool:
     """Whether nothing but segments and causality limits what a query attends to."""
     others = (visibility.query_mask, visibility.key_mask, visibility.attention_mask, visibility.window)
     return visibility.segment_ids is not None and visibility.starts_at_zero and all(each is None for each in others)
+
+
+def _softmax_with_sinks(scores: Tensor, sinks: Tensor) -> Tensor:
+    """Softmax of float32 scores `(B, N, T, S)` over the keys and the sink of each head, `(N,)`, whose share is left out."""
+    sinks = ops.reshape(ops.cast(sinks, "float32"), (-1, 1, 1))
+    # The largest logit cancels out, so no gradient flows through it.
+    largest = ops.stop_gradient(ops.maximum(ops.max(scores, axis=-1, keepdims=True), sinks))
+    weights = ops.exp(scores - largest)
+    return weights / (ops.sum(weights, axis=-1, keepdims=True) + ops.exp(sinks - largest))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
+from keras_transformer.attention.masks import MASKED_SCORE
 from keras_transformer.attention.partition.sorted_chunks import SortedChunks
-from keras_transformer.attention.softmax.softmax_ops import MASKED_SCORE
 from keras_transformer.utils.types import Tensor
 
 # Added to the score of a token with itself, so that it attends to itself only if there is no other key.

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.masks import MASKED_SCORE, Visibility
 from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
 from keras_transformer.attention.softmax.partial_softmax import PartialAttention
-from keras_transformer.attention.softmax.softmax_ops import MASKED_SCORE
 from keras_transformer.utils.types import Tensor
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.softmax.softmax_ops import MASKED_SCORE, masked_bias, weighted_sum
+from keras_transformer.attention.masks import MASKED_SCORE, Visibility, masked_bias
+from keras_transformer.attention.mechanism import weighted_sum
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:

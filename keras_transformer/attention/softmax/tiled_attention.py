@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
-from keras_transformer.attention.softmax.softmax_ops import masked_bias
+from keras_transformer.attention.masks import masked_bias
 from keras_transformer.attention.softmax.tiles import integer, take_block
 from keras_transformer.utils.types import Tensor
 

@@ -33,7 +33,6 @@ class Proposals(NamedTuple):
     counts: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
 class Draft(Protocol):
     """What proposes tokens for one request. A draft is a subclass, and declares what differs from the default.
 
@@ -49,6 +48,7 @@ class Draft(Protocol):
 
     def observe(self, hidden_states: np.ndarray, vocabulary_size: int) -> None:
         """Receives the hidden states `(B, D)` that the last tokens were chosen from, before each `propose`."""
+        return None
 
 
 @runtime_checkable
@@ -64,6 +64,7 @@ class DraftSource(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True)
 class ModelDraft:
     """A draft model for `Speculative`, by its steps.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import keras
@@ -53,7 +53,7 @@ class SpeechFrames(NamedTuple):
 
 def speech_encoder(
     frames: SpeechFrames,
-    blocks: Sequence[keras.layers.Layer],
+    blocks: Iterable[keras.layers.Layer],
     *,
     residual: str | Residual,
     norm: keras.layers.Layer,
@@ -66,7 +66,7 @@ def speech_encoder(
 
     Args:
         frames: `SpeechFrames`.
-        blocks: list of encoder blocks, see `speech_blocks`.
+        blocks: encoder blocks, see `speech_blocks`.
         residual: "post" or "pre", or a `Residual`, as of the blocks.
         norm: norm layer to copy, before the blocks or after them.
         dropout: float. Of the input of the first block.
@@ -102,8 +102,10 @@ def speech_blocks(
     activation: Activation,
     dropout: float,
     hidden_dropout: float,
-) -> list[keras.layers.Layer]:
-    """Returns the blocks of an encoder of speech; those of `ChunkedAttention` that reads whole chunks can stream.
+) -> Iterator[keras.layers.Layer]:
+    """Yields the blocks of an encoder of speech, each made when it is asked for.
+
+    Those of a `ChunkedAttention` that reads whole chunks can stream.
 
     Args:
         size: `Size`.
@@ -114,12 +116,11 @@ def speech_blocks(
         dropout: float. Of what attention and feed-forward give.
         hidden_dropout: float. Of the hidden layer of the feed-forward.
     """
-
-    def block(index: int) -> keras.layers.Layer:
+    for index in range(size.num_layers):
         attention = make_attention()
         mechanism = attention.mechanism
         streams = isinstance(mechanism, ChunkedAttention) and mechanism.reads_whole_chunks
-        return (StreamingEncoderBlock if streams else EncoderBlock)(
+        yield (StreamingEncoderBlock if streams else EncoderBlock)(
             attention,
             make_feed_forward(size.intermediate_dim, "dense", activation, dropout=hidden_dropout),
             residual=residual,
@@ -127,8 +128,6 @@ def speech_blocks(
             dropout=dropout,
             name=f"encoder_block_{index}",
         )
-
-    return [block(index) for index in range(size.num_layers)]
 
 
 def speech_attention(

@@ -10,8 +10,8 @@ from keras import ops
 from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.masks import masked_bias
 from keras_transformer.attention.scoring.additive import Additive
-from keras_transformer.attention.softmax.softmax_ops import masked_bias
 from keras_transformer.blocks.decoders.encoder_attention import has_encoder_cache
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.models.recurrent.bidirectional_gru import width_config

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.mechanism import weighted_sum
 from keras_transformer.attention.mechanisms.clusters.cluster_based import ClusterBasedMechanism
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.attention.partition.clusters import (
@@ -18,7 +19,6 @@ from keras_transformer.attention.partition.clusters import (
     rows_of_heads,
     to_members,
 )
-from keras_transformer.attention.softmax.softmax_ops import weighted_sum
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
