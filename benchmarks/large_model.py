@@ -111,10 +111,10 @@ def _flush(folder, shard, number, save_file):
 def work(case):
     """Exports the checkpoint in this process; prints the figures as JSON."""
     from keras_transformer.checkpoints import from_huggingface
-    from keras_transformer.export import export
-    from keras_transformer.export.quantization import behavior, large_models
+    from keras_transformer.export import export, request
+    from keras_transformer.export.quantization import behavior
 
-    large_models.LARGEST_RUN = 0  # With fewer layers too.
+    request.LARGEST_RUN = 0  # With fewer layers too.
     # Random weights choose among tokens of almost equal probability: the share is reported, and refuses nothing.
     for name, limits in behavior.LIMITS.items():
         behavior.LIMITS[name] = dataclasses.replace(limits, top_share=0.0, greedy_share=0.0)

@@ -50,6 +50,9 @@ from .errors import (
     MissingLibraryError as MissingLibraryError,
 )
 from .errors import (
+    OptionsError as OptionsError,
+)
+from .errors import (
     OutOfSpaceError as OutOfSpaceError,
 )
 from .errors import (
@@ -82,6 +85,9 @@ from .onnx.options import (
 from .onnx.required_operators import (
     required_operators as required_operators,
 )
+from .options import (
+    ExportOptions as ExportOptions,
+)
 from .quantization.evaluation import (
     Evaluation as Evaluation,
 )
@@ -89,7 +95,31 @@ from .quantization.layer_sensitivity import (
     sensitivity as sensitivity,
 )
 from .quantization.options import (
+    Float16 as Float16,
+)
+from .quantization.options import (
+    Gguf as Gguf,
+)
+from .quantization.options import (
+    Int8 as Int8,
+)
+from .quantization.options import (
+    Int8Static as Int8Static,
+)
+from .quantization.options import (
+    Learned as Learned,
+)
+from .quantization.options import (
     Quantization as Quantization,
+)
+from .quantization.options import (
+    Ternary as Ternary,
+)
+from .quantization.options import (
+    WeightInt4 as WeightInt4,
+)
+from .quantization.options import (
+    WeightInt8 as WeightInt8,
 )
 from .quantization.quantize_bundle import (
     quantize as quantize,

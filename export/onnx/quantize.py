@@ -20,7 +20,7 @@ from keras_transformer.export.onnx.integer_products import Layout
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_nodes
-from keras_transformer.export.quantization.options import KEPT, matches
+from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
 from keras_transformer.export.spec.lazy_array import AnyArray
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         QuantizationError: a pattern of `keep_float` matches no weight, or the calibration does not fit.
     """
     ranges = None
-    if spec.quantization.mode == "int8_static":
+    if isinstance(spec.quantization, Int8Static):
         of_results = spec.target is not None and spec.target.quantizes_results
         calibration = spec.quantization.calibration or ()
         ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)

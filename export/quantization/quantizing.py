@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import FILE as MANIFEST
 from keras_transformer.export.bundle.manifest import file_records
@@ -18,7 +20,6 @@ from keras_transformer.export.quantization.behavior import change_limit, limits_
 from keras_transformer.export.quantization.class_behavior import check_classes
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
-from keras_transformer.export.quantization.large_models import NOT_RUN
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
@@ -26,10 +27,15 @@ from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
+from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.quantized import verify_quantized
 from keras_transformer.export.verification.quantized_weights import check_quantized_weights
 from keras_transformer.generation import GenerationSpec
+from keras_transformer.utils.types import Cache
+
+# What the manifest says of float files that were not run; see `request.LARGEST_RUN`.
+NOT_RUN = "compared with the model weight by weight, not run"
 
 
 class QuantizedCopies:
@@ -160,9 +166,32 @@ class QuantizedCopies:
         """The steps of the float files of one format, or of the model where those are not run."""
         if self._spec.runs_floats:
             return get_format(name).open_steps(self._source, self._manifest, available_cores())
-        from keras_transformer.export.quantization.model_steps import ModelSteps
+        return _ModelSteps(self._spec, self._manifest)
 
-        return ModelSteps(self._spec, self._manifest)
+
+class _ModelSteps(RuntimeSteps):
+    """Steps of the Keras model itself, by the functions of its signatures, called without a graph. See `RuntimeSteps`.
+
+    Args:
+        spec: the `ExportSpec` of a language model.
+        manifest: the manifest of a bundle with its signatures.
+    """
+
+    def __init__(self, spec: ExportSpec, manifest: dict[str, Any]) -> None:
+        super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
+        self._signatures = spec.signatures
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}
+        with full_precision():
+            return self._signatures[signature].function(tensors)
+
+    def _array(self, array: np.ndarray) -> Any:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(array)
 
 
 def quantize_in_place(artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]) -> Artifact:

@@ -91,7 +91,8 @@ def export_training(
     made = TrainingSpec(model, batch, loss, optimizer)
     with writing.replacing(target) as folder, tempfile.TemporaryDirectory() as work:
         source = pathlib.Path(work, target.name)
-        report = export_spec(made.spec, source, [NAME], metadata, progress)
+        spec = dataclasses.replace(made.spec, metadata=made.spec.metadata if metadata is None else metadata)
+        report = export_spec(spec, source, [NAME], progress=progress)
         manifest = _with_state(made, source, folder)
         complete(folder, manifest, target.name)
         manifest["training"]["loss_difference"] = _check_training(made, folder)
