@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.behavior import LIMITS
@@ -25,7 +25,7 @@ class _FormerCall(type):
 
     if not TYPE_CHECKING:
 
-        def __call__(cls, *args, **kwargs):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Quantization:
             if cls is not Quantization:
                 return super().__call__(*args, **kwargs)
             from keras_transformer.export.deprecated import quantization
