@@ -81,7 +81,7 @@ class Format(Protocol):
         Returns:
             As for `write`.
         """
-        raise NotImplementedError
+        raise TypeError(f"{self.name} is made from the model: write makes its files")
 
     def output_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
         """The names of the outputs of a signature in the files of this format; inputs always keep theirs.

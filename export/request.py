@@ -83,9 +83,8 @@ def request_of(
     has_folders = isinstance(quantize, (list, tuple))
     path = writing.check_target(directory, of_precisions=has_folders)
     _check_model(model)
-    precisions, is_ternary = precisions_of(quantize, model), ternary.has_ternary_layers(model)
-    if is_ternary and not has_folders and precisions == [None]:
-        precisions = [Ternary()]
+    is_ternary = ternary.has_ternary_layers(model)
+    precisions = precisions_of(Ternary() if quantize is None and is_ternary else quantize, model)
     if options.evaluation is not None and not any(precisions):
         raise QuantizationError("evaluation measures quantization: pass quantize too")
     if target:

@@ -134,13 +134,21 @@ def read_evaluation(arguments: argparse.Namespace) -> Evaluation | None:
     """
     if arguments.evaluate is None:
         return None
+    return evaluation_of(arguments.evaluate, arguments.min_agreement, arguments.max_loss)
+
+
+def evaluation_of(path: str, min_agreement: float | None = None, max_loss: float | None = None) -> Evaluation:
+    """The evaluation on the examples of an .npz file.
+
+    Raises:
+        QuantizationError: the file does not contain arrays.
+    """
     from keras_transformer.export.quantization.evaluation import Evaluation
 
-    arrays = read_arrays(arguments.evaluate)
+    arrays = read_arrays(path)
     labels = arrays.pop(LABELS, None)
     batches = None if labels is None else [each[LABELS] for each in batches_of({LABELS: labels})]
-    bounds: dict[str, Any] = {name: getattr(arguments, name, None) for name in ("min_agreement", "max_loss")}
-    return Evaluation(batches_of(arrays), batches, **bounds)
+    return Evaluation(batches_of(arrays), batches, min_agreement=min_agreement, max_loss=max_loss)
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray]:

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.quantization.layer_sensitivity import sensitivity
     from keras_transformer.export.reporting.tables import show
 
-    mode, evaluation = quantize_arguments.read_mode(arguments), quantize_arguments.read_evaluation(arguments)
+    mode, evaluation = quantize_arguments.read_mode(arguments), quantize_arguments.evaluation_of(arguments.evaluate)
     if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
     found = sensitivity(arguments.bundle, mode, evaluation, progress=print_status)

@@ -75,7 +75,7 @@ def _gains(arguments: argparse.Namespace) -> Gains | None:
         return None
     from keras_transformer.export.quantization.layer_sensitivity import sensitivity
 
-    mode, evaluation = quantize_arguments.read_mode(arguments), quantize_arguments.read_evaluation(arguments)
+    mode, evaluation = quantize_arguments.read_mode(arguments), quantize_arguments.evaluation_of(arguments.evaluate)
     found = sensitivity(arguments.bundles[0], mode, evaluation, progress=print_status)
     return gains_of([each._asdict() for each in found], mode.mode)
 

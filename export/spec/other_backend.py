@@ -69,8 +69,8 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -
         raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
     if request.tokenizer is not None:
         request.tokenizer.save(folder / TOKENIZER)
-    arguments = {"directory": str(request.directory), "formats": request.formats, "quantize": request.quantize}
-    arguments |= {"probes": request.probes, "options": request.options}
+    arguments: dict[str, Any] = {"directory": str(request.directory), "formats": request.formats}
+    arguments |= {"quantize": request.quantize, "probes": request.probes, "options": request.options}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
     try:
         content = pickle.dumps(job)
