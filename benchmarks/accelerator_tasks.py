@@ -104,25 +104,18 @@ def _batches(inputs, size):
 
 def _exported(task, precision, options, folder):
     """The figures of a bundle in a folder, which is written unless it is there."""
-    from keras_transformer.export import Quantization, export
+    from keras_transformer.export import ExportOptions, Int8Static, export
     from keras_transformer.export.bundle.manifest import read_manifest
 
     bundle = folder / "bundle"
     if not bundle.exists():
         mode, _, bits = precision.partition("/")
         calibration = _batches(task.calibration, options.batch_size)
-        quantize = mode == "int8_static" and Quantization(
-            mode, calibration, ranges=options.ranges, activation_bits=int(bits or 8)
-        )
-        report = export(
-            task.model,
-            bundle,
-            target=options.target,
-            quantize=quantize or None,
-            static={"batch": options.batch_size, **task.sizes},
-            probes=calibration[:1],
-            progress=False,
-        )
+        quantize = None
+        if mode == "int8_static":
+            quantize = Int8Static(calibration, ranges=options.ranges, activation_bits=int(bits or 8))
+        chosen = ExportOptions(target=options.target, static={"batch": options.batch_size, **task.sizes})
+        report = export(task.model, bundle, quantize=quantize, probes=calibration[:1], progress=False, options=chosen)
         print(report.target, flush=True)
     return bundle, read_manifest(bundle)
 

@@ -88,19 +88,20 @@ def _built(name):
 
 def measure_one(name, targets, quantize):
     """Prints the figures of one model as JSON, a dict for each target."""
-    from keras_transformer.export import GenerationOptions, export
+    from keras_transformer.export import ExportOptions, GenerationOptions, export
     from keras_transformer.tasks import LanguageModel
 
     model, inputs = _built(name)
     slots = min(getattr(model, "max_length", None) or SLOTS, SLOTS)
-    options = {"static": _sizes(model, inputs)}
+    shapes = {"static": _sizes(model, inputs)}
     if isinstance(model, LanguageModel):
-        options = {"generation": GenerationOptions(prefill_buckets=(BUCKET,), static_length=slots)}
+        shapes = {"generation": GenerationOptions(prefill_buckets=(BUCKET,), static_length=slots)}
     found = {}
     for target in targets:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                report = export(model, f"{folder}/b", target=target, progress=False, quantize=quantize, **options)
+                options = ExportOptions(target=target, **shapes)
+                report = export(model, f"{folder}/b", progress=False, quantize=quantize, options=options)
                 found[target] = _figures(report.target)
             except Exception as error:
                 found[target] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"}

@@ -33,7 +33,7 @@ from measure import (
     working_folder,
 )
 
-from keras_transformer.export import GenerationOptions, export, load
+from keras_transformer.export import ExportOptions, GenerationOptions, export, load
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 PEERS = ("keras_hub", "hugging_face")
@@ -43,10 +43,10 @@ def rivals(options, measures, directory):
     """Returns a dict of name to a function of prompt and number of new tokens that returns the new tokens."""
     model = ours(measures)
     sizes = {"static_length": measures.static_length, "prefill_buckets": (options.prompt,)}
-    static = GenerationOptions(whole_graph=False, **sizes)
+    chosen = ExportOptions(generation=GenerationOptions(whole_graph=False, **sizes))
     found = {"keras, XLA": model.generator()}
     for mode in [None, *options.quantize] if options.formats else []:
-        make = functools.partial(export, model, formats=options.formats, generation=static, quantize=mode)
+        make = functools.partial(export, model, formats=options.formats, quantize=mode, options=chosen)
         path = kept(directory if mode is None else directory.with_name(mode), make)
         for name in options.formats:
             found[f"{name}, {mode}" if mode else name] = load(path, name, num_threads=options.threads)

@@ -48,14 +48,14 @@ def export_one(folder):
     """Prints the figures of one checkpoint as JSON."""
     from checkpoint_cases import Expected, difference
     from keras_transformer.checkpoints import from_huggingface
-    from keras_transformer.export import export, load
+    from keras_transformer.export import ExportOptions, export, load
 
     model, expected, found, absolute, same = from_huggingface(folder, verbose=0), Expected(folder), {}, [], []
     tolerance = TOLERANCES.get(folder.name)
     with tempfile.TemporaryDirectory() as folder:
-        export(model, f"{folder}/forward", generation=False, tolerance=tolerance)
+        export(model, f"{folder}/forward", options=ExportOptions(generation=False, tolerance=tolerance))
         if expected.generated is not None:
-            export(model, f"{folder}/language", tolerance=tolerance)
+            export(model, f"{folder}/language", options=ExportOptions(tolerance=tolerance))
         for format in FORMATS:
             outputs = load(f"{folder}/forward", format)(expected.inputs)
             outputs = outputs if isinstance(outputs, dict) else {"output": outputs}

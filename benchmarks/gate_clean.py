@@ -96,7 +96,7 @@ def _outcomes(name, weights, formats, options):
     for part in [formats, *([each] for each in formats if len(formats) > 1)] if formats else []:
         try:
             with tempfile.TemporaryDirectory() as folder:
-                report = export(built(name, weights), f"{folder}/bundle", part, **_generation(options))
+                report = export(built(name, weights), f"{folder}/bundle", part, options=_generation(options))
         except ExportError as error:
             if len(part) == 1:
                 yield part[0], {"error": f"{type(error).__name__}: {error}"}
@@ -107,9 +107,10 @@ def _outcomes(name, weights, formats, options):
 
 
 def _generation(options):
-    from keras_transformer.export import GenerationOptions
+    from keras_transformer.export import ExportOptions, GenerationOptions
 
-    return {"generation": GenerationOptions(False, prefill_buckets=()) if options.generation else False}
+    steps = GenerationOptions(False, prefill_buckets=())
+    return ExportOptions(generation=steps if options.generation else False)
 
 
 def _records(path):

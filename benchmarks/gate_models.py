@@ -1,13 +1,16 @@
 """The models of `gate_power.py`, and their specs: references, and what rounding moves them by."""
 
 import dataclasses
+import pathlib
 
 import keras
 import numpy as np
 
 from keras_transformer import models, positions, tasks
-from keras_transformer.export import api
+from keras_transformer.export import ExportOptions, api
+from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.graph.traced import TracedModule
+from keras_transformer.export.request import Request
 from keras_transformer.export.spec.language import GenerationOptions
 from keras_transformer.export.verification.rounding import measure_rounding
 
@@ -77,8 +80,9 @@ def _floats(model):
 
 def specification(model):
     """The spec of a model with its references and their rounding, and what was traced; of a language model, its steps."""
-    options = GenerationOptions(whole_graph=False, prefill_buckets=())
-    spec = api._spec(api._twin(model), options if isinstance(model, tasks.LanguageModel) else None, *[None] * 4)
+    steps = GenerationOptions(whole_graph=False, prefill_buckets=())
+    options = ExportOptions(generation=steps if isinstance(model, tasks.LanguageModel) else None)
+    spec = api.model_spec(api.export_twin(model), Request(pathlib.Path(), list(FORMATS), [None], options=options))
     kept = {name: each for name, each in spec.signatures.items() if name in STEPS}
     spec = dataclasses.replace(spec, signatures=kept)
     traced = TracedModule(spec)

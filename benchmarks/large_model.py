@@ -111,11 +111,10 @@ def _flush(folder, shard, number, save_file):
 def work(case):
     """Exports the checkpoint in this process; prints the figures as JSON."""
     from keras_transformer.checkpoints import from_huggingface
-    from keras_transformer.export import export
+    from keras_transformer.export import export, request
     from keras_transformer.export.data.limits import LIMITS
-    from keras_transformer.export.writing import large_models
 
-    large_models.LARGEST_RUN = 0  # With fewer layers too.
+    request.LARGEST_RUN = 0  # With fewer layers too.
     # Random weights choose among tokens of almost equal probability: the share is reported, and refuses nothing.
     for name, limits in LIMITS.items():
         LIMITS[name] = dataclasses.replace(limits, top_share=0.0, greedy_share=0.0)

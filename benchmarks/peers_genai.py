@@ -136,12 +136,13 @@ def parse():
 
 def compare(model, prompt, options, quantize):
     """Times our runtime and the engine in turns; returns `(turns, bytes, whether their tokens are equal)`."""
-    from keras_transformer.export import GenerationOptions, export, load
+    from keras_transformer.export import ExportOptions, GenerationOptions, export, load
     from keras_transformer.export.engines.genai.model_directory import write_genai
 
     with tempfile.TemporaryDirectory() as folder:
         own, other = pathlib.Path(folder, "own"), pathlib.Path(folder, "genai")
-        export(model, own, ["onnx"], generation=GenerationOptions(whole_graph=False), quantize=quantize)
+        options = ExportOptions(generation=GenerationOptions(whole_graph=False))
+        export(model, own, ["onnx"], quantize=quantize, options=options)
         size = write_genai(model, other, quantize=quantize)["onnx"].size
         generator = load(own, "onnx", num_threads=options.threads)
 

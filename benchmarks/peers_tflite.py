@@ -14,8 +14,7 @@ from measure import kept, milliseconds, ratio, take_turns, timed, working_folder
 from networks import TINY, hub_encoder, hub_vit, our_encoder, our_vit, trained_looking
 from peers_fp32 import VIT_S, encoder_measures, token_inputs
 
-from keras_transformer.export import export_spec
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export import Int8, export_spec
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.static_signatures import static_signatures
 from keras_transformer.export.tflite.quantization.quantize import quantized
@@ -66,7 +65,7 @@ def _our_files(model, sizes, directory):
     path = kept(directory / "ours", lambda path: export_spec(spec, path, ["tflite"])) / "model.tflite"
 
     def quantize(small):
-        small.write_bytes(quantized(path.read_bytes(), Quantization("int8"), spec.variables))
+        small.write_bytes(quantized(path.read_bytes(), Int8(), spec.variables))
 
     return {"fp32": path, "int8": kept(directory / "ours_int8.tflite", quantize)}
 

@@ -27,7 +27,7 @@ from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.limits import Behavior
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.precisions import precision_of
 from keras_transformer.export.verification.quantized.predictions import Predictions
 from keras_transformer.export.verification.quantized.reading import logits_of
 
@@ -73,7 +73,7 @@ def measure(folder, manifest, name, tokens, table):
             shutil.copytree(folder, copy)
             others = bytes_in(copy) - 1e6 * size
             files = dict(manifest.artifact(name).signatures)
-            form.quantize(ExportSpec({}, quantization=Quantization(mode)), copy, files)
+            form.quantize(ExportSpec({}, quantization=precision_of(mode)), copy, files)
             small = (bytes_in(copy) - others) / 1e6
             steps = form.open_steps(copy, manifest, available_cores())
             found: Behavior = reference.compare(logits_of(steps, tokens))
@@ -89,7 +89,7 @@ def _add(table, name, mode, size, figures):
 
 def tiny(folder):
     """A bundle of a small model."""
-    from keras_transformer.export import GenerationOptions, export
+    from keras_transformer.export import ExportOptions, GenerationOptions, export
     from keras_transformer.models import Decoder, Size
     from keras_transformer.tasks import LanguageModel
 
@@ -98,7 +98,7 @@ def tiny(folder):
     for variable in model.trainable_variables:
         variable.assign(random.normal(0, 0.1, variable.shape))
     options = GenerationOptions(whole_graph=False, prefill_buckets=(16,))
-    export(model, folder, ["onnx", "tflite"], generation=options)
+    export(model, folder, ["onnx", "tflite"], options=ExportOptions(generation=options))
 
 
 def main():

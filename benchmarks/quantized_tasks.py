@@ -26,7 +26,7 @@ from measure import Table, arguments, versions
 from quantization_methods import METHODS, scheme_of
 
 from keras_transformer import load_model, text
-from keras_transformer.export import Evaluation, Quantization, export, load
+from keras_transformer.export import Evaluation, ExportOptions, Int8Static, export, load
 from keras_transformer.quantization import quantize_weights
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
@@ -143,11 +143,12 @@ class Exports:
         return toy_classifier() if self.options.is_toy else load_model(self.options.model)
 
     def of_mode(self, mode):
-        """The rows of a mode of `Quantization`, whose report has the scores."""
-        calibration = self.calibration if mode == "int8_static" else None
-        quantization = Quantization(mode, calibration=calibration)
+        """The rows of a mode of quantization, whose report has the scores."""
+        quantize = Int8Static(self.calibration) if mode == "int8_static" else mode
         with tempfile.TemporaryDirectory() as folder:
-            report = self._export(self.model(), folder, quantize=quantization, evaluation=self.evaluation)
+            report = self._export(
+                self.model(), folder, quantize=quantize, options=ExportOptions(evaluation=self.evaluation)
+            )
         for name, artifact in report.artifacts.items():
             figures = artifact.evaluation
             agreement = figures["agreement"] and round(figures["agreement"], 4)

@@ -95,7 +95,7 @@ def rivals_of(folder, name, settings):
     import transformers
 
     from keras_transformer.checkpoints import from_huggingface
-    from keras_transformer.export import export, load
+    from keras_transformer.export import ExportOptions, export, load
 
     limit_threads(settings["threads"])
     ours, theirs = inputs_of(name, settings["tiny"])
@@ -111,7 +111,7 @@ def rivals_of(folder, name, settings):
             return module(**theirs)[0].numpy()
 
     bundle = pathlib.Path(folder, "bundle")
-    export(model, bundle, generation=False)
+    export(model, bundle, options=ExportOptions(generation=False))
     rivals = {
         "torch eager": lambda: run_torch(peer),
         "torch.compile": lambda: run_torch(compiled),

@@ -30,7 +30,7 @@ from keras_transformer import models, plots, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.data import Augmentation, ImageData, batches, load_images, on_pixels
-from keras_transformer.export import export
+from keras_transformer.export import ExportOptions, export
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.positions import Learned
 from keras_transformer.training import WarmupCosine
@@ -62,7 +62,8 @@ def main() -> None:
     accuracy = model.evaluate(test, verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(data.test.labels)} images", flush=True)
     probes = [{"images": data.test.images[:count].astype("float32")} for count in (1, 5)]
-    print(export(model, arguments.out / "bundle", probes=probes, metadata={"class_names": list(data.class_names)}))
+    options = ExportOptions(metadata={"class_names": list(data.class_names)})
+    print(export(model, arguments.out / "bundle", probes=probes, options=options))
 
 
 def parse_arguments() -> argparse.Namespace:

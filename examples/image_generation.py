@@ -27,7 +27,7 @@ import numpy as np
 from keras_transformer import models, tasks
 from keras_transformer.data import ImageData, load_images, on_pixels
 from keras_transformer.diffusion import DenoisingTrainer, ImageGenerator, frechet_distance
-from keras_transformer.export import export
+from keras_transformer.export import ExportOptions, export
 from keras_transformer.training import AveragedWeights, TrainingCheckpoint, WarmupCosine
 
 SIZE = models.Size(num_layers=6, hidden_dim=128, num_heads=4, intermediate_dim=512)
@@ -51,7 +51,8 @@ def main() -> None:
     save_grid(arguments.out / "samples.png", images, labels)
     report_distance(images, data, arguments)
     probes = [{name: array[:count] for name, array in inputs(generator, labels, 5, seed=1).items()} for count in (1, 5)]
-    print(export(generator, arguments.out / "bundle", probes=probes, metadata={"class_names": list(data.class_names)}))
+    options = ExportOptions(metadata={"class_names": list(data.class_names)})
+    print(export(generator, arguments.out / "bundle", probes=probes, options=options))
 
 
 def parse_arguments() -> argparse.Namespace:

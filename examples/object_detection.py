@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from keras_transformer import load_model, models, tasks, vision
-from keras_transformer.export import export
+from keras_transformer.export import ExportOptions, export
 from keras_transformer.training import DetectionLoss, average_precision
 
 CLASSES = ("circle", "square", "triangle")
@@ -55,7 +55,7 @@ def main() -> None:
     show(images[:12], model.detect(images[:12]), arguments.out / "detections.png")
     if arguments.export:
         metadata = {"class_names": list(CLASSES), "inputs": {"images": model.processor.normalization}}
-        print(export(tasks.with_detections(model), arguments.out / "bundle", metadata=metadata))
+        print(export(tasks.with_detections(model), arguments.out / "bundle", options=ExportOptions(metadata=metadata)))
 
 
 def parse_arguments(

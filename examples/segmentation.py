@@ -22,7 +22,7 @@ from object_detection import draw_shape, parse_arguments
 from PIL import Image
 
 from keras_transformer import load_model, models, tasks, vision
-from keras_transformer.export import export
+from keras_transformer.export import ExportOptions, export
 
 CLASSES = ("background", "circle", "square", "triangle")
 COLORS = np.array([(0, 0, 0), (230, 70, 60), (70, 160, 230), (240, 200, 60)], "uint8")
@@ -70,7 +70,7 @@ def main() -> None:
     show(images[:8], masks[:8], found[:8], arguments.out / "masks.png")
     if arguments.export:
         metadata = {"class_names": list(CLASSES), "inputs": {"images": model.processor.normalization}}
-        print(export(tasks.with_masks(model), arguments.out / "bundle", metadata=metadata))
+        print(export(tasks.with_masks(model), arguments.out / "bundle", options=ExportOptions(metadata=metadata)))
 
 
 def build_model(arguments: argparse.Namespace) -> tasks.SegmentationModel:

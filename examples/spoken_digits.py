@@ -44,7 +44,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer import audio, models, tasks
-from keras_transformer.export import export, load
+from keras_transformer.export import ExportOptions, export, load
 from keras_transformer.training import WarmupCosine
 
 ADDRESS = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/26eb9aaf76e81b692f806f9140c2d2777410d7a1.zip"
@@ -199,7 +199,8 @@ def finish(model: keras.Model, history: dict[str, Any], test: Recordings, argume
     model.save(arguments.out / "model.keras")
     (arguments.out / "history.json").write_text(json.dumps(history, indent=1))
     probes = [{"samples": test.samples[:count]} for count in (1, 5)]
-    print(export(model, arguments.out / "bundle", probes=probes, metadata={"sample_rate": SAMPLE_RATE}))
+    options = ExportOptions(metadata={"sample_rate": SAMPLE_RATE})
+    print(export(model, arguments.out / "bundle", probes=probes, options=options))
     expected = model.predict(test.samples, verbose=0).argmax(axis=-1)
     for backend in ("saved_model", "tflite", "onnx"):
         run = load(arguments.out / "bundle", backend)

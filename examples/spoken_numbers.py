@@ -29,7 +29,7 @@ import spoken_digits
 import tensorflow as tf
 
 from keras_transformer import audio, generation, load_model, models, tasks
-from keras_transformer.export import export, load
+from keras_transformer.export import ExportOptions, export, load
 from keras_transformer.training import CTCLoss
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -201,7 +201,8 @@ def finish(model: keras.Model, history: dict[str, Any], test: Any, arguments: ar
     model.save(arguments.out / "model.keras")
     (arguments.out / "history.json").write_text(json.dumps(history, indent=1))
     inputs = {name: array[:20] for name, array in test[0].items()}
-    print(export(model, arguments.out / "bundle", metadata={"sample_rate": 8000, "letters": " " + "".join(LETTERS)}))
+    options = ExportOptions(metadata={"sample_rate": 8000, "letters": " " + "".join(LETTERS)})
+    print(export(model, arguments.out / "bundle", options=options))
     expected = read(model.predict(inputs, verbose=0))
     for backend in ("saved_model", "tflite", "onnx"):
         found = read(load(arguments.out / "bundle", backend)(inputs)["logits"])

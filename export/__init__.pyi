@@ -71,6 +71,9 @@ from .errors import (
     MissingLibraryError as MissingLibraryError,
 )
 from .errors import (
+    OptionsError as OptionsError,
+)
+from .errors import (
     OutOfSpaceError as OutOfSpaceError,
 )
 from .errors import (
@@ -112,9 +115,30 @@ from .onnx.required_operators import (
 from .operations.table import (
     register_lowering as register_lowering,
 )
+from .options import (
+    ExportOptions as ExportOptions,
+)
+from .quantization.options import (
+    Float16 as Float16,
+)
+from .quantization.options import (
+    Gguf as Gguf,
+)
+from .quantization.options import (
+    Int8 as Int8,
+)
+from .quantization.options import (
+    Int8Static as Int8Static,
+)
+from .quantization.options import (
+    Learned as Learned,
+)
 from .quantization.options import (
     Quantization as Quantization,
 )
+from .quantization.options import Ternary as Ternary
+from .quantization.options import WeightInt4 as WeightInt4
+from .quantization.options import WeightInt8 as WeightInt8
 from .reporting.bench import (
     bench_bundle as bench_bundle,
 )

@@ -22,6 +22,10 @@ class InvalidBundleError(ExportError):
     """A directory is not a bundle, or a file of the bundle is missing, altered or outside the bundle."""
 
 
+class OptionsError(ExportError):
+    """An option of `export` does not exist, or is not of its type."""
+
+
 class ConversionError(ExportError):
     """A converter failed for a reason other than an unsupported op.
 

@@ -35,6 +35,8 @@ class Format(Protocol):
         reports_operations: bool. Whether `report.html` counts the operations.
         takes_large_weights: bool. Whether float files of more than 2 GB are written, and quantized, one weight at a time.
         shares_loaded: bool. Whether the signatures share a file that is loaded while one of them is open.
+        made_from: name of the format whose files it is converted from, by `convert` in place of `write`; None for a format
+            that is made from the model. It is written where it is asked for only, and the other one beside it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Format(Protocol):
     reports_operations: bool = True
     takes_large_weights: bool = False
     shares_loaded: bool = False
+    made_from: str | None = None
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         """Writes the files of a spec.
@@ -65,6 +68,19 @@ class Format(Protocol):
             ConversionError: the converter fails for another reason.
         """
         ...
+
+    def convert(self, sources: dict[str, str], spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+        """`write` of a format that is made from another's files, which are written and verified.
+
+        Args:
+            sources: dict of signature name to path of the other format's files, relative to `directory`.
+            spec: the `ExportSpec`.
+            directory: folder to write into.
+
+        Returns:
+            As for `write`.
+        """
+        raise TypeError(f"{self.name} is made from the model: write makes its files")
 
     def output_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
         """The names of the outputs of a signature in the files of this format; inputs always keep theirs.

@@ -11,8 +11,10 @@ from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.version import DISTRIBUTION, __version__
 
-# In the order in which they are written: a format follows the one that it is converted from.
+# In the order in which they are written: a format follows the one that it is made from.
 FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX)}
+# Those that are made from the model.
+DEFAULT_FORMATS = tuple(name for name, each in FORMATS.items() if each.made_from is None)
 
 DEFAULT_BACKEND = ONNX.name
 
@@ -27,7 +29,7 @@ def written_versions() -> dict[str, str]:
 
 
 def check_formats(names: str | Iterable[str]) -> list[str]:
-    """Names of formats in the order in which they are written, each once.
+    """Names of formats in the order in which they are written, each once, with those that they are made from.
 
     Args:
         names: one name, or several.
@@ -37,7 +39,9 @@ def check_formats(names: str | Iterable[str]) -> list[str]:
     """
     names = [names] if isinstance(names, str) else list(names)
     for name in names or [""]:
-        get_format(name)
+        source = get_format(name).made_from
+        if source is not None:
+            names.append(source)
     return [name for name in FORMATS if name in names]
 
 

@@ -22,7 +22,7 @@ import keras
 import numpy as np
 
 from keras_transformer import data, models, tasks, text, training
-from keras_transformer.export import GenerationOptions, export
+from keras_transformer.export import ExportOptions, GenerationOptions, export
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ("tflite", "onnx")
@@ -37,15 +37,17 @@ def main() -> None:
     digits = data.load_images("digits")
     classifier = train_classifier(digits, arguments)
     # A signature for one image with fixed shapes, as accelerators of phones require it.
-    names = {"class_names": list(digits.class_names)}
-    print(export(classifier, arguments.out / "classifier", FORMATS, static={"batch": 1}, metadata=names))
+    described = ExportOptions(static={"batch": 1}, metadata={"class_names": list(digits.class_names)})
+    print(export(classifier, arguments.out / "classifier", FORMATS, options=described))
     write_pgm(arguments.out / "digit.pgm", digits.test.images[0])
     decoder = train_decoder(read_text(arguments.text), arguments)
     # Without `generate`: the recipes have the loop in their own language.
     options = GenerationOptions(whole_graph=False, prefill_buckets=tuple(arguments.prompts))
-    print(export(decoder, arguments.out / "decoder", FORMATS, generation=options))
+    print(export(decoder, arguments.out / "decoder", FORMATS, options=ExportOptions(generation=options)))
     # The same model for a GPU, which takes fixed shapes only.
-    print(export(decoder, arguments.out / "decoder_gpu", target="litert-gpu", generation=options))
+    print(
+        export(decoder, arguments.out / "decoder_gpu", options=ExportOptions(target="litert-gpu", generation=options))
+    )
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -23,7 +23,7 @@ from sklearn.datasets import load_digits
 from keras_transformer import models, tasks, training
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.maps import attention_layers
-from keras_transformer.export import export
+from keras_transformer.export import ExportOptions, export
 
 SIDE = 8
 SIZE = models.Size(num_layers=3, hidden_dim=64, num_heads=4, intermediate_dim=128)
@@ -49,7 +49,8 @@ def main() -> None:
     metadata = {"accuracy": accuracy, "largest_distance": largest}
     model.save(arguments.out / "model.keras")
     probes = [{"images": test[0][:count]} for count in (1, 5)]
-    print(export(with_attention(model, images), arguments.out / "bundle", probes=probes, metadata=metadata))
+    options = ExportOptions(metadata=metadata)
+    print(export(with_attention(model, images), arguments.out / "bundle", probes=probes, options=options))
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -12,6 +12,7 @@ from keras_transformer.export.errors import QuantizationError
 if TYPE_CHECKING:
     import numpy as np
 
+    from keras_transformer.export.quantization.options import Quantization
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
 _BATCH = 32
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> None:
-    """Adds the options that describe a `Quantization`."""
+    """Adds the options that describe a mode of quantization."""
     add = parser.add_argument
     known = "fp16, int8, int8_static, weight_int8, weight_int4, gguf or learned"
     known += f" (default: {default})" if default else ""
@@ -56,20 +57,17 @@ def add_evaluation(parser: argparse._ActionsContainer, required: bool = False) -
     parser.add_argument("--evaluate", metavar="FILE", required=required, help=help)
 
 
-def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the keyword arguments of `export` that the options describe.
+def read_quantize(arguments: argparse.Namespace) -> Quantization | list[str | Quantization] | None:
+    """The argument `quantize` of `export` that the options describe: a list for several modes.
 
     Args:
         arguments: the parsed options of `add_arguments`, with or without the two bounds.
 
-    Returns:
-        dict of "quantize" and "evaluation", each None without its option; "quantize" is a list for several modes.
-
     Raises:
         QuantizationError: an option lacks another one that it needs, or a file does not contain arrays.
     """
-    from keras_transformer.export.quantization.options import FLOAT, Quantization
-    from keras_transformer.export.verification.quantized.evaluation import Evaluation
+    from keras_transformer.export.quantization.options import CLASSES, FLOAT
+    from keras_transformer.export.quantization.precisions import parsed
 
     for option, needed in (
         ("calibrate", "quantize"),
@@ -85,45 +83,72 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         if getattr(arguments, option, None) is not None and getattr(arguments, needed) is None:
             raise QuantizationError(f"--{option.replace('_', '-')} needs --{needed}")
     if arguments.quantize is None:
-        return {"quantize": None, "evaluation": None}
-    options: dict[str, Any] = {"keep_float": tuple(arguments.keep_float or ())}
-    if arguments.calibrate:
-        options["calibration"] = batches_of(read_arrays(arguments.calibrate))
-    if arguments.ranges:
-        options["ranges"] = arguments.ranges
-    if arguments.block_size:
-        options["block_size"] = arguments.block_size
+        return None
     names = [name.strip() for name in arguments.quantize.split(",")]
-    files = _files(arguments, names)
+    own = _own_options(arguments, names)
+    keep_float = tuple(arguments.keep_float or ())
     modes = [
-        FLOAT if name == FLOAT and len(names) > 1 else Quantization(name, **options, file=files.get(name))
-        for name in names
+        CLASSES[name](keep_float=keep_float, **own.get(name, {})) if name in CLASSES else parsed(name) for name in names
     ]
-    return {"quantize": modes if len(modes) > 1 else modes[0], "evaluation": _evaluation(arguments, Evaluation)}
+    return [each or FLOAT for each in modes] if len(modes) > 1 else modes[0]
 
 
-def _files(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, str | None]:
-    """The files of the modes that keep integers."""
-    from keras_transformer.export.quantization.options import GGUF, LEARNED
+def read_mode(arguments: argparse.Namespace) -> Quantization:
+    """`read_quantize` where there must be one mode.
 
-    files: dict[str, str | None] = {}
-    for option, mode in (("gguf", GGUF), ("weights", LEARNED)):
-        files[mode] = getattr(arguments, option, None)
-        if files[mode] is not None and mode not in names:
-            raise QuantizationError(f"--{option} is for --quantize {mode}")
-    if LEARNED in names and files[LEARNED] is None:
+    Raises:
+        QuantizationError: there are several, or none; see `read_quantize`.
+    """
+    found = read_quantize(arguments)
+    if found is None or isinstance(found, list):
+        raise QuantizationError(f"--quantize takes one mode here. Received: {arguments.quantize}")
+    return found
+
+
+def _own_options(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The options that single modes have, by mode and argument."""
+    from keras_transformer.export.quantization.options import GGUF, LEARNED, Int8Static, WeightInt4
+
+    given: dict[str, dict[str, Any]] = {
+        Int8Static.mode: {"calibration": arguments.calibrate, "ranges": arguments.ranges},
+        WeightInt4.mode: {"block_size": arguments.block_size},
+        GGUF: {"file": arguments.gguf},
+        LEARNED: {"source": arguments.weights},
+    }
+    options = {"gguf": GGUF, "weights": LEARNED, "calibrate": Int8Static.mode, "block_size": WeightInt4.mode}
+    for option, mode in options.items():
+        if getattr(arguments, option) is not None and mode not in names:
+            raise QuantizationError(f"--{option.replace('_', '-')} is for --quantize {mode}")
+    if LEARNED in names and arguments.weights is None:
         raise QuantizationError(f"--quantize {LEARNED} needs --weights: a file of QuantizedWeights.save")
-    return files
+    if arguments.calibrate:
+        given[Int8Static.mode]["calibration"] = batches_of(read_arrays(arguments.calibrate))
+    return {mode: {key: value for key, value in own.items() if value is not None} for mode, own in given.items()}
 
 
-def _evaluation(arguments: argparse.Namespace, cls: type[Evaluation]) -> Evaluation | None:
+def read_evaluation(arguments: argparse.Namespace) -> Evaluation | None:
+    """The evaluation that the options describe, or None.
+
+    Raises:
+        QuantizationError: the file does not contain arrays.
+    """
     if arguments.evaluate is None:
         return None
-    arrays = read_arrays(arguments.evaluate)
+    return evaluation_of(arguments.evaluate, arguments.min_agreement, arguments.max_loss)
+
+
+def evaluation_of(path: str, min_agreement: float | None = None, max_loss: float | None = None) -> Evaluation:
+    """The evaluation on the examples of an .npz file.
+
+    Raises:
+        QuantizationError: the file does not contain arrays.
+    """
+    from keras_transformer.export.verification.quantized.evaluation import Evaluation
+
+    arrays = read_arrays(path)
     labels = arrays.pop(LABELS, None)
     batches = None if labels is None else [each[LABELS] for each in batches_of({LABELS: labels})]
-    bounds: dict[str, Any] = {name: getattr(arguments, name, None) for name in ("min_agreement", "max_loss")}
-    return cls(batches_of(arrays), batches, **bounds)
+    return Evaluation(batches_of(arrays), batches, min_agreement=min_agreement, max_loss=max_loss)
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray]:

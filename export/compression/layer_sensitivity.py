@@ -16,8 +16,8 @@ from keras_transformer.export.onnx.quantization.graph_quantizer import is_candid
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
-from keras_transformer.export.quantization.kept import check_sources
-from keras_transformer.export.quantization.options import MODES, Quantization, matches
+from keras_transformer.export.quantization.options import MODES, Int8Static, Quantization, matches
+from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.utils.types import Path
 
@@ -45,7 +45,7 @@ class Sensitivity(NamedTuple):
 
 def sensitivity(
     bundle: Path,
-    quantize: str | Quantization,
+    quantize: Mode,
     evaluation: Evaluation,
     progress: Callable[[str], Any] | None = None,
 ) -> list[Sensitivity]:
@@ -84,10 +84,11 @@ def sensitivity(
         raise InvalidBundleError(f"'{bundle}' contains no float ONNX files to quantize")
     if manifest.generation is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
-    quantization = Quantization.of(quantize)
+    quantization = precision_of(quantize)
     if quantization is None:
-        raise QuantizationError(f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: None")
-    check_sources([quantization])
+        raise QuantizationError(
+            f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: {quantize!r}"
+        )
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = dict(record.signatures)
@@ -121,11 +122,11 @@ def _measured(
 
 
 def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
-    if quantization.mode != "int8_static" or quantization.calibration is None:
+    if not isinstance(quantization, Int8Static):
         return None
     from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 
-    return ranges_of(folder, files, quantization.calibration, quantization.ranges)
+    return ranges_of(folder, files, quantization.calibration or (), quantization.ranges)
 
 
 def _literal(name: str) -> str:

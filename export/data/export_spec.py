@@ -1,7 +1,7 @@
 """The specification of an export: named signatures, each a callable with named, typed, partly dynamic inputs."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,14 +79,16 @@ class ExportSpec:
         layers: the Keras layers that the functions call, each before its parts. Those that repeat are traced once.
         modules: `tf.Module`s whose resources the functions use.
         generation: the manifest's record of generation, or None.
-        quantization: `Quantization`, or None for float files.
+        quantization: the `Quantization` that a format's files are quantized by, one after another; None for float files.
         evaluation: `Evaluation` of the quantized files, or None.
-        runs_floats: bool. Whether the float files are run; see `writing.large_models`.
+        runs_floats: bool. Whether the float files are run; see `request.LARGEST_RUN`.
         folds_factors: bool. Whether constants that a product is multiplied by may go into its weights, which then have
             other values than the variables.
         onnx: `OnnxOptions`, or None for the defaults.
         target: `Target` whose operators the files are made of, or None.
         metadata: dict of JSON values that describe the model, for the manifest and for the files' own metadata.
+        tokenizer: the tokenizer of the bundle, or None.
+        tokenizer_options: dict of how texts are encoded, or None.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
 
@@ -112,6 +114,8 @@ class ExportSpec:
     onnx: Any = None
     target: Any = None
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    tokenizer: Any = None
+    tokenizer_options: Mapping[str, Any] | None = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def only(self, formats: Iterable[str]) -> "ExportSpec":

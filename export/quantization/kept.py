@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import math
+import os
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization.options import GGUF, KEPT, LEARNED, Quantization, matches
+from keras_transformer.export.quantization.options import GGUF, Gguf, Learned, Quantization, matches
 
 if TYPE_CHECKING:
     from keras_transformer.export.quantization.known_blocks import KnownBlocks
@@ -26,69 +27,33 @@ if TYPE_CHECKING:
 # Smaller weights are not quantized: the nodes would cost more.
 _SMALL = 2048
 _SHOWN = 3
-
-
-def with_source(quantization: Quantization | None, model: Any) -> Quantization | None:
-    """A `Quantization` with the GGUF file that a model was read from, or its `quantized_weights`, unless it names a file.
-
-    Raises:
-        QuantizationError: the model has neither, and no file is named.
-    """
-    if quantization is None or quantization.mode not in KEPT or _has_source(quantization):
-        return quantization
-    if quantization.mode == LEARNED:
-        from keras_transformer.quantization import QuantizedWeights, WeightQuantizationError
-
-        try:
-            return quantization.of_weights(QuantizedWeights.of(model))
-        except WeightQuantizationError as error:
-            raise QuantizationError(f"{error}; or pass Quantization({LEARNED!r}, file=...)") from error
-    file = getattr(getattr(model, "checkpoint", None), "gguf", None)
-    if file is None:
-        raise QuantizationError(
-            f"the model was not read by from_gguf, so its blocks are not known: pass Quantization({GGUF!r}, file=...)"
-        )
-    return quantization.of_file(file)
-
-
-def check_sources(quantizations: Iterable[Quantization | None]) -> list[Quantization]:
-    """Those that keep integers, before anything is converted.
-
-    Raises:
-        QuantizationError: there is one without a file or weights, or the file is not one of `QuantizedWeights.save`.
-        MissingFileError, CorruptFileError: see `checkpoints.from_gguf`.
-    """
-    found = [each for each in quantizations if each is not None and each.mode in KEPT]
-    for each in found:
-        blocks_of(each)
-    return found
+# The modes that keep integers.
+KEPT = (Gguf, Learned)
 
 
 def blocks_of(quantization: Quantization) -> KnownBlocks:
     """The blocks of a file or of weights, which the check of a model and the writers of all formats read once.
 
+    Args:
+        quantization: `Gguf` or `Learned`.
+
     Raises:
-        QuantizationError, MissingFileError, CorruptFileError: see `check_sources`.
+        QuantizationError, MissingFileError, CorruptFileError: see `precisions.precision_of`.
     """
-    if not _has_source(quantization):
-        raise QuantizationError(
-            f"{quantization.mode!r} needs the file whose integers are kept: pass "
-            f"Quantization({quantization.mode!r}, file=...)"
-        )
-    if quantization.weights is not None:
-        return _of_weights(quantization.weights)
-    path = pathlib.Path(str(quantization.file))
+    source = quantization.source if isinstance(quantization, KEPT) else None
+    if source is None:
+        name = type(quantization).__name__
+        raise QuantizationError(f"{quantization.mode!r} needs the file whose integers are kept: pass {name}(file)")
+    if not isinstance(source, (str, os.PathLike)):
+        return _of_weights(source)
+    path = pathlib.Path(source)
     state = path.stat() if path.is_file() else None
     return _read(quantization.mode, str(path), state and (state.st_mtime_ns, state.st_size))
 
 
-def _has_source(quantization: Quantization) -> bool:
-    return quantization.file is not None or quantization.weights is not None
-
-
 @functools.lru_cache(maxsize=1)
 def _of_weights(weights: QuantizedWeights) -> KnownBlocks:
-    from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
+    from keras_transformer.export.quantization.known_blocks import LearnedBlocks
 
     return LearnedBlocks(weights, "the quantized weights of the model")
 
@@ -96,24 +61,22 @@ def _of_weights(weights: QuantizedWeights) -> KnownBlocks:
 @functools.lru_cache(maxsize=2)
 def _read(mode: str, path: str, state: tuple[int, int] | None) -> KnownBlocks:
     """The blocks of a file in some state: one that was written again is another one."""
-    if mode == GGUF:
-        from keras_transformer.export.quantization.file_blocks import FileBlocks
-
-        return FileBlocks(path)
-    from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
+    from keras_transformer.export.quantization.known_blocks import FileBlocks, LearnedBlocks
     from keras_transformer.quantization import QuantizedWeights, WeightQuantizationError
 
+    if mode == GGUF:
+        return FileBlocks(path)
     try:
         return LearnedBlocks(QuantizedWeights.load(path), path)
     except WeightQuantizationError as error:
         raise QuantizationError(str(error)) from error
 
 
-def check_models(quantizations: Sequence[Quantization | None], model: Any, formats: Sequence[str]) -> None:
+def check_models(precisions: Sequence[Quantization | None], model: Any, formats: Sequence[str]) -> None:
     """Refuses a model that does not have the values of the integers any more, before anything is converted.
 
     Args:
-        quantizations: sequence of `Quantization` or None; those of other modes than `KEPT` are passed over.
+        precisions: a `Quantization` each, or None; those of other modes than `KEPT` are passed over.
         model: `keras.Model` as it is exported, in float32.
         formats: names of the formats of the export.
 
@@ -122,7 +85,9 @@ def check_models(quantizations: Sequence[Quantization | None], model: Any, forma
             weight is in blocks; of "learned", a weight that was quantized has other values and is not in `keep_float`; or a
             format does not have blocks of this type.
     """
-    for each in check_sources(quantizations):
+    for each in precisions:
+        if not isinstance(each, KEPT):
+            continue
         weights = {
             variable.path: variable
             for variable in model.variables
@@ -131,7 +96,7 @@ def check_models(quantizations: Sequence[Quantization | None], model: Any, forma
         kept = matches(weights, each.keep_float)
         blocks = blocks_of(each)
         found = {path: blocks.names_of(np.asarray(value)) for path, value in weights.items() if path not in kept}
-        check = _check_file if each.mode == GGUF else _check_learned
+        check = _check_file if isinstance(each, Gguf) else _check_learned
         check(blocks, found, each)
         if "tflite" in formats:
             _check_halves(blocks, {path: names[0] for path, names in found.items() if names})

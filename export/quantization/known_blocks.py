@@ -1,4 +1,4 @@
-"""Matrices of which the integers and scales are known, found by their values.
+"""Matrices of which the integers and scales are known, of a GGUF file or of `QuantizedWeights`, found by their values.
 
 A weight is found if each of its rows is a row of one matrix, bit for bit after that is dequantized. So the order of the
 rows, the names and the parts into which a matrix was split do not matter, and a weight that has changed is not found.
@@ -9,11 +9,16 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from keras_transformer.quantization.blocks import Blocks
+from keras_transformer.quantization.quantized_weights import QuantizedWeights
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.checkpoints.gguf.container import Container
 
 
 class _Rows(NamedTuple):
@@ -120,6 +125,88 @@ class KnownBlocks(abc.ABC):
         return None
 
 
+class LearnedBlocks(KnownBlocks):
+    """The matrices of `QuantizedWeights` by their rows.
+
+    Args:
+        weights: `QuantizedWeights`.
+        source: what has them, for errors.
+
+    Example:
+
+    >>> from keras_transformer.quantization import WeightScheme
+    >>> from keras_transformer.quantization.rounding import round_rows
+    >>> rows = round_rows(np.eye(4, 32), WeightScheme(8, None))
+    >>> known = LearnedBlocks(QuantizedWeights({"model/dense/kernel": rows}), "the weights")
+    >>> known.names_of(rows.values.T), known.kind("model/dense/kernel")
+    (['model/dense/kernel'], '8 bits, a scale for each row')
+    """
+
+    def __init__(self, weights: QuantizedWeights, source: str) -> None:
+        self._weights = weights
+        super().__init__(source, ((name, blocks.values) for name, blocks in weights.items()))
+
+    def kind(self, name: str) -> str:
+        """The bits and the numbers that share a scale."""
+        blocks = self._weights[name]
+        _, number, size = blocks.codes.shape
+        shared = "a scale for each row" if number == 1 else f"blocks of {size}"
+        return f"{blocks.bits} bits, {shared}" + ("" if blocks.minimum is None else " with minima")
+
+    def input_range(self, name: str) -> float | None:
+        return self._weights.input_ranges.get(name)
+
+    def has_blocks(self, name: str) -> bool:
+        return True
+
+    def _blocks_of(self, name: str, indices: np.ndarray) -> Blocks:
+        return self._weights[name].rows(indices)
+
+
+class FileBlocks(KnownBlocks):
+    """The matrices of a GGUF file by their rows.
+
+    Args:
+        path: str or path of the file.
+
+    Raises:
+        MissingFileError, CorruptFileError: see `checkpoints.from_gguf`.
+
+    Example:
+
+    >>> import gguf
+    >>> path, kind = "/tmp/keras_transformer_doctest.gguf", gguf.GGMLQuantizationType.Q8_0
+    >>> writer = gguf.GGUFWriter(path, "llama")
+    >>> writer.add_tensor("weight", gguf.quantize(np.full((2, 32), 12.7, "float32"), kind), raw_dtype=kind)
+    >>> writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+    (None, None, None, None)
+    >>> blocks = FileBlocks(path)
+    >>> blocks.find(np.full((1, 32), 127 * np.float32(np.float16(0.1)))).codes[0, 0, :2].tolist()
+    [255, 255]
+    """
+
+    def __init__(self, path: Path) -> None:
+        from keras_transformer.checkpoints.gguf.container import Container
+
+        self._container = Container(path)
+        super().__init__(str(self._container.path), _matrices_of(self._container))
+
+    def kind(self, name: str) -> str:
+        """ggml's name of the type of a tensor."""
+        return self._container.tensors[name].kind
+
+    def has_blocks(self, name: str) -> bool:
+        from keras_transformer.checkpoints.gguf.blocks import DECODED
+
+        return self.kind(name) in DECODED
+
+    def _blocks_of(self, name: str, indices: np.ndarray) -> Blocks:
+        from keras_transformer.checkpoints.gguf.blocks import decoded
+
+        blocks = self._container.blocks(name)
+        return decoded(blocks.reshape(-1, blocks.shape[-1])[indices], self.kind(name))
+
+
 def matrices(weight: np.ndarray) -> Iterator[tuple[int, bool, np.ndarray]]:
     """The matrices that a weight may be, with the number of axes that are the first axis, and whether it is transposed."""
     for split in range(1, weight.ndim):
@@ -141,3 +228,9 @@ def _positions(known: _Rows, found: np.ndarray) -> np.ndarray | None:
         return np.arange(len(found))
     places = np.minimum(np.searchsorted(known.fingerprints, found), len(known.order) - 1)
     return known.order[places] if np.array_equal(known.fingerprints[places], found) else None
+
+
+def _matrices_of(container: Container) -> Iterator[tuple[str, np.ndarray]]:
+    for name, tensor in container.tensors.items():
+        if len(tensor.shape) > 1:
+            yield name, np.asarray(container.read(name), "float32").reshape(-1, tensor.shape[-1])

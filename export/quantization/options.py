@@ -1,146 +1,250 @@
-"""Options of quantization: the mode, the weights that stay float, and the tolerance."""
+"""The modes of quantization, each with its own options."""
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from keras_transformer.export.data.limits import LIMITS
-from keras_transformer.export.errors import QuantizationError, suggestion
+from keras_transformer.export.data.short_repr import short_repr
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization.former_calls import FormerCall
 from keras_transformer.export.quantization.ranges import RANGES
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
     from keras_transformer.quantization import QuantizedWeights
 
-MODES = tuple(LIMITS)
-
 FLOAT = "float32"
-GGUF = "gguf"
-LEARNED = "learned"
-# The names of all precisions, and of the folders of bundles in several.
-PRECISIONS = (FLOAT, *MODES)
-# The modes that keep integers and scales which the weights were made of, instead of rounding.
-KEPT = (GGUF, LEARNED)
+BLOCK_SIZE = 32
 
 
-@dataclasses.dataclass(frozen=True)
-class Quantization:
-    """How weights, and in some modes activations, are quantized.
+@dataclasses.dataclass(frozen=True, repr=False, kw_only=True)
+class Quantization(metaclass=FormerCall):
+    """Base of the modes of quantization: how weights, and in some modes activations, are quantized.
 
     Args:
-        mode: "fp16": weights in half precision; "int8": weights in 8 bits with a scale for each channel, activations
-            quantized as they come; "int8_static": activations quantized by ranges found in `calibration`; "weight_int8" and
-            "weight_int4": weights alone; "gguf": the integers and scales of the GGUF file that the model was read from;
-            "learned": those of `QuantizedWeights`, which `quantization.quantize_weights` or training chose; "ternary": the
-            kernels of a BitNet model in 2 bits, without any loss, and nothing else, which is what `export` does with such a
-            model by itself.
-        calibration: iterable of dicts of arrays by input name; for "int8_static".
         keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
-        block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.
         tolerance: largest change of the rows of an output on the probes, see
             `verification.quantized.outputs.row_change`; by the mode when None.
-        file: str or path: the GGUF file of "gguf", the one that `from_gguf` read when None; the file of
-            `QuantizedWeights.save` of "learned".
-        ranges: how "int8_static" finds the range of an activation: "mse" (default) for the least expected squared error,
-            "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
-        activation_bits: int, 8 or 16: of the activations of "int8_static". With 16, which some NPUs have, ranges are
-            symmetric in TFLite. Default 8.
-        weights: `QuantizedWeights` of "learned" without a file: `model.quantized_weights` when None.
 
-    Raises:
-        QuantizationError: an unknown mode or way to find ranges, a block size that no runtime has, or `int8_static` without
-            calibration.
+    Attributes:
+        mode: the name of the mode, which stands for it where it has its default options.
 
     Example:
 
-    >>> Quantization("int8", keep_float=("*/token_embedding/*",)).tolerance
-    0.3
+    >>> isinstance(Int8(), Quantization), Int8().mode
+    (True, 'int8')
     """
 
-    mode: str
-    calibration: Iterable[Mapping[str, ArrayLike]] | None = None
+    mode: ClassVar[str]
+
     keep_float: tuple[str, ...] = ()
-    block_size: int = 32
     tolerance: float | None = None
-    file: Path | None = None
-    ranges: str = "mse"
-    activation_bits: int = 8
-    weights: QuantizedWeights | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            advice = suggestion(self.mode, MODES)
-            raise QuantizationError(f"unknown quantization {self.mode!r}; valid: {', '.join(MODES)}{advice}")
-        if self.block_size not in (16, 32, 64, 128, 256):
-            raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
-        if self.ranges not in RANGES:
-            raise QuantizationError(f"ranges must be one of {', '.join(RANGES)}. Received: {self.ranges!r}")
-        if self.activation_bits not in (8, 16) or (self.activation_bits == 16 and self.mode != "int8_static"):
-            raise QuantizationError(
-                f"activation_bits must be 8, or 16 in 'int8_static'. Received: {self.activation_bits!r} in {self.mode!r}"
-            )
-        if self.mode == "int8_static" and self.calibration is None:
-            raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
-        if self.file is not None and self.mode not in KEPT:
-            names = " and ".join(map(repr, KEPT))
-            raise QuantizationError(f"file is for the modes {names}, not {self.mode!r}. Received: {self.file!r}")
-        if self.weights is not None and (self.mode != LEARNED or self.file is not None):
-            raise QuantizationError(f"weights are for the mode {LEARNED!r} without a file")
         if isinstance(self.keep_float, str):
             object.__setattr__(self, "keep_float", (self.keep_float,))
         if self.tolerance is None:
             object.__setattr__(self, "tolerance", LIMITS[self.mode].change)
 
-    @classmethod
-    def of(cls, quantize: str | Quantization | None) -> Quantization | None:
-        """A `Quantization` from the name of a mode; a `Quantization`, or None, is returned as it is.
+    def __repr__(self) -> str:
+        return short_repr(self, tolerance=LIMITS[self.mode].change)
 
-        Raises:
-            QuantizationError: it is neither, or an unknown mode.
-        """
-        if quantize is not None and not isinstance(quantize, (str, Quantization)):
-            raise QuantizationError(f"quantize must be the name of a mode or a Quantization. Received: {quantize!r}")
-        return cls(quantize) if isinstance(quantize, str) else quantize
+    @property
+    def block_size(self) -> int:
+        """Weights of a table or a matrix in blocks that share a scale."""
+        return BLOCK_SIZE
 
-    def of_file(self, file: Path) -> Quantization:
-        """The same with another `file`."""
-        return dataclasses.replace(self, file=file)
-
-    def of_weights(self, weights: QuantizedWeights) -> Quantization:
-        """The same with other `weights`."""
-        return dataclasses.replace(self, weights=weights)
+    @property
+    def activation_bits(self) -> int:
+        """Bits of the activations, where they are quantized."""
+        return 8
 
 
-def precision_of(quantization: Quantization | None) -> str:
-    """The name of a precision: that of the mode, or "float32"."""
-    return FLOAT if quantization is None else quantization.mode
+@dataclasses.dataclass(frozen=True, repr=False)
+class Float16(Quantization):
+    """Weights in half precision.
 
-
-def precisions_of(quantize: Sequence[str | Quantization | None]) -> list[Quantization | None]:
-    """A `Quantization` for each of several precisions, None for "float32" or None.
-
-    Raises:
-        QuantizationError: there is none, one occurs twice, or one is unknown.
+    Args:
+        keep_float, tolerance: see `Quantization`.
 
     Example:
 
-    >>> [precision_of(each) for each in precisions_of(["float32", "int8"])]
-    ['float32', 'int8']
+    >>> Float16().tolerance
+    0.02
     """
-    found = [None if each is None or each == FLOAT else Quantization.of(each) for each in quantize]
-    names = [precision_of(each) for each in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise QuantizationError(f"quantize has {twice} twice: each precision has a folder of its own, named after it")
-    if not found:
-        raise QuantizationError(f"quantize must name a precision: {', '.join(PRECISIONS)}")
-    return found
+
+    mode: ClassVar[str] = "fp16"
 
 
-def matches(names: Iterable[str], patterns: Iterable[str]) -> set[str]:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Int8(Quantization):
+    """Weights in 8 bits with a scale for each channel; activations are quantized as they come.
+
+    Args:
+        keep_float, tolerance: see `Quantization`.
+
+    Example:
+
+    >>> Int8(keep_float=("*/token_embedding/*",)).tolerance
+    0.3
+    """
+
+    mode: ClassVar[str] = "int8"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Int8Static(Quantization):
+    """Weights in 8 bits, and activations that are quantized by ranges found in data.
+
+    Args:
+        calibration: iterable of dicts of arrays by input name.
+        ranges: how the range of an activation is found: "mse" (default) for the least expected squared error,
+            "percentile" to leave out 1 in 100,000 values on each side, "minmax" for the extremes.
+        activation_bits: int, 8 or 16: of the activations. With 16, which some NPUs have, ranges are symmetric in TFLite.
+            Default 8.
+        keep_float, tolerance: see `Quantization`.
+
+    Raises:
+        QuantizationError: there is no calibration, no such way to find ranges, or other bits.
+
+    Example:
+
+    >>> Int8Static([{"x": [[1.0, 2.0]]}], ranges="minmax")
+    Int8Static(calibration=..., ranges='minmax')
+    """
+
+    mode: ClassVar[str] = "int8_static"
+
+    calibration: Iterable[Mapping[str, ArrayLike]] | None = dataclasses.field(default=None, repr=False)
+    ranges: str = "mse"
+    activation_bits: int = 8  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.calibration is None:
+            raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
+        if self.ranges not in RANGES:
+            raise QuantizationError(f"ranges must be one of {', '.join(RANGES)}. Received: {self.ranges!r}")
+        if self.activation_bits not in (8, 16):
+            raise QuantizationError(f"activation_bits must be 8 or 16. Received: {self.activation_bits!r}")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class WeightInt8(Quantization):
+    """Weights alone in 8 bits, with a scale for each channel.
+
+    Args:
+        keep_float, tolerance: see `Quantization`.
+
+    Example:
+
+    >>> WeightInt8().mode
+    'weight_int8'
+    """
+
+    mode: ClassVar[str] = "weight_int8"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class WeightInt4(Quantization):
+    """Weights alone in 4 bits, with a scale for each block of them.
+
+    Args:
+        block_size: int, 16, 32, 64, 128 or 256: weights that share a scale. Default 32.
+        keep_float, tolerance: see `Quantization`.
+
+    Raises:
+        QuantizationError: no runtime has blocks of this size.
+
+    Example:
+
+    >>> WeightInt4(64)
+    WeightInt4(block_size=64)
+    """
+
+    mode: ClassVar[str] = "weight_int4"
+
+    block_size: int = BLOCK_SIZE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.block_size not in (16, 32, 64, 128, 256):
+            raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Gguf(Quantization):
+    """The integers and scales of the GGUF file that a model was read from, without rounding.
+
+    Args:
+        file: str or path; the file that `from_gguf` read when None.
+        keep_float, tolerance: see `Quantization`.
+
+    Example:
+
+    >>> Gguf("SmolLM2-135M-Instruct.Q4_1.gguf", keep_float="*/query/kernel").keep_float
+    ('*/query/kernel',)
+    """
+
+    mode: ClassVar[str] = "gguf"
+
+    file: Path | None = None
+
+    @property
+    def source(self) -> Path | None:
+        """What has the integers and scales."""
+        return self.file
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Learned(Quantization):
+    """The integers and scales that `quantization.quantize_weights`, or training, chose, without rounding.
+
+    Args:
+        source: `QuantizedWeights`, or the path of a file of `QuantizedWeights.save`; `model.quantized_weights` when None.
+        keep_float, tolerance: see `Quantization`.
+
+    Example:
+
+    >>> Learned("weights.safetensors").source
+    'weights.safetensors'
+    """
+
+    mode: ClassVar[str] = "learned"
+
+    source: QuantizedWeights | Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Ternary(Quantization):
+    """The kernels of a BitNet model in 2 bits, without loss, and nothing else; `export` takes it by itself for such a model.
+
+    Args:
+        keep_float, tolerance: see `Quantization`.
+
+    Example:
+
+    >>> Ternary().tolerance
+    0.1
+    """
+
+    mode: ClassVar[str] = "ternary"
+
+
+CLASSES: dict[str, type[Quantization]] = {
+    each.mode: each for each in (Float16, Int8, Int8Static, WeightInt8, WeightInt4, Gguf, Learned, Ternary)
+}
+MODES = tuple(CLASSES)
+GGUF, LEARNED = Gguf.mode, Learned.mode
+# The modes that keep integers and scales which the weights were made of, instead of rounding.
+KEPT = (GGUF, LEARNED)
+
+
+def matches(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
     """The names that match at least one of the patterns.
 
     Raises:

@@ -20,29 +20,28 @@ _PROBES = (["A man with a dog."], ["Zwölf Boxkämpfer", "jagen Viktor quer", "�
 _NEW_TOKENS = 6
 
 
-def add_text_signature(spec: ExportSpec, tokenizer: Any, options: Mapping[str, Any] | None, model: Any = None) -> None:
+def add_text_signature(spec: ExportSpec, model: Any = None) -> None:
     """Adds `serve_text`, or for a language model `generate_text`, to a spec, where the tokenizer can be a graph.
 
     The reference outputs are computed with the tokenizer outside the graph, so that verification covers the tokenizer in
     the file as well.
 
     Args:
-        spec: an `ExportSpec`, changed in place.
-        tokenizer: a tokenizer of `keras_transformer.text`.
-        options: dict of how texts are encoded.
+        spec: an `ExportSpec` with a tokenizer, changed in place.
         model: the `LanguageModel`, or None.
     """
     from keras_transformer.text import GraphError
 
     if getattr(model, "source_shape", None) is not None:
         return  # The source is not text.
+    tokenizer, options = spec.tokenizer, spec.tokenizer_options or {}
     try:
         graph = tokenizer.graph()
     except GraphError:
         return
     name = "serve_text" if model is None else "generate_text"
     if model is None:
-        signature = _serve(spec.signatures["serve"], tokenizer, graph, options or {})
+        signature = _serve(spec.signatures["serve"], tokenizer, graph, options)
     else:
         signature = _generate(model, tokenizer, graph)
     if signature is not None:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import TargetError
-from keras_transformer.export.formats import FORMATS, check_formats, formats_with
+from keras_transformer.export.formats import DEFAULT_FORMATS, check_formats, formats_with
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.static_signatures import static_signatures
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.options import ExportOptions
+    from keras_transformer.export.quantization.options import Quantization
     from keras_transformer.export.targets.target import Target
 
 _BATCH = "batch"
@@ -25,7 +27,7 @@ def with_defaults(target: Target, axes: Iterable[str], static: Sizes) -> list[di
     Args:
         target: `Target`.
         axes: names of the dynamic axes of the model.
-        static: `static` of `export`.
+        static: `static` of `ExportOptions`.
 
     Raises:
         TargetError: the size of another axis than the batch was not given.
@@ -46,7 +48,7 @@ def with_defaults(target: Target, axes: Iterable[str], static: Sizes) -> list[di
             raise TargetError(
                 target.name,
                 f"it runs fixed shapes only, and the size of {' and '.join(map(repr, missing))} is not given:"
-                f" pass static={{{example}}}",
+                f" pass options=ExportOptions(static={{{example}}}, target={target.name!r})",
             )
     return sizes
 
@@ -63,12 +65,12 @@ def target_formats(target: Target, formats: str | Iterable[str]) -> list[str]:
         UnknownFormatError: a format does not exist.
     """
     names = check_formats(formats)
-    if names != [target.format] and len(names) < len(FORMATS):
+    if names != [target.format] and set(DEFAULT_FORMATS) - set(names):
         raise TargetError(target.name, f"it runs {target.format} files, not {', '.join(names)}: leave formats out")
     return [target.format]
 
 
-def check_precisions(target: Target, precisions: Iterable[Any]) -> None:
+def check_precisions(target: Target, precisions: Iterable[Quantization | None]) -> None:
     """Refuses quantizations that a target does not run.
 
     Args:
@@ -85,14 +87,13 @@ def check_precisions(target: Target, precisions: Iterable[Any]) -> None:
             raise TargetError(target.name, f"it does not run quantize={mode!r}; it runs {valid}")
 
 
-def check_sizes(target: Target, model: Any, dynamic_axes: Any, static: Sizes) -> None:
+def check_sizes(target: Target, model: Any, options: ExportOptions) -> None:
     """Refuses an export whose sizes are not all known, before anything is computed.
 
     Args:
         target: `Target`.
         model: Functional or Sequential Keras model.
-        dynamic_axes: as in `export`.
-        static: as in `export`.
+        options: `ExportOptions` of the export.
 
     Raises:
         TargetError: a size is missing.
@@ -100,10 +101,10 @@ def check_sizes(target: Target, model: Any, dynamic_axes: Any, static: Sizes) ->
     """
     from keras_transformer.export.spec.functional import check_model, input_specs
 
-    inputs = input_specs(check_model(model), dynamic_axes or {})
+    inputs = input_specs(check_model(model), options.dynamic_axes or {})
     axes = list(dict.fromkeys(axis for each in inputs for axis in each.axes if axis))
     if axes:
-        with_defaults(target, axes, static)
+        with_defaults(target, axes, options.static)
 
 
 def fixed_spec(spec: ExportSpec, target: Target, static: Sizes) -> ExportSpec:
@@ -112,7 +113,7 @@ def fixed_spec(spec: ExportSpec, target: Target, static: Sizes) -> ExportSpec:
     Args:
         spec: `ExportSpec` with one signature.
         target: `Target`.
-        static: `static` of `export`.
+        static: `static` of `ExportOptions`.
 
     Returns:
         An `ExportSpec` whose first signature keeps the name `serve`, and has the first of the sizes.

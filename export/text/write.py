@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -67,5 +68,5 @@ def export_tokenizer(
 
     check_options(tokenizer_options)
     options = dict(getattr(tokenizer, "template_options", {}) if tokenizer_options is None else tokenizer_options)
-    spec = text_spec(tokenizer, options)
-    return export_spec(spec, directory, formats, progress=progress, tokenizer=tokenizer, tokenizer_options=options)
+    spec = dataclasses.replace(text_spec(tokenizer, options), tokenizer=tokenizer, tokenizer_options=options)
+    return export_spec(spec, directory, formats, progress=progress)

@@ -92,7 +92,8 @@ def export_training(
     made = TrainingSpec(model, batch, loss, optimizer)
     with writing.replacing(target) as folder, tempfile.TemporaryDirectory() as work:
         source = pathlib.Path(work, target.name)
-        report = export_spec(made.spec, source, [TFLITE], metadata, progress)
+        spec = dataclasses.replace(made.spec, metadata=made.spec.metadata if metadata is None else metadata)
+        report = export_spec(spec, source, [TFLITE], progress=progress)
         manifest = _with_state(made, source, folder)
         complete(folder, manifest, target.name)
         training = {**(manifest.training or {}), "loss_difference": _check_training(made, folder)}

@@ -19,26 +19,24 @@ from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.data.target_result import TargetResult
-from keras_transformer.export.formats import FORMATS, check_formats, written_versions
-from keras_transformer.export.quantization.options import PRECISIONS, Quantization, precision_of
+from keras_transformer.export.format import Format
+from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats, written_versions
+from keras_transformer.export.quantization.options import FLOAT, Quantization
+from keras_transformer.export.quantization.precisions import Mode, precision_name, precision_of
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.export.request import Request
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.utils.types import Path
-
-# Where the float files are while they are quantized, beside the quantized bundles.
-_FLOATS = precision_of(None)
 
 
 def export_spec(
     spec: ExportSpec,
     directory: Path,
-    formats: str | Iterable[str],
-    metadata: dict[str, Any] | None = None,
-    progress: Progress = True,
+    formats: str | Iterable[str] = DEFAULT_FORMATS,
     *,
-    tokenizer: Any = None,
-    tokenizer_options: dict[str, Any] | None = None,
+    quantize: Mode | None = None,
+    progress: Progress = True,
 ) -> Report:
     """Writes and verifies a bundle of any signatures; `export` does so for the signatures of a Keras model.
 
@@ -48,9 +46,8 @@ def export_spec(
         spec: an `ExportSpec` whose probes have the reference outputs.
         directory: path of the bundle.
         formats: names of the formats.
-        metadata: dict that describes the model, see `export`; that of the spec by default.
+        quantize: the name of a mode, or a `Quantization`; None for float files.
         progress: see `export`.
-        tokenizer, tokenizer_options: see `export`.
 
     Returns:
         A `Report`.
@@ -66,42 +63,20 @@ def export_spec(
     >>> list(export_spec(spec, "/tmp/keras_transformer_doctest", ["onnx"]).artifacts)
     ['onnx']
     """
-    names = check_formats(formats)
-    target = writing.check_target(directory)
-    chosen = spec.quantization
-    job = _Job(spec.only(names), names, target.name, metadata, (tokenizer, tokenizer_options))
-    with writing.replacing(target) as folder, job.steps(progress, chosen is not None):
-        if chosen is None:
-            artifacts = job.write_floats(folder)[1]
-        else:
-            artifacts = job.write_precisions(folder, [chosen])[precision_of(chosen)]
-            shutil.rmtree(folder / _FLOATS)
-            _lift(folder / precision_of(chosen))
-        proof = job.prove(folder, chosen)
-    return job.report(target, artifacts, chosen, proof)
+    request = Request(writing.check_target(directory), check_formats(formats), [precision_of(quantize)])
+    return next(iter(write_bundles(spec, request, progress).values()))
 
 
-def export_precisions(
-    spec: ExportSpec,
-    directory: Path,
-    formats: str | Iterable[str],
-    precisions: Sequence[Quantization | None],
-    metadata: dict[str, Any] | None = None,
-    progress: Progress = True,
-    *,
-    tokenizer: Any = None,
-    tokenizer_options: dict[str, Any] | None = None,
-) -> Reports:
-    """Writes and verifies a bundle for each of several precisions, in folders that are named after them.
+def write_bundles(spec: ExportSpec, request: Request, progress: Progress = True) -> Reports:
+    """Writes, verifies and publishes a bundle of each precision.
 
-    The float files are converted and verified once. The directory appears only when all bundles are verified.
+    The float files are converted and verified once, and quantized copies are made of them. What was at the directory is
+    replaced when all bundles are verified.
 
     Args:
-        spec: as for `export_spec`; its `quantization` is not used.
-        directory: path of the folder of the bundles.
-        formats: names of the formats.
-        precisions: a `Quantization` of each bundle, or None for the float files.
-        metadata, progress, tokenizer, tokenizer_options: as for `export_spec`.
+        spec: as for `export_spec`.
+        request: `Request`: the directory, the formats and the precisions.
+        progress: see `export`.
 
     Returns:
         `Reports` by precision.
@@ -109,17 +84,43 @@ def export_precisions(
     Raises:
         ExportError: any of those that `export` names.
     """
-    names = check_formats(formats)
-    target = writing.check_target(directory, PRECISIONS)
-    job = _Job(spec.only(names), names, target.name, metadata, (tokenizer, tokenizer_options))
-    with writing.replacing(target) as folder, job.steps(progress, sum(each is not None for each in precisions)):
-        artifacts = job.write_precisions(folder, precisions)
-        if None not in precisions:
-            shutil.rmtree(folder / _FLOATS)
-        proofs = {name: job.prove(folder / name, each) for name, each in _named(precisions)}
-    return Reports(
-        {name: job.report(target / name, artifacts[name], each, proofs[name]) for name, each in _named(precisions)}
-    )
+    spec, target = spec.only(request.formats), request.directory
+    check_metadata(spec.metadata)
+    check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
+    reports = Reports()
+    with writing.replacing(target) as work, _steps(spec, request, progress) as steps:
+        job = _Job(spec, request.formats, target.name, work, steps)
+        artifacts = job.write(request.precisions)
+        for each in request.precisions:
+            name = precision_name(each)
+            proof = job.prove(each)
+            reports[name] = _report(
+                target / name if request.has_folders else target, artifacts[name], spec, each, proof
+            )
+        if not request.has_folders:
+            _lift(work / precision_name(request.precisions[0]))
+    return reports
+
+
+def _steps(spec: ExportSpec, request: Request, progress: Progress) -> Steps:
+    """Measuring the rounding, writing and verifying each format, and quantizing each for every copy."""
+    written, copies = len(request.formats), sum(each is not None for each in request.precisions)
+    first = (spec.tolerance is None) + written if spec.runs_floats else 0
+    return Steps(first + written + copies * written, progress)
+
+
+def _report(
+    directory: pathlib.Path,
+    artifacts: dict[str, Artifact],
+    spec: ExportSpec,
+    precision: Quantization | None,
+    proof: TargetResult | None,
+) -> Report:
+    """The `Report` of one bundle."""
+    for artifact in artifacts.values():
+        artifact.path = str(directory / artifact.path)
+    tolerance = spec.tolerance if precision is None else precision.tolerance
+    return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof)
 
 
 def complete(folder: pathlib.Path, manifest: Manifest, title: str) -> None:
@@ -136,43 +137,39 @@ def complete(folder: pathlib.Path, manifest: Manifest, title: str) -> None:
 
 def _keeps_memory(name: str) -> bool:
     """Whether a format is written last: TensorFlow does not give the memory of a loaded SavedModel back."""
-    return FORMATS[name].shares_loaded
+    return FORMATS[FORMATS[name].made_from or name].shares_loaded
 
 
 class _Job:
-    """What one call writes: the float files of a spec, and quantized copies of them.
+    """The float files of a spec, and quantized copies of them, each in a folder that is named after its precision.
 
     Args:
         spec: `ExportSpec`.
         names: names of the formats.
         title: name of the bundle.
-        metadata: dict that describes the model; that of the spec by default.
-        text: the tokenizer and its options.
+        work: path of the folder to write into.
+        steps: `Steps`.
     """
 
-    def __init__(
-        self,
-        spec: ExportSpec,
-        names: list[str],
-        title: str,
-        metadata: dict[str, Any] | None,
-        text: tuple[Any, dict[str, Any] | None],
-    ) -> None:
-        if metadata is not None:
-            spec = dataclasses.replace(spec, metadata=metadata)
-        check_metadata(spec.metadata)
-        check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
-        self._spec, self._names, self._title, self._text = spec, names, title, text
-        self._steps = Steps(0, False)
+    def __init__(self, spec: ExportSpec, names: list[str], title: str, work: pathlib.Path, steps: Steps) -> None:
+        self._spec, self._names, self._title, self._work, self._steps = spec, names, title, work, steps
 
-    def steps(self, progress: Progress, copies: int) -> Steps:
-        """Measuring the rounding, writing and verifying each format, and quantizing each for every copy."""
-        written, runs = len(self._names), self._spec.runs_floats
-        first = (self._spec.tolerance is None) + written if runs else 0
-        self._steps = Steps(first + written + copies * written, progress)
-        return self._steps
+    def write(self, precisions: Sequence[Quantization | None]) -> dict[str, dict[str, Artifact]]:
+        """Writes and verifies a bundle for each precision; returns the artifacts by precision and format."""
+        floats = self._work / FLOAT
+        floats.mkdir()
+        manifest, artifacts = self._write_floats(floats)
+        found = {FLOAT: artifacts}
+        if any(precisions):
+            from keras_transformer.export.writing.quantizing import QuantizedCopies
 
-    def write_floats(self, folder: pathlib.Path) -> tuple[Manifest, dict[str, Artifact]]:
+            copies = QuantizedCopies(floats, manifest, self._spec, artifacts, self._steps)
+            found |= {each.mode: copies.write(each, self._work / each.mode, self._title) for each in precisions if each}
+        if None not in precisions:
+            shutil.rmtree(floats)
+        return found
+
+    def _write_floats(self, folder: pathlib.Path) -> tuple[Manifest, dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
         from keras_transformer.export.graph.traced import TracedModule
         from keras_transformer.export.verification.rounding import RoundingInBackground
@@ -180,54 +177,22 @@ class _Job:
         traced = TracedModule(self._spec)
         with RoundingInBackground(traced, self._spec) as rounding:
             writer = _BundleWriter(self._spec, traced, rounding, folder, self._steps)
-            tokenizer, options = self._text
-            if tokenizer is not None:
-                writer.add_tokenizer(tokenizer, options)
             artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
             writer.finish(self._title)
         return writer.manifest, {name: artifacts[name] for name in self._names}
 
-    def write_precisions(
-        self, folder: pathlib.Path, precisions: Sequence[Quantization | None]
-    ) -> dict[str, dict[str, Artifact]]:
-        """Writes the float bundle, and one for each precision beside it; returns the artifacts by precision."""
-        from keras_transformer.export.writing.quantizing import QuantizedCopies
-
-        floats = folder / _FLOATS
-        floats.mkdir()
-        manifest, artifacts = self.write_floats(floats)
-        copies = QuantizedCopies(floats, manifest, self._spec, artifacts, self._steps)
-        found = {name: copies.write(each, folder / name, self._title) for name, each in _named(precisions) if each}
-        return {_FLOATS: artifacts, **found}
-
-    def prove(self, folder: pathlib.Path, chosen: Quantization | None) -> TargetResult | None:
+    def prove(self, precision: Quantization | None) -> TargetResult | None:
         """Runs a written bundle on its target, if it has one; the result goes into its manifest and report."""
         if self._spec.target is None:
             return None
         from keras_transformer.export.targets.proof import prove
 
+        folder = self._work / precision_name(precision)
         manifest = read_manifest(folder)
         self._steps.note(f"running on {self._spec.target.name}")
-        found = prove(self._spec.target, folder, manifest, dataclasses.replace(self._spec, quantization=chosen))
+        found = prove(self._spec.target, folder, manifest, dataclasses.replace(self._spec, quantization=precision))
         complete(folder, dataclasses.replace(manifest, target=found.to_dict()), self._title)
         return found
-
-    def report(
-        self,
-        target: pathlib.Path,
-        artifacts: dict[str, Artifact],
-        chosen: Quantization | None,
-        proof: TargetResult | None = None,
-    ) -> Report:
-        """The `Report` of one bundle."""
-        for artifact in artifacts.values():
-            artifact.path = str(target / artifact.path)
-        tolerance = self._spec.tolerance if chosen is None else chosen.tolerance
-        return Report(str(target), artifacts, CEILING if tolerance is None else tolerance, proof)
-
-
-def _named(precisions: Sequence[Quantization | None]) -> list[tuple[str, Quantization | None]]:
-    return [(precision_of(each), each) for each in precisions]
 
 
 def _lift(folder: pathlib.Path) -> None:
@@ -252,11 +217,9 @@ class _BundleWriter:
         self._spec, self._traced, self._rounding = spec, traced, rounding
         self._folder, self._steps = folder, steps
         self.manifest = new_manifest(spec, written_versions())
-
-    def add_tokenizer(self, tokenizer: Any, options: dict[str, Any] | None) -> None:
-        """Writes the tokenizer."""
-        record = tokenizers.write_tokenizer(self._folder, tokenizer, options)
-        self.manifest = dataclasses.replace(self.manifest, tokenizer=record)
+        if spec.tokenizer is not None:
+            record = tokenizers.write_tokenizer(folder, spec.tokenizer, spec.tokenizer_options)
+            self.manifest = dataclasses.replace(self.manifest, tokenizer=record)
 
     def write(self, name: str) -> Artifact:
         """Writes and verifies the float files of one format; those that are not run, by their weights alone."""
@@ -265,7 +228,7 @@ class _BundleWriter:
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
         before = writing.bytes_in(self._folder)
-        files = FORMATS[name].write(self._traced, self._spec, self._folder)
+        files = self._files(FORMATS[name])
         size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, self._traced, self._spec, self._folder, files)
         names = names_record(self._spec, FORMATS[name])
@@ -287,6 +250,13 @@ class _BundleWriter:
         artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
+
+    def _files(self, format: Format) -> dict[str, str]:
+        """Writes the float files of a format; returns their paths by signature."""
+        if format.made_from is None:
+            return format.write(self._traced, self._spec, self._folder)
+        sources = self.manifest.artifact(format.made_from).signatures
+        return format.convert(dict(sources), self._spec, self._folder)
 
     def finish(self, title: str) -> None:
         """Writes probes, report and manifest."""

@@ -17,25 +17,19 @@ from keras_transformer.export.reporting.progress import Progress, Steps
 if TYPE_CHECKING:
     import keras
 
+    from keras_transformer.export.request import Request
+
 # The files by which the two processes speak.
 MODEL, JOB, RESULT, TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
 
 
-def export_elsewhere(
-    model: "keras.Model",
-    directory: pathlib.Path,
-    formats: list[str],
-    progress: Progress = False,
-    **options: Any,
-) -> Report | Reports:
+def export_elsewhere(model: "keras.Model", request: "Request", progress: Progress = False) -> Report | Reports:
     """Runs `export` in a process whose Keras backend is TensorFlow.
 
     Args:
         model: a model on any backend; its classes must be importable, so not defined in the script being run.
-        directory: absolute path of the bundle to write.
-        formats: names of the formats.
+        request: `Request` of the export.
         progress: see `export`; the lines come from the other process.
-        options: the keyword arguments of `export`.
 
     Returns:
         The `Report`, or `Reports` of several precisions.
@@ -46,7 +40,7 @@ def export_elsewhere(
     """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        _write_job(folder, model, {"directory": str(directory), "formats": formats, **options})
+        _write_job(folder, model, request)
         with Steps(0, progress) as steps:
             log = _run(folder, steps.note)
         if not (folder / RESULT).exists():
@@ -58,7 +52,7 @@ def export_elsewhere(
     return Reports.from_dict(result["reports"]) if "reports" in result else Report.from_dict(result["report"])
 
 
-def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, Any]) -> None:
+def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -> None:
     from keras_transformer.export.spec.twins import custom_objects_of
 
     classes = {}
@@ -73,9 +67,10 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, 
         model.save(folder / MODEL)
     except Exception as error:
         raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
-    if arguments.get("tokenizer") is not None:
-        arguments["tokenizer"].save(folder / TOKENIZER)
-        arguments = {**arguments, "tokenizer": None}
+    if request.tokenizer is not None:
+        request.tokenizer.save(folder / TOKENIZER)
+    arguments: dict[str, Any] = {"directory": str(request.directory), "formats": request.formats}
+    arguments |= {"quantize": request.quantize, "probes": request.probes, "options": request.options}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
     try:
         content = pickle.dumps(job)

@@ -36,10 +36,8 @@ def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report | Reports:
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)
     except Exception as error:
         raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
-    arguments = job["arguments"]
-    if (folder / TOKENIZER).exists():
-        arguments["tokenizer"] = load_tokenizer(folder / TOKENIZER)
-    return export(model, progress=lambda line: print(line, flush=True), **arguments)
+    tokenizer = load_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
+    return export(model, tokenizer=tokenizer, progress=lambda line: print(line, flush=True), **job["arguments"])
 
 
 def _imported(module: str, path: str) -> Any:

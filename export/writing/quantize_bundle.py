@@ -11,8 +11,8 @@ from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
-from keras_transformer.export.quantization.kept import check_sources
-from keras_transformer.export.quantization.options import MODES, PRECISIONS, Quantization, precision_of, precisions_of
+from keras_transformer.export.quantization.options import FLOAT, MODES
+from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
@@ -24,7 +24,7 @@ from keras_transformer.utils.types import Path
 def quantize(
     bundle: Path,
     directory: Path,
-    mode: str | Quantization,
+    mode: Mode,
     *,
     evaluation: Evaluation | None = ...,
     progress: Progress = ...,
@@ -35,7 +35,7 @@ def quantize(
 def quantize(
     bundle: Path,
     directory: Path,
-    mode: list[str | Quantization] | tuple[str | Quantization, ...],
+    mode: Modes,
     *,
     evaluation: Evaluation | None = ...,
     progress: Progress = ...,
@@ -45,7 +45,7 @@ def quantize(
 def quantize(
     bundle: Path,
     directory: Path,
-    mode: str | Quantization | list[str | Quantization] | tuple[str | Quantization, ...],
+    mode: Mode | Modes,
     *,
     evaluation: Evaluation | None = None,
     progress: Progress = True,
@@ -58,9 +58,9 @@ def quantize(
     Args:
         bundle: path of a bundle with float ONNX or TFLite files. It is not changed.
         directory: path of the bundle to write. An existing bundle is replaced.
-        mode: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`, such as
-            `Quantization("gguf", file=...)` or `Quantization("learned", file=...)`. For a list of several a bundle each is
-            written, in folders of `directory` that are named after them: `directory/int8`.
+        mode: "fp16", "int8", "weight_int8", "weight_int4", or a mode with options, such as `Int8Static(calibration)`,
+            `Gguf(file)` or `Learned(file)`. For a list of several a bundle each is written, in folders of `directory` that
+            are named after them: `directory/int8`.
         evaluation: `Evaluation`: the loss that quantization may cause.
         progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
             with a line of text for each step.
@@ -86,16 +86,15 @@ def quantize(
     True
     """
     is_several = isinstance(mode, (list, tuple))
-    modes = precisions_of(mode if isinstance(mode, (list, tuple)) else [mode])
+    modes = precisions_of(mode)
     chosen = [each for each in modes if each is not None]
     if len(chosen) < len(modes):
         raise QuantizationError(f"mode must be one of {', '.join(MODES)}, or a Quantization. Received: {mode!r}")
-    check_sources(chosen)
     source = pathlib.Path(bundle)
     manifest = read_manifest(source)
     check_hashes(source, manifest)
     names = _formats(source, manifest)
-    target = writing.check_target(directory, precisions=PRECISIONS if is_several else ())
+    target = writing.check_target(directory, precisions=(FLOAT, *MODES) if is_several else ())
     if target == source.resolve() or source.resolve().is_relative_to(target):
         raise InvalidBundleError(f"'{directory}' is the float bundle itself, or contains it: it is not replaced")
     spec = _spec(source, manifest, names, evaluation)
@@ -104,12 +103,12 @@ def quantize(
     with writing.replacing(target) as work, Steps(len(chosen) * len(names), progress) as steps:
         copies = QuantizedCopies(source, manifest, spec, artifacts, steps)
         for each in chosen:
-            name = precision_of(each) if is_several else ""
+            name = each.mode if is_several else ""
             found = copies.write(each, work / name, target.name)
             for artifact in found.values():
                 artifact.path = str(target / name / artifact.path)
-            reports[precision_of(each)] = Report(str(target / name), found, each.tolerance or 0.0)
-    return reports if is_several else reports[precision_of(chosen[0])]
+            reports[each.mode] = Report(str(target / name), found, each.tolerance or 0.0)
+    return reports if is_several else reports[chosen[0].mode]
 
 
 def _formats(source: pathlib.Path, manifest: Manifest) -> list[str]:

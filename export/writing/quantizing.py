@@ -36,9 +36,11 @@ from keras_transformer.export.verification.quantized.float_predictions import (
 )
 from keras_transformer.export.verification.quantized.outputs import verify_quantized
 from keras_transformer.export.verification.quantized.weights import check_quantized_weights
-from keras_transformer.export.writing.large_models import NOT_RUN
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.utils.types import Cache
+
+# What the manifest says of float files that were not run; see `request.LARGEST_RUN`.
+NOT_RUN = "compared with the model weight by weight, not run"
 
 
 class QuantizedCopies:

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_transformer import models, tasks
 from keras_transformer.audio import ConvolutionalPosition, FeatureEncoder, LogMel, SoundNormalization
-from keras_transformer.export import export
+from keras_transformer.export import ExportOptions, export
 
 DATA = np.load(pathlib.Path(__file__).parents[1] / "data" / "processors" / "audio.npz")
 LAYERS = {
@@ -54,7 +54,7 @@ def main(out):
         probes = [{"samples": np.repeat(each[:, :samples], 2, axis=0)} for each in map(recordings.get, names)]
         probes = [probe for probe in probes if samples is None or probe["samples"].shape[1] == samples]
         # A loud tone is among them: float32 cannot do better in its empty filters.
-        export(model, out / name, probes=probes, tolerance=1e-4)
+        export(model, out / name, probes=probes, options=ExportOptions(tolerance=1e-4))
         arrays = {key: np.asarray(layer(each))[0] for key, each in recordings.items() if key in names}
         np.savez(out / f"{name}.npz", **arrays)
 

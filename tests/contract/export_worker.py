@@ -14,7 +14,7 @@ import numpy as np
 
 import cases
 from keras_transformer import models, tasks
-from keras_transformer.export import export, load
+from keras_transformer.export import ExportOptions, export, load
 from keras_transformer.utils.serialization import build_once
 from laws import randomize
 
@@ -206,7 +206,9 @@ def main(directory, *names):
         probes = probes_of_cache(model) if name.startswith("cached_mixers") else None
         try:
             # tests/export/test_language.py tests the generation of exported language models.
-            results[name] = export(model, directory / name, probes=probes, generation=False).to_dict()
+            results[name] = export(
+                model, directory / name, probes=probes, options=ExportOptions(generation=False)
+            ).to_dict()
             results[name]["difference_of_a_second_call"] = difference_of_a_second_call(directory / name)
         except Exception as error:
             results[name] = {"error": f"{type(error).__name__}: {error}"}

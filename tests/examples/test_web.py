@@ -32,11 +32,12 @@ sys.path.insert(0, {str(FOLDER)!r})
 import keras, numpy as np
 import digits
 from keras_transformer import models, tasks, text
-from keras_transformer.export import GenerationOptions, export
+from keras_transformer.export import ExportOptions, GenerationOptions, export
 keras.utils.set_random_seed(0)
 known = {{"largest_distance": 1e3}}  # Everything is a digit.
 examples = np.random.default_rng(0).uniform(0, 16, (3, 8, 8, 1)).astype("float32")
-export(digits.with_attention(digits.build_model(), examples), sys.argv[1] + "/digits", formats=["onnx"], metadata=known)
+options = ExportOptions(metadata=known)
+export(digits.with_attention(digits.build_model(), examples), sys.argv[1] + "/digits", ["onnx"], options=options)
 backbone = models.Decoder(models.Size(1, 16, 2, 24), {len(CHARACTERS) + 5}, max_sequence_length={MAX_LENGTH})
 model = tasks.LanguageModel(backbone, tokenizer=text.Characters({CHARACTERS!r}))
 random = np.random.default_rng(0)
@@ -48,7 +49,7 @@ backbone = models.Decoder(models.Size(1, 16, 2, 24), tokenizer.vocabulary_size, 
 model = tasks.LanguageModel(backbone, tokenizer=tokenizer)
 for weight in model.weights:
     weight.assign(random.normal(0, 0.5, weight.shape) + (len(weight.shape) == 1) * np.asarray(weight))
-export(model, sys.argv[1] + "/words", formats=["onnx"], generation=GenerationOptions(whole_graph=False))
+export(model, sys.argv[1] + "/words", ["onnx"], options=ExportOptions(generation=GenerationOptions(whole_graph=False)))
 """
 
 

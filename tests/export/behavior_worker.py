@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from worker_cases import is_exhaustive
 
-from keras_transformer.export import GenerationOptions, export
+from keras_transformer.export import ExportOptions, GenerationOptions, export
 from keras_transformer.models import Decoder, Size
 from keras_transformer.tasks import LanguageModel
 
@@ -35,11 +35,12 @@ def main(out):
     inputs = {"token_ids": tokens[:, :-1], "padding_mask": np.ones((len(tokens), LENGTH), bool)}
     model.fit(inputs, tokens[:, 1:], batch_size=64, epochs=12, verbose=0)
     results = {}
-    options = GenerationOptions(whole_graph=False, prefill_buckets=(16,))
-    export(model, out / "float", ["onnx", "tflite"], generation=options, tolerance=1e-4)
+    steps = GenerationOptions(whole_graph=False, prefill_buckets=(16,))
+    options = ExportOptions(generation=steps, tolerance=1e-4)
+    export(model, out / "float", ["onnx", "tflite"], options=options)
     results["float"] = {}
     for mode in ("int8", "weight_int4") if is_exhaustive() else ():
-        report = export(model, out / mode, ["onnx", "tflite"], quantize=mode, generation=options, tolerance=1e-4)
+        report = export(model, out / mode, ["onnx", "tflite"], quantize=mode, options=options)
         print(report)
         results[mode] = {name: each.behavior for name, each in report.artifacts.items()}
     (out / "results.json").write_text(json.dumps(results))

@@ -10,7 +10,7 @@ import numpy as np
 from worker_cases import run_cases
 
 from keras_transformer import checkpoints
-from keras_transformer.export import GenerationOptions, Quantization, export
+from keras_transformer.export import ExportOptions, GenerationOptions, Gguf, export
 from keras_transformer.export.bundle.manifest import read_manifest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "checkpoints"))
@@ -50,7 +50,7 @@ def load(out, kind, width=64):
 
 def record(out, name, formats, kind, width=64, **options):
     model = load(out, kind, width)
-    export(model, out / name, formats, quantize="gguf", progress=False, **options)
+    export(model, out / name, formats, quantize="gguf", progress=False, options=ExportOptions(**options))
     artifacts = read_manifest(out / name).artifacts
     return {each: [artifacts[each].weights.to_dict(), artifacts[each].behavior] for each in formats}
 
@@ -60,8 +60,9 @@ def kept(out):
     model = load(out, "Q4_0")
     weight = next(each for each in model.variables if each.path.endswith("query/kernel"))
     weight.assign_add(np.full(weight.shape, 0.01, "float32"))
-    careful = Quantization("gguf", keep_float=("*/query/kernel",))
-    export(model, out / "kept", ["onnx", "saved_model"], quantize=careful, generation=False, progress=False)
+    careful = Gguf(keep_float=("*/query/kernel",))
+    options = ExportOptions(generation=False)
+    export(model, out / "kept", ["onnx", "saved_model"], quantize=careful, progress=False, options=options)
     return read_manifest(out / "kept").artifact("saved_model").weights.to_dict()
 
 

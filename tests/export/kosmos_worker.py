@@ -9,7 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from keras_transformer.export import GenerationOptions, export
+from keras_transformer.export import ExportOptions, GenerationOptions, export
 from keras_transformer.models import Kosmos, Size, ViT
 from keras_transformer.tasks import LanguageModel
 
@@ -29,7 +29,7 @@ def main(out):
     keras.utils.set_random_seed(0)
     model = make_model()
     model.save(out / "kosmos.keras")
-    print(export(model, out / "kosmos", generation=GenerationOptions(static_length=24)))
+    print(export(model, out / "kosmos", options=ExportOptions(generation=GenerationOptions(static_length=24))))
 
 
 if __name__ == "__main__":

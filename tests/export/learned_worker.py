@@ -11,7 +11,7 @@ import numpy as np
 from worker_cases import run_cases
 
 from keras_transformer import models, tasks, training
-from keras_transformer.export import GenerationOptions, Quantization, QuantizationError, export, quantize
+from keras_transformer.export import ExportOptions, GenerationOptions, Learned, QuantizationError, export, quantize
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.quantization import QuantizedWeights, WeightScheme, quantize_weights
 
@@ -68,7 +68,7 @@ def normalized():
 
 def record(out, model, schemes, name, formats=FORMATS, **options):
     quantize_weights(model, schemes).save(out / f"{name}.safetensors")
-    export(model, out / name, formats, quantize="learned", progress=False, **options)
+    export(model, out / name, formats, quantize="learned", progress=False, options=ExportOptions(**options))
     return summary(out / name)
 
 
@@ -87,12 +87,12 @@ def precisions(out):
     export(model, out / "network", FORMATS, quantize=["float32", "learned"], progress=False)
     x = np.random.default_rng(0).normal(size=(5, 65)).astype("float32")
     np.savez(out / "network.npz", x=x, y=model.predict(x, verbose=0))
-    quantize(out / "network" / "float32", out / "again", Quantization("learned", file=path), progress=False)
+    quantize(out / "network" / "float32", out / "again", Learned(path), progress=False)
     blocks = weights["network/second/kernel"]
     others = {**weights, "network/second/kernel": blocks._replace(codes=blocks.codes[:, ::-1])}
     QuantizedWeights(others).save(out / "others.safetensors")
     try:
-        others = Quantization("learned", file=out / "others.safetensors")
+        others = Learned(out / "others.safetensors")
         quantize(out / "network" / "float32", out / "refused", others, progress=False)
     except QuantizationError as error:
         return {"refused": str(error), **{name: summary(out / name) for name in ("network/learned", "again")}}

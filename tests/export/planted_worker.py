@@ -16,10 +16,11 @@ import numpy as np
 from worker_cases import is_exhaustive
 
 from keras_transformer import models, positions, tasks
-from keras_transformer.export import GenerationOptions, ParityError, api
+from keras_transformer.export import ExportOptions, GenerationOptions, ParityError, api
 from keras_transformer.export.bundle.manifest import new_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.graph.traced import TracedModule
+from keras_transformer.export.request import Request
 from keras_transformer.export.saved_model.convert import write
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
@@ -71,10 +72,10 @@ def sound(make):
     """A model and its spec, with references and their rounding."""
     keras.utils.set_random_seed(0)
     model = randomized(make())
-    options = (
-        GenerationOptions(whole_graph=False, prefill_buckets=()) if isinstance(model, tasks.LanguageModel) else None
-    )
-    spec = api._spec(model, options, None, None, None, None).only(["saved_model"])
+    steps = GenerationOptions(whole_graph=False, prefill_buckets=())
+    options = ExportOptions(generation=steps if isinstance(model, tasks.LanguageModel) else None)
+    request = Request(pathlib.Path(), ["saved_model"], [None], options=options)
+    spec = api.model_spec(model, request).only(["saved_model"])
     measure_rounding(TracedModule(spec), spec)
     return model, spec
 

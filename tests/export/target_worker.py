@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import numpy as np
 from worker_cases import run_cases
 
-from keras_transformer.export import GenerationOptions, export
+from keras_transformer.export import ExportOptions, GenerationOptions, export
 from keras_transformer.models import BERT, Llama, Size, Transformer
 from keras_transformer.tasks import LanguageModel, SequenceClassifier
 
@@ -28,7 +28,7 @@ def _trained_looking(model):
 
 
 def _exported(model, path, target, **options):
-    report = export(model, path, target=target, progress=False, **options)
+    report = export(model, path, progress=False, options=ExportOptions(target=target, **options))
     return {"report": report.to_dict(), "text": str(report)}
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.export import Evaluation, ParityError, export, load, verify_bundle
+from keras_transformer.export import Evaluation, ExportOptions, ParityError, export, load, verify_bundle
 from keras_transformer.export.format import Format
 from keras_transformer.export.formats import FORMATS, check_formats, formats_with
 from keras_transformer.export.reporting.inspection import inspect_bundle
@@ -48,6 +48,24 @@ class MatrixFormat(Format):
         return [f"{path.name}: one matrix"]
 
 
+class TurnedFormat(MatrixFormat):
+    """The kernel of a matrix format's file, turned."""
+
+    name = "turned"
+    made_from = "matrix"
+
+    def convert(self, sources, spec, directory):
+        for path in set(sources.values()):
+            with np.load(directory / path) as file:
+                np.savez(directory / f"turned_{path}", kernel=file["kernel"].T, bias=file["bias"])
+        return {key: f"turned_{path}" for key, path in sources.items()}
+
+    def open(self, directory, manifest, signature, num_threads):
+        with np.load(manifest.path(directory, self.name, signature)) as file:
+            kernel, bias = file["kernel"].T, file["bias"]
+        return lambda arrays: {"output": arrays["x"] @ kernel + bias}
+
+
 @pytest.fixture
 def matrix(monkeypatch):
     format = MatrixFormat()
@@ -73,9 +91,20 @@ def test_a_fourth_format_goes_through_everything(matrix, tmp_path):
 
 
 def test_a_fourth_format_is_quantized_and_evaluated(matrix, tmp_path):
-    report = export(linear(), tmp_path / "bundle", formats="matrix", quantize="fp16", evaluation=Evaluation([X]))
+    options = ExportOptions(evaluation=Evaluation([X]))
+    report = export(linear(), tmp_path / "bundle", formats="matrix", quantize="fp16", options=options)
     assert report["matrix"].size < report["matrix"].float_size
     assert report["matrix"].evaluation["agreement"] == 1.0
+
+
+def test_a_format_that_is_made_from_another_one(matrix, monkeypatch, tmp_path):
+    monkeypatch.setitem(FORMATS, "turned", TurnedFormat())
+    model = linear()
+    report = export(model, tmp_path / "bundle", formats=["turned"])
+    assert list(report.artifacts) == ["matrix", "turned"]
+    assert report["turned"].ratio < 1e-5
+    np.testing.assert_allclose(load(tmp_path / "bundle", "turned")(X)["output"], model(X), atol=1e-6)
+    assert list(export(model, tmp_path / "all").artifacts) == ["saved_model", "tflite", "onnx"]
 
 
 def test_a_fourth_format_that_computes_something_else_is_refused(matrix, tmp_path):

@@ -9,17 +9,15 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.backend import keras_private
-from keras_transformer.export import GenerationOptions, export, verify_bundle
+from keras_transformer.export import ExportOptions, GenerationOptions, Int8, export, request, verify_bundle
 from keras_transformer.export.data.lazy_array import LazyArray, LazyArrays, mapped
 from keras_transformer.export.data.weights import codes
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.spec.float32 import float32_twin, streamed_twin
 from keras_transformer.export.tflite import tree
 from keras_transformer.export.verification.quantized.float_predictions import FloatPredictions
 from keras_transformer.export.verification.quantized.weights import worst_fault
-from keras_transformer.export.writing import large_models
-from keras_transformer.export.writing.large_models import NOT_RUN, runs_float_files
+from keras_transformer.export.writing.quantizing import NOT_RUN
 
 FORMATS, PRECISIONS = ["onnx", "tflite"], ["int8", "weight_int4"]
 
@@ -68,10 +66,10 @@ def folders(model, tmp_path_factory):
     reads, read, folder = _LiveReads(), LazyArray.__array__, tmp_path_factory.mktemp("large")
     # Masks of fixed shapes are smaller than the weights then.
     generation = GenerationOptions(static_length=32, prefill_buckets=(8,))
-    options = {"quantize": PRECISIONS, "generation": generation, "progress": False}
+    options = {"quantize": PRECISIONS, "progress": False, "options": ExportOptions(generation=generation)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LazyArray, "__array__", lambda *arguments: reads.read(read, *arguments))
-        patch.setattr(large_models, "LARGEST_RUN", 0)
+        patch.setattr(request, "LARGEST_RUN", 0)
         patch.setattr(tree, "_LARGEST", 2**16)
         export(model, folder / "large", FORMATS, **options)
     export(model, folder / "small", FORMATS, **options)
@@ -110,12 +108,12 @@ class TestExport:
 
 class TestChoice:
     def test_float_files_of_large_models_are_not_run(self, model, monkeypatch):
-        int8 = Quantization("int8")
-        assert runs_float_files(model, ["onnx"], [int8])
-        monkeypatch.setattr(large_models, "LARGEST_RUN", 4 * model.count_params() - 1)
-        assert not runs_float_files(model, FORMATS, [int8])
-        assert runs_float_files(model, ["onnx"], [int8, None])
-        assert runs_float_files(model, ["onnx", "saved_model"], [int8])
+        int8 = Int8()
+        assert request.runs_float_files(model, ["onnx"], [int8])
+        monkeypatch.setattr(request, "LARGEST_RUN", 4 * model.count_params() - 1)
+        assert not request.runs_float_files(model, FORMATS, [int8])
+        assert request.runs_float_files(model, ["onnx"], [int8, None])
+        assert request.runs_float_files(model, ["onnx", "saved_model"], [int8])
 
 
 class TestStreamedTwin:

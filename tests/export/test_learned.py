@@ -8,10 +8,10 @@ import pytest
 from learned_worker import BYTES, NETWORK, network
 from onnx import numpy_helper
 
-from keras_transformer.export import Quantization, QuantizationError, WeightError, export, load, verify_bundle
+from keras_transformer.export import Learned, QuantizationError, WeightError, export, load, verify_bundle
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.data.weights import WeightPair, codes
-from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
+from keras_transformer.export.quantization.known_blocks import LearnedBlocks
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.tree import read, schema
 from keras_transformer.export.verification.quantized.learned_integers import LearnedIntegers
@@ -200,7 +200,7 @@ def test_a_changed_weight_is_refused_by_name(quantized, tmp_path):
     values = np.array(kernel)
     values[3, 5] = np.nextafter(values[3, 5], np.float32(9))
     kernel.assign(values)
-    for source in ("learned", Quantization("learned", keep_float=("*/first/*",))):
+    for source in ("learned", Learned(keep_float=("*/first/*",))):
         with pytest.raises(QuantizationError, match="^network/third/kernel: the model does not have the values.*apply"):
             export(model, tmp_path / "bundle", ["onnx"], quantize=["float32", source])
     weights.apply(model)
@@ -212,18 +212,13 @@ def test_a_changed_weight_is_refused_by_name(quantized, tmp_path):
 
 def test_weights_are_needed(tmp_path):
     model = network()
-    with pytest.raises(QuantizationError, match=r"'network' has no quantized weights.*file="):
+    with pytest.raises(QuantizationError, match=r"'network' has no quantized weights.*Learned\(file\)"):
         export(model, tmp_path / "bundle", ["onnx"], quantize="learned")
     (tmp_path / "other.safetensors").write_bytes(b"other")
     for name in ("other", "missing"):
-        chosen = Quantization("learned", file=tmp_path / f"{name}.safetensors")
+        chosen = Learned(tmp_path / f"{name}.safetensors")
         with pytest.raises(QuantizationError, match=rf"{name}\.safetensors' is no file of QuantizedWeights"):
             export(model, tmp_path / "bundle", ["onnx"], quantize=chosen)
-    weights = QuantizedWeights({})
-    with pytest.raises(QuantizationError, match="weights are for the mode 'learned' without a file"):
-        Quantization("int8", weights=weights)
-    with pytest.raises(QuantizationError, match="weights are for the mode 'learned' without a file"):
-        Quantization("learned", file="a", weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +254,7 @@ def test_the_command_line_takes_a_file(learned, capsys):
 def checked():
     blocks = round_rows(np.random.default_rng(0).normal(size=(8, 64)), WeightScheme(4, 32))
     weights = QuantizedWeights({"a/kernel": blocks, "b/kernel": round_rows(np.eye(8, 64), BYTES)})
-    quantization = Quantization("learned", weights=weights)
+    quantization = Learned(weights)
     return weights, lambda *arguments: LearnedIntegers("onnx", quantization, *arguments)
 
 

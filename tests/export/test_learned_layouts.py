@@ -9,10 +9,10 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 from onnx import helper, numpy_helper
 
-from keras_transformer.export import Quantization, QuantizationError
+from keras_transformer.export import Learned, QuantizationError
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.weights import weight_pairs as onnx_pairs
-from keras_transformer.export.quantization.learned_blocks import LearnedBlocks
+from keras_transformer.export.quantization.known_blocks import LearnedBlocks
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.quantization.quantize import quantize_tree
 from keras_transformer.export.tflite.tree import read, schema, write
@@ -52,7 +52,7 @@ TABLES = {
     "table_of_minima": rounded(96, 64, 4, 32, True),
     "table_of_blocks_of_bytes": rounded(96, 64, 8, 32),
 }
-QUANTIZATION = Quantization("learned", weights=QuantizedWeights({**PRODUCTS, **TABLES}))
+QUANTIZATION = Learned(QuantizedWeights({**PRODUCTS, **TABLES}))
 INPUTS = {
     f"x_{name}": RANDOM.normal(size=(ROWS, each.values.shape[1])).astype("float32") for name, each in PRODUCTS.items()
 }
@@ -157,7 +157,7 @@ def test_tflite(signature):
 def test_a_weight_that_stays_float_is_named():
     content = float_tflite("serve")
     model = read(content)
-    careful = Quantization("learned", weights=QUANTIZATION.weights, keep_float=("odd_rows", "table_of_bytes"))
+    careful = Learned(QUANTIZATION.source, keep_float=("odd_rows", "table_of_bytes"))
     quantize_tree(model, careful)
     for quantization, missing in ((careful, None), (QUANTIZATION, "odd_rows, table_of_bytes")):
         gate = LearnedIntegers("tflite", quantization)
@@ -172,6 +172,6 @@ def test_a_weight_that_stays_float_is_named():
 
 
 def test_what_a_matrix_is_stored_as():
-    known = LearnedBlocks(QUANTIZATION.weights, "weights")
+    known = LearnedBlocks(QUANTIZATION.source, "weights")
     kinds = [known.kind(name) for name in ("minima", "rows", "blocks_of_bytes")]
     assert kinds == ["4 bits, blocks of 32 with minima", "4 bits, a scale for each row", "8 bits, blocks of 32"]

@@ -13,9 +13,10 @@ import pytest
 
 from keras_transformer.export import (
     ExportError,
+    Int8,
     InvalidBundleError,
-    Quantization,
     QuantizationError,
+    WeightInt4,
     export,
     load,
     quantize,
@@ -36,7 +37,7 @@ def network():
 def several(tmp_path_factory):
     """Folders `float32`, `int8` and `weight_int4` of one model, the lines of progress, and the reports."""
     folder, lines = tmp_path_factory.mktemp("precisions") / "bundles", []
-    precisions = ["float32", "int8", Quantization("weight_int4", block_size=16)]
+    precisions = ["float32", "int8", WeightInt4(block_size=16)]
     reports = export(network(), folder, ["onnx"], quantize=precisions, progress=lines.append)
     return folder, lines, reports
 
@@ -90,7 +91,7 @@ class TestSeveral:
         [
             ([], "must name a precision: float32, fp16, int8"),
             (["int8", "int9"], "unknown quantization 'int9'"),
-            (["int8", Quantization("int8", keep_float=("*",))], "has int8 twice"),
+            (["int8", Int8(keep_float=("*",))], "has int8 twice"),
             (["float32", None], "has float32 twice"),
             (["int8", 8], "must be the name of a mode"),
         ],
@@ -103,7 +104,7 @@ class TestSeveral:
         assert not (tmp_path / "out").exists()
 
     def test_one_that_fails_leaves_none(self, several, tmp_path):
-        precisions = ["int8", Quantization("weight_int4", tolerance=1e-9)]
+        precisions = ["int8", WeightInt4(tolerance=1e-9)]
         with pytest.raises(ExportError, match="tolerance 1e-09"):
             quantize(several[0] / "float32", tmp_path / "out", precisions, progress=False)
         assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,14 @@ from keras_transformer.export.onnx.quantization.calibrate import ranges_of
 from keras_transformer.export.onnx.quantization.quantize import quantize_files
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.options import (
+    Float16,
+    Int8,
+    Int8Static,
+    WeightInt4,
+    WeightInt8,
+)
+from keras_transformer.export.quantization.precisions import precision_of
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, check_loss
 from keras_transformer.export.verification.quantized.weights import check_quantized_weights
 
@@ -107,7 +114,7 @@ IDS = np.array([3, 0, 199, 57], "int32")
 @pytest.mark.parametrize(("mode", "bits", "block"), [("weight_int8", 8, 32), ("weight_int4", 4, 32)])
 def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, bits, block):
     write(tmp_path)
-    quantize_files(tmp_path, FILES, Quantization(mode), contrib_ops=False)
+    quantize_files(tmp_path, FILES, precision_of(mode), contrib_ops=False)
     w = weights()
     rounded = {
         "table": rounded_by_block(w["table"], 8, 32),
@@ -143,7 +150,7 @@ def test_kernels_of_experts_are_looked_up_as_whole_numbers(tmp_path, mode, contr
     for folder in ("float", "small"):
         (tmp_path / folder).mkdir()
         onnx.save(model, str(tmp_path / folder / FILES["serve"]))
-    quantize_files(tmp_path / "small", FILES, Quantization(mode), contrib_ops=contrib_ops)
+    quantize_files(tmp_path / "small", FILES, precision_of(mode), contrib_ops=contrib_ops)
     rows = kernel.reshape(5, -1)
     rounded = rounded_with_offset(rows, 32) if mode == "weight_int4" else rounded_by_block(rows, 8, 32)
     wanted = x @ rounded.reshape(kernel.shape)[[3, 0]]
@@ -163,7 +170,7 @@ def test_kernels_of_the_runtime_give_nearly_that(tmp_path):
     """The kernels quantize activations too: close to the products with rounded weights, but not equal."""
     write(tmp_path)
     float_logits = run(tmp_path, IDS)[2]
-    quantize_files(tmp_path, FILES, Quantization("weight_int8"))
+    quantize_files(tmp_path, FILES, WeightInt8())
     logits = run(tmp_path, IDS)[2]
     assert 0 < np.abs(logits - float_logits).max() < 0.05 * np.abs(float_logits).max()
     assert count(tmp_path, "MatMulNBits") == 3
@@ -171,7 +178,7 @@ def test_kernels_of_the_runtime_give_nearly_that(tmp_path):
 
 def test_int8_has_a_scale_for_each_row_of_activations(tmp_path):
     write(tmp_path)
-    quantize_files(tmp_path, FILES, Quantization("int8"), contrib_ops=False)
+    quantize_files(tmp_path, FILES, Int8(), contrib_ops=False)
     w = weights()
     rounded = {
         "table": rounded_by_block(w["table"], 8, 32),
@@ -200,7 +207,7 @@ def test_products_of_the_largest_codes_are_exact(tmp_path, contrib_ops):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, str(tmp_path / FILES["serve"]))
-    quantize_files(tmp_path, FILES, Quantization("int8"), contrib_ops=contrib_ops)
+    quantize_files(tmp_path, FILES, Int8(), contrib_ops=contrib_ops)
     x = np.where(np.arange(40)[:, None] % 3, 0.25, -3.0) * np.ones((40, K))
     np.testing.assert_allclose(run(tmp_path, x.astype("float32"))[0], x @ kernel, rtol=1e-5)
 
@@ -235,7 +242,7 @@ def test_a_loop_multiplies_whole_numbers_too(tmp_path):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, str(tmp_path / FILES["serve"]))
-    quantize_files(tmp_path, FILES, Quantization("int8"))
+    quantize_files(tmp_path, FILES, Int8())
     assert "loop/kernel" not in initializers(tmp_path)
     x = rng.normal(size=(4, K)).astype("float32")
     want = x.astype("float64")
@@ -249,7 +256,7 @@ def test_a_loop_multiplies_whole_numbers_too(tmp_path):
 def test_half_precision_keeps_half_the_bytes(tmp_path):
     write(tmp_path)
     before = (tmp_path / "model.onnx").stat().st_size
-    quantize_files(tmp_path, FILES, Quantization("fp16"))
+    quantize_files(tmp_path, FILES, Float16())
     assert (tmp_path / "model.onnx").stat().st_size < 0.52 * before
     halves = {
         name: array.astype("float16").astype("float64") if array.ndim == 2 else array
@@ -266,7 +273,7 @@ def test_static_ranges_are_those_of_the_calibration_data(tmp_path):
     x = np.stack([weights()["table"][ids["ids"]] + weights()["positions"][:4] for ids in calibration])
     np.testing.assert_allclose(ranges["x"], (x.min(), x.max()), rtol=2e-2)
     float_logits = run(tmp_path, IDS)[2]
-    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    quantize_files(tmp_path, FILES, Int8Static(calibration), ranges=ranges)
     logits = run(tmp_path, IDS)[2]
     assert 0 < np.abs(logits - float_logits).max() < 0.05 * np.abs(float_logits).max()
     with pytest.raises(QuantizationError, match="do not fit"):
@@ -282,7 +289,7 @@ def test_static_results_are_integers_where_an_accelerator_needs_them(tmp_path):
     logits = run(tmp_path, IDS)[2]
     (tmp_path / "float").mkdir()
     shutil.copy(tmp_path / FILES["serve"], tmp_path / "float")
-    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    quantize_files(tmp_path, FILES, Int8Static(calibration), ranges=ranges)
     assert check_quantized_weights("onnx", tmp_path / "float", tmp_path, FILES)["unaccounted"] == []
     nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
     products = [node.output[0] for node in nodes if node.op_type == "MatMul"]
@@ -324,7 +331,7 @@ def test_static_convolutions_and_functions_are_of_integers_where_an_accelerator_
     np.testing.assert_allclose(ranges["ids"], (x.min(), x.max()), rtol=1e-6)
     np.testing.assert_allclose(ranges["c/result"], (product.min(), product.max()), rtol=1e-5)
     np.testing.assert_allclose(ranges["c/argument"], (before[1].min(), before[1].max()), rtol=1e-5)
-    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=[{"ids": x}]), ranges=ranges)
+    quantize_files(tmp_path, FILES, Int8Static([{"ids": x}]), ranges=ranges)
     nodes = onnx.load(str(tmp_path / FILES["serve"])).graph.node
     (convolved,), (function,) = ([node for node in nodes if node.op_type == op] for op in ("Conv", "Gelu"))
     makers = {node.output[0]: node.op_type for node in nodes}
@@ -344,27 +351,25 @@ def test_static_activations_of_16_bits_leave_the_rounding_of_the_weights(tmp_pat
     calibration, kept = [{"ids": IDS}], ("table", "positions")
     found = ranges_of(tmp_path, FILES, calibration, "minmax")
     ranges = {name: (1.05 * low, 1.05 * high) for name, (low, high) in found.items()}  # Rounded weights reach further.
-    quantization = Quantization("int8_static", calibration, kept, activation_bits=16)
+    quantization = Int8Static(calibration, keep_float=kept, activation_bits=16)
     quantize_files(tmp_path, FILES, quantization, ranges=ranges)
     w = weights()
     w["dense/kernel"], w["turned/kernel"] = rounded_by_channel(w["dense/kernel"]), rounded_rows(w["turned/kernel"])
     results = onnx_session(str(tmp_path / "model.onnx"), 1).run(None, {"ids": IDS})
     for got, want in zip(results, expected(IDS, w, np.matmul), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
-    with pytest.raises(
-        QuantizationError, match="activation_bits must be 8, or 16 in 'int8_static'. Received: 16 in 'int8'"
-    ):
-        Quantization("int8", activation_bits=16)
+    with pytest.raises(QuantizationError, match="activation_bits must be 8 or 16. Received: 4"):
+        Int8Static(calibration, activation_bits=4)
 
 
 def test_what_is_kept_in_float_stays_float(tmp_path):
     write(tmp_path)
-    quantize_files(tmp_path, FILES, Quantization("int8", keep_float=("dense/*",)))
+    quantize_files(tmp_path, FILES, Int8(keep_float=("dense/*",)))
     kept = initializers(tmp_path)
     assert kept["dense/kernel"].dtype == np.float32
     assert {name for name, array in kept.items() if array.dtype == np.float32 and array.size > 2000} == {"dense/kernel"}
     with pytest.raises(QuantizationError, match=r"'sparse/\*' matches none"):
-        quantize_files(tmp_path, FILES, Quantization("int8", keep_float=("sparse/*",)))
+        quantize_files(tmp_path, FILES, Int8(keep_float=("sparse/*",)))
 
 
 def test_blocks_of_four_bits_are_the_best_of_the_scales_tried():
@@ -401,9 +406,9 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Quantization("int7"), "unknown quantization 'int7'; valid: fp16, int8"),
-        (lambda: Quantization("weight_int4", block_size=48), "block_size must be 16, 32, 64, 128 or 256, not 48"),
-        (lambda: Quantization("int8_static"), "needs calibration"),
+        (lambda: precision_of("int7"), "unknown quantization 'int7'; valid: fp16, int8"),
+        (lambda: WeightInt4(block_size=48), "block_size must be 16, 32, 64, 128 or 256, not 48"),
+        (lambda: Int8Static(), "needs calibration"),
         (lambda: Evaluation(), "needs inputs, or a score"),
         (lambda: Evaluation([np.eye(2)], labels=[]), "one batch of labels"),
         (lambda: Evaluation([np.eye(2)], max_loss=0.1), "max_loss needs labels"),
@@ -447,7 +452,7 @@ def decoder(directory):
 @pytest.mark.parametrize(("mode", "share"), [("int8", 0.3), ("weight_int4", 0.3)])
 def test_encoders_and_decoders_read_the_same_whole_numbers(tmp_path, mode, share):
     weight, x = decoder(tmp_path)
-    quantize_files(tmp_path, STEPS, Quantization(mode))
+    quantize_files(tmp_path, STEPS, precision_of(mode))
     assert (tmp_path / "model.weights").stat().st_size < share * weight.nbytes + 60 * 2 * 4
     rounded = rounded_by_channel(weight) if mode == "int8" else rounded_with_offset(weight.T, 32).T
     for path in STEPS.values():
@@ -468,7 +473,7 @@ def test_a_decoder_alone_has_a_scale_for_each_block(tmp_path):
         model = onnx.load(str(tmp_path / path))
         model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
         onnx.save(model, str(tmp_path / path))
-    quantize_files(tmp_path, steps, Quantization("int8"))
+    quantize_files(tmp_path, steps, Int8())
     x = np.zeros((1, 32, 60), "float32")
     x[0, range(32), range(32)] = 1.0
     rounded = rounded_by_block(weight.T, 8, 32).T
@@ -482,7 +487,7 @@ def test_scales_by_channel_have_a_zero_point_each(tmp_path):
     write(tmp_path)
     calibration = [{"ids": IDS}]
     ranges = ranges_of(tmp_path, FILES, calibration)
-    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    quantize_files(tmp_path, FILES, Int8Static(calibration), ranges=ranges)
     model = onnx.load(str(tmp_path / FILES["serve"]))
     sizes = {each.name: tuple(each.dims) for each in model.graph.initializer}
     found = [node for node in model.graph.node if node.op_type == "DequantizeLinear" and sizes.get(node.input[1])]
@@ -493,7 +498,7 @@ def test_scales_by_channel_have_a_zero_point_each(tmp_path):
 def test_a_row_with_an_outlier_leaves_the_other_rows_exact(tmp_path):
     weight, x = decoder(tmp_path)
     x[0, 0, 3] = 1000.0
-    quantize_files(tmp_path, {"serve": "prefill.onnx"}, Quantization("int8"))
+    quantize_files(tmp_path, {"serve": "prefill.onnx"}, Int8())
     got = onnxruntime.InferenceSession(str(tmp_path / "prefill.onnx")).run(None, {"x": x})[0]
     want = product_by_row(x.astype("float64"), rounded_by_channel(weight))
     # In float32, values halfway between two codes may be rounded either way.

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from keras_transformer.export import Quantization, WeightError
+from keras_transformer.export import Float16, Int8, Int8Static, WeightError, WeightInt4, WeightInt8
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.weights import Dequantized, WeightPair, codes
@@ -19,10 +19,10 @@ from keras_transformer.export.tflite.tree import read, schema, size_of, write
 from keras_transformer.export.verification.quantized.weights import check_quantized_weights, compare, worst_fault
 
 MODES = {
-    "fp16": Quantization("fp16"),
-    "int8": Quantization("int8"),
-    "weight_int8": Quantization("weight_int8"),
-    "weight_int4": Quantization("weight_int4", block_size=64),
+    "fp16": Float16(),
+    "int8": Int8(),
+    "weight_int8": WeightInt8(),
+    "weight_int4": WeightInt4(block_size=64),
 }
 FILES = {"serve": "model.onnx"}
 
@@ -188,7 +188,7 @@ def test_a_shifted_zero_of_products_of_integers_is_refused(tmp_path):
     for name in ("float", "int8"):
         (tmp_path / name).mkdir()
         decoder(tmp_path / name)
-    quantize_files(tmp_path / "int8", STEPS, Quantization("int8"))
+    quantize_files(tmp_path / "int8", STEPS, Int8())
     found = check_quantized_weights("onnx", tmp_path / "float", tmp_path / "int8", STEPS)
     assert (found["rounded"], found["unaccounted"]) == (1, [])
     edit_onnx(tmp_path / "int8", shifted_zero)
@@ -204,7 +204,7 @@ def test_files_without_contrib_operators_are_read_too(tmp_path, mode):
     (tmp_path / "float").mkdir()
     write_model(tmp_path / "float")
     shutil.copytree(tmp_path / "float", tmp_path / "small")
-    quantization = MODES.get(mode) or Quantization("int8_static", calibration=[{"ids": IDS}])
+    quantization = MODES.get(mode) or Int8Static([{"ids": IDS}])
     ranges = {"x": (-3.0, 3.0), "y": (-4.0, 4.0), "z": (-5.0, 5.0)} if mode == "int8_static" else None
     quantize_files(tmp_path / "small", FILES, quantization, contrib_ops=False, ranges=ranges)
     found = check_quantized_weights("onnx", tmp_path / "float", tmp_path / "small", FILES)

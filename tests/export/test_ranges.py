@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.export import Quantization, QuantizationError
+from keras_transformer.export import Int8Static, QuantizationError
 from keras_transformer.export.quantization.ranges import RANGES, RangeObserver
 
 
@@ -75,4 +75,4 @@ def test_zero_is_in_every_range(method):
 
 def test_an_unknown_way_is_refused():
     with pytest.raises(QuantizationError, match="mse. Received: 'entropy'"):
-        Quantization("int8_static", calibration=[{}], ranges="entropy")
+        Int8Static([{}], ranges="entropy")

@@ -5,7 +5,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from keras_transformer.export.errors import WeightError
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.options import Int8, WeightInt8
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization.quantize import quantized
 from keras_transformer.export.tflite.tree import read, schema, write
@@ -60,7 +60,7 @@ def test_outliers_do_not_make_other_numbers_coarse(rows):
     expected = np.maximum(x.astype("float64") @ WEIGHT.T + BIAS, 0)
     error = {}
     for signature in ("serve", "decode"):
-        got = run(quantized(product(signature, rows), Quantization("int8")), signature, x)
+        got = run(quantized(product(signature, rows), Int8()), signature, x)
         error[signature] = np.sqrt(np.mean(np.square(got - expected), axis=1))
     assert error["decode"][0] < error["serve"][0] < 0.3
     assert min(error["serve"][1:]) > 4  # One step of these rows is more than 1.
@@ -82,9 +82,9 @@ def test_only_graphs_that_read_tokens_into_a_cache_separate_outliers():
         "SPLIT",
         "ADD",
     ]
-    assert kinds(quantized(product("decode_1"), Quantization("int8"))) == whole
-    assert kinds(quantized(product("serve"), Quantization("int8"))) == ["FULLY_CONNECTED"]
-    assert "SPLIT" not in kinds(quantized(product("decode_1"), Quantization("weight_int8")))
+    assert kinds(quantized(product("decode_1"), Int8())) == whole
+    assert kinds(quantized(product("serve"), Int8())) == ["FULLY_CONNECTED"]
+    assert "SPLIT" not in kinds(quantized(product("decode_1"), WeightInt8()))
 
 
 def written(folder, name, content):
@@ -99,7 +99,7 @@ def pairs(tmp_path, content):
 
 
 def changed(change):
-    model = read(quantized(product("decode"), Quantization("int8")))
+    model = read(quantized(product("decode"), Int8()))
     change(*graphs(model))
     return write(model)
 
@@ -109,7 +109,7 @@ def operator(graph, kind):
 
 
 def test_the_weight_and_the_halves_of_the_bias_are_compared(tmp_path):
-    found = pairs(tmp_path, quantized(product("decode"), Quantization("int8")))
+    found = pairs(tmp_path, quantized(product("decode"), Int8()))
     assert found == {"equal": 1, "rounded": 1, "computed": [], "unaccounted": []}
 
 

@@ -10,7 +10,8 @@ from tflite_files import constants, kinds, reference, run, share_of_scale
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_offset_block
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.options import Int8, Int8Static, WeightInt4
+from keras_transformer.export.quantization.precisions import precision_of
 from keras_transformer.export.tflite.graph import graphs
 from keras_transformer.export.tflite.quantization.blocks import bfloat16
 from keras_transformer.export.tflite.quantization.quantize import quantize_tree, quantized
@@ -150,13 +151,13 @@ def test_errors_name_what_is_wrong(tflite):
     tflite["encoder"]
     content = (tflite.directory / "encoder/model.tflite").read_bytes()
     with pytest.raises(QuantizationError, match="'nothing/\\*' matches none"):
-        quantized(content, Quantization("int8", keep_float="nothing/*"))
+        quantized(content, Int8(keep_float="nothing/*"))
     with pytest.raises(QuantizationError, match="blocks of 16 have no kernel"):
-        quantized(content, Quantization("weight_int4", block_size=16))
+        quantized(content, WeightInt4(block_size=16))
     with pytest.raises(QuantizationError, match="no signature takes the calibration example"):
-        quantized(content, Quantization("int8_static", calibration=[{"token_ids": np.zeros((2, 8), "int32")}]))
+        quantized(content, Int8Static([{"token_ids": np.zeros((2, 8), "int32")}]))
     with pytest.raises(QuantizationError, match="calibration data are empty"):
-        quantized(content, Quantization("int8_static", calibration=[]))
+        quantized(content, Int8Static([]))
 
 
 def test_scales_of_four_bits_have_the_precision_of_bfloat16():
@@ -220,11 +221,11 @@ def test_a_tree_of_lazy_weights_is_quantized_one_weight_at_a_time(tflite, mode):
     sizes = [size_of(buffer) for buffer in model.buffers if isinstance(buffer.data, _Content)]
     floats = copy.deepcopy(model, {id(buffer.data): buffer.data for buffer in model.buffers})
     _Content.most = _Content.reads = 0
-    quantize_tree(model, Quantization(mode))
+    quantize_tree(model, precision_of(mode))
     assert _Content.reads >= len(sizes) > 8
     assert _Content.most <= 2 * max(sizes) < sum(sizes)
     assert sum(isinstance(buffer.data, _Content) for buffer in model.buffers) <= len(sizes) - WEIGHTS
-    assert write(model) == quantized(content, Quantization(mode))
+    assert write(model) == quantized(content, precision_of(mode))
     found = compare("tflite", tree_pairs(floats, model))
     assert found["rounded"] >= WEIGHTS
     assert not found["unaccounted"]

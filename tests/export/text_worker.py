@@ -9,7 +9,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from worker_cases import is_exhaustive
 
 from keras_transformer import models, tasks
-from keras_transformer.export import ParityError, export, export_tokenizer, write_text_onnx, write_text_tflite
+from keras_transformer.export import (
+    ExportOptions,
+    ParityError,
+    export,
+    export_tokenizer,
+    write_text_onnx,
+    write_text_tflite,
+)
 from keras_transformer.export.text import spec
 from keras_transformer.text import SentencePiece, WordPiece, from_huggingface
 
@@ -32,9 +39,8 @@ def classifier(out):
     size = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
     backbone = models.BERT(size, len(WORDS), max_sequence_length=12)
     model = tasks.SequenceClassifier(backbone, num_classes=3)
-    text = {"tokenizer": wordpiece(), "tokenizer_options": OPTIONS}
-    shape = {"batch": 1, "length": 12}
-    export(model, out / "classifier", ["tflite", "onnx"], progress=False, static=shape, **text)
+    options = ExportOptions(static={"batch": 1, "length": 12}, tokenizer_options=OPTIONS)
+    export(model, out / "classifier", ["tflite", "onnx"], tokenizer=wordpiece(), progress=False, options=options)
     write_text_tflite(out / "classifier", out / "any.tflite")
     write_text_tflite(out / "classifier", out / "one.tflite", "serve_1x12")
 

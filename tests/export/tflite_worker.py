@@ -14,8 +14,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from keras_transformer.export import GenerationOptions, export, export_spec
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export import (
+    ExportOptions,
+    Float16,
+    GenerationOptions,
+    Int8,
+    Int8Static,
+    WeightInt4,
+    WeightInt8,
+    export,
+    export_spec,
+)
+from keras_transformer.export.quantization.precisions import precision_of
 from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.spec.static_signatures import static_signatures
 from keras_transformer.export.tflite.quantization.quantize import quantized
@@ -41,12 +51,11 @@ def encoder(out):
     inputs = {"token_ids": random.integers(0, WORDS, (2, 16), "int32"), "padding_mask": np.arange(16) < [[16], [9]]}
     np.savez(out / "reference.npz", **inputs, output=np.asarray(model(inputs, training=False)))
     content = (out / "encoder" / "model.tflite").read_bytes()
-    for mode in ("fp16", "int8", "int8_static", "weight_int8", "weight_int4"):
-        quantization = Quantization(mode, calibration=[inputs] if mode == "int8_static" else None)
-        (out / f"{mode}.tflite").write_bytes(quantized(content, quantization, spec.variables))
-    wide = Quantization("int8_static", calibration=[inputs], activation_bits=16)
+    for quantization in (Float16(), Int8(), Int8Static([inputs]), WeightInt8(), WeightInt4()):
+        (out / f"{quantization.mode}.tflite").write_bytes(quantized(content, quantization, spec.variables))
+    wide = Int8Static([inputs], activation_bits=16)
     (out / "int8_static_16.tflite").write_bytes(quantized(content, wide, spec.variables))
-    patterns = Quantization("int8", keep_float=("*block_1/*/query/kernel", "token_embedding/*"))
+    patterns = Int8(keep_float=("*block_1/*/query/kernel", "token_embedding/*"))
     (out / "kept.tflite").write_bytes(quantized(content, patterns, spec.variables))
     return {"paths": [each.path for each in model.weights], "signatures": list(spec.signatures)}
 
@@ -55,10 +64,10 @@ def decoder(out):
     keras.utils.set_random_seed(0)  # What it generates must not hang on a near tie.
     model = LanguageModel(Decoder(Size(1, WIDTH, 4, 2 * WIDTH), WORDS, max_sequence_length=16, norm="rms_norm"))
     options = GenerationOptions(prefill_buckets=(4,))
-    export(_trained_looking(model), out / "decoder", ["tflite"], generation=options)
+    export(_trained_looking(model), out / "decoder", ["tflite"], options=ExportOptions(generation=options))
     content = (out / "decoder" / "model.tflite").read_bytes()
     for mode in ("int8", "weight_int4"):
-        (out / f"decoder_{mode}.tflite").write_bytes(quantized(content, Quantization(mode), model.variables))
+        (out / f"decoder_{mode}.tflite").write_bytes(quantized(content, precision_of(mode), model.variables))
     return {}
 
 
@@ -68,7 +77,7 @@ def images(out):
     model = keras.Model(inputs, keras.layers.Dense(WIDTH)(keras.layers.Flatten()(x)))
     export(_trained_looking(model), out / "images", ["tflite"])
     content = (out / "images" / "model.tflite").read_bytes()
-    (out / "images_int8.tflite").write_bytes(quantized(content, Quantization("int8"), model.variables))
+    (out / "images_int8.tflite").write_bytes(quantized(content, Int8(), model.variables))
     return {}
 
 

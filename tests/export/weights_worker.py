@@ -13,10 +13,12 @@ import numpy as np
 from worker_cases import is_exhaustive
 
 from keras_transformer import models, tasks
-from keras_transformer.export.api import _spec, _twin
+from keras_transformer.export import ExportOptions
+from keras_transformer.export.api import export_twin, model_spec
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.graph.traced import TracedModule
+from keras_transformer.export.request import Request
 from keras_transformer.export.verification.weights.check import check_weights
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)
@@ -101,6 +103,10 @@ FAULTS = {
 }
 
 
+def _spec(model, options):
+    return model_spec(model, Request(pathlib.Path(), list(FORMATS), [None], options=options))
+
+
 def prepared(make, is_fresh=False):
     keras.utils.set_random_seed(0)
     model, rng = make(), np.random.default_rng(0)
@@ -108,11 +114,11 @@ def prepared(make, is_fresh=False):
         if "float" in str(variable.dtype) and not is_fresh:
             value = rng.normal(scale=0.2, size=variable.shape)
             variable.assign(np.abs(value) + 0.5 if "variance" in variable.path else value)
-    model = _twin(model)
+    model = export_twin(model)
     try:
-        spec = _spec(model, None, 1e-5, None, None, None)
+        spec = _spec(model, ExportOptions(tolerance=1e-5))
     except Exception:  # A model that reads sequences of a fixed length only has no generation.
-        spec = _spec(model, False, 1e-5, None, None, None)
+        spec = _spec(model, ExportOptions(tolerance=1e-5, generation=False))
     return spec, TracedModule(spec)
 
 

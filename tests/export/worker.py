@@ -33,9 +33,10 @@ def fresh_arrays(model, sizes):
     }
 
 
-def good(out, name, sizes=None, **options):
+def good(out, name, sizes=None, probes=None, **options):
     model = getattr(small_models, name)()
-    report = export_package.export(model, out / name, **options)
+    options = export_package.ExportOptions(**options)
+    report = export_package.export(model, out / name, probes=probes, options=options)
     if sizes:
         np.savez(out / f"{name}.npz", **fresh_arrays(model, sizes))
     return {"report": report.to_dict(), "text": str(report)}
@@ -45,7 +46,9 @@ def described(out):
     """The same model twice, with metadata, and quantized without the model."""
     model = small_models.encoder()
     for name in ("described", "described_again"):
-        export_package.export(model, out / name, ["tflite", "onnx"], metadata=METADATA)
+        export_package.export(
+            model, out / name, ["tflite", "onnx"], options=export_package.ExportOptions(metadata=METADATA)
+        )
     export_package.quantize(out / "described", out / "described_fp16", "fp16")
     return {}
 
@@ -57,7 +60,8 @@ def bad(out, name, format, **options):
     before = (target / "manifest.json").read_text()
     result = {"error": None}
     try:
-        export_package.export(getattr(small_models, name)(), target, [format], **options)
+        options = export_package.ExportOptions(**options)
+        export_package.export(getattr(small_models, name)(), target, [format], options=options)
     except export_package.ExportError as error:
         state = {key: str(value) for key, value in vars(error).items()}
         result = {"error": type(error).__name__, "message": str(error), **state}

@@ -37,14 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.compression.layer_sensitivity import sensitivity
     from keras_transformer.export.reporting.terminal import show
 
-    options = quantize_arguments.read_arguments(arguments)
+    mode, evaluation = quantize_arguments.read_mode(arguments), quantize_arguments.evaluation_of(arguments.evaluate)
     if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
-    found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=print_status)
-    mode = options["quantize"].mode
-    show(parts(arguments.bundle, mode, found, arguments.top))
+    found = sensitivity(arguments.bundle, mode, evaluation, progress=print_status)
+    show(parts(arguments.bundle, mode.mode, found, arguments.top))
     if arguments.json:
-        record = {"bundle": arguments.bundle, "quantize": mode, "rows": [each._asdict() for each in found]}
+        record = {"bundle": arguments.bundle, "quantize": mode.mode, "rows": [each._asdict() for each in found]}
         pathlib.Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
     return 0
 

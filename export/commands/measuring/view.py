@@ -75,9 +75,9 @@ def _gains(arguments: argparse.Namespace) -> Gains | None:
         return None
     from keras_transformer.export.compression.layer_sensitivity import sensitivity
 
-    options = quantize_arguments.read_arguments(arguments)
-    found = sensitivity(arguments.bundles[0], options["quantize"], options["evaluation"], progress=print_status)
-    return gains_of([each._asdict() for each in found], options["quantize"].mode)
+    mode, evaluation = quantize_arguments.read_mode(arguments), quantize_arguments.evaluation_of(arguments.evaluate)
+    found = sensitivity(arguments.bundles[0], mode, evaluation, progress=print_status)
+    return gains_of([each._asdict() for each in found], mode.mode)
 
 
 def _attention(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -214,6 +214,7 @@ def _write_model(model: keras.Model, history: dict[str, list[float]], data: Imag
     import numpy as np
 
     from keras_transformer.export.api import export
+    from keras_transformer.export.options import ExportOptions
 
     out.mkdir(parents=True, exist_ok=True)
     images = data.test.images.astype("float32")
@@ -225,7 +226,7 @@ def _write_model(model: keras.Model, history: dict[str, list[float]], data: Imag
         "test accuracy": f"{history['val_accuracy'][-1]:.2%}",
         "input": "pixels from 0 to 255",
     }
-    export(model, out / "bundle", metadata=metadata, probes=probes)
+    export(model, out / "bundle", probes=probes, options=ExportOptions(metadata=metadata))
     model.save(out / "model.keras")
     np.save(out / "images.npy", images[:8])
 

@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the model; returns the exit status."""
     from keras_transformer.export.commands.model_files import check_model, load_model
-    from keras_transformer.export.quantization.options import Quantization
+    from keras_transformer.export.quantization.precisions import parsed
 
     _check(arguments)
-    quantization = Quantization.of(arguments.quantize)
+    quantization = parsed(arguments.quantize)
     path = check_model(arguments.model)
     options = {"max_length": arguments.max_length, "quantize": quantization}
     if arguments.engine == "genai":

@@ -1,12 +1,19 @@
 """The command `export`: writes a model as a bundle and verifies every file in it."""
 
+from __future__ import annotations
+
 import argparse
+import dataclasses
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands import quantize_arguments
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import FORMATS, check_formats
+from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats
 from keras_transformer.export.targets import TARGETS, get_target
 from keras_transformer.export.targets.fixed_shapes import target_formats
+
+if TYPE_CHECKING:
+    from keras_transformer.export.options import ExportOptions
 
 EXAMPLES = [
     "model.keras --out bundle",
@@ -15,6 +22,7 @@ EXAMPLES = [
     "model.keras --out bundles --quantize float32,int8,weight_int4",
     "model.keras --out bundle --quantize learned --weights weights.safetensors",
     "model.keras --out phone --target litert-gpu --static batch=1,length=128",
+    "model.keras --out bundle --config export.toml",
     "CHECKPOINT --out bundle",
 ]
 
@@ -25,10 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=help)
     help = "directory of the bundle; an old bundle is replaced"
     parser.add_argument("--out", required=True, metavar="DIR", help=help)
-    parser.add_argument("--formats", nargs="+", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default: all)")
+    parser.add_argument(
+        "--formats", nargs="+", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default: {', '.join(DEFAULT_FORMATS)})"
+    )
     parser.add_argument(
         "--tolerance", type=float, help="largest difference, as a share of the scale (default: by rounding)"
     )
+    help = "a TOML file with options of ExportOptions, such as metadata; those of the command line stand in their place"
+    parser.add_argument("--config", metavar="FILE", help=help)
     help = "sizes such as batch=1,length=128, for a TFLite signature of fixed shapes; repeatable"
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
     help = f"write one file for an accelerator, and run it there or on its simulator: {', '.join(TARGETS)}"
@@ -41,21 +53,34 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.bundle.writing import check_target
     from keras_transformer.export.commands.model_files import check_model, load_model
 
-    given = arguments.formats if arguments.formats is not None else list(FORMATS)
+    given = arguments.formats if arguments.formats is not None else list(DEFAULT_FORMATS)
     formats = check_formats([name for each in given for name in each.split(",") if name])
-    if arguments.target is not None:
-        formats = target_formats(get_target(arguments.target), formats)
+    quantize, options = quantize_arguments.read_quantize(arguments), _options(arguments)
+    if options.target is not None:
+        formats = target_formats(get_target(options.target), formats)
     path = check_model(arguments.model)
     check_target(arguments.out)
-    options = {**quantize_arguments.read_arguments(arguments), "static": _sizes(arguments.static)}
-    options["target"] = arguments.target
     model = load_model(path)
     from keras_transformer.export.api import export
     from keras_transformer.export.reporting.terminal import show
 
-    report = export(model, arguments.out, formats, tolerance=arguments.tolerance, **options)
+    report = export(model, arguments.out, formats, quantize=quantize, options=options)
     show([*report.parts(), report.verdict()])
     return 0
+
+
+def _options(arguments: argparse.Namespace) -> ExportOptions:
+    """The options of `--config`, and in their place what the command line says."""
+    from keras_transformer.export.options import ExportOptions
+
+    options = ExportOptions() if arguments.config is None else ExportOptions.from_file(arguments.config)
+    given = {
+        "tolerance": arguments.tolerance,
+        "static": _sizes(arguments.static),
+        "target": arguments.target,
+        "evaluation": quantize_arguments.read_evaluation(arguments),
+    }
+    return dataclasses.replace(options, **{name: value for name, value in given.items() if value is not None})
 
 
 def _sizes(texts: list[str] | None) -> list[dict[str, int]] | None:

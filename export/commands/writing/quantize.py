@@ -3,6 +3,7 @@
 import argparse
 
 from keras_transformer.export.commands import quantize_arguments
+from keras_transformer.export.errors import QuantizationError
 
 EXAMPLES = [
     "bundle --out bundle_int8 --quantize int8",
@@ -21,11 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the bundle and prints its report; returns the exit status."""
+    from keras_transformer.export.quantization.options import MODES
     from keras_transformer.export.reporting.terminal import show
     from keras_transformer.export.writing.quantize_bundle import quantize
 
-    options = quantize_arguments.read_arguments(arguments)
-    mode, evaluation = options["quantize"], options["evaluation"]
+    mode = quantize_arguments.read_quantize(arguments)
+    if mode is None:
+        raise QuantizationError(f"--quantize must name a mode: {', '.join(MODES)}")
+    evaluation = quantize_arguments.read_evaluation(arguments)
     report = quantize(arguments.bundle, arguments.out, mode, evaluation=evaluation)
     show([*report.parts(), report.verdict()])
     return 0

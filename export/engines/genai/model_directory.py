@@ -23,8 +23,8 @@ from keras_transformer.export.engines.onnx_files import write_onnx
 from keras_transformer.export.engines.past_present import KINDS, PAST, PRESENT, PastPresent, with_dots
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
-from keras_transformer.export.quantization.kept import check_models, with_source
-from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.kept import check_models
+from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.writing.quantizing import quantize_in_place
@@ -43,7 +43,7 @@ def write_genai(
     directory: Path,
     *,
     max_length: int | None = None,
-    quantize: str | Quantization | None = None,
+    quantize: Mode | None = None,
     tokenizer: bool = True,
     tolerance: float | None = None,
     metadata: dict[str, Any] | None = None,
@@ -85,7 +85,7 @@ def write_genai(
     check_model(model)
     target = writing.check_target(directory)
     check_metadata(metadata)
-    quantization = with_source(Quantization.of(quantize), model)
+    quantization = precision_of(quantize, model)
     check_tolerance(tolerance)
     cache = key_value_cache(model, ENGINE)
     length = _length(model, max_length)

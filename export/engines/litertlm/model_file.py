@@ -29,8 +29,9 @@ from keras_transformer.export.errors import (
     InvalidModelError,
     MissingLibraryError,
 )
-from keras_transformer.export.quantization.kept import check_models, with_source
-from keras_transformer.export.quantization.options import KEPT, Quantization
+from keras_transformer.export.quantization.kept import check_models
+from keras_transformer.export.quantization.options import KEPT
+from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.tflite import convert as tflite
@@ -59,7 +60,7 @@ def write_litertlm(
     *,
     max_length: int | None = None,
     prefill_buckets: Sequence[int] = _BUCKETS,
-    quantize: str | Quantization | None = None,
+    quantize: Mode | None = None,
     tolerance: float | None = None,
 ) -> Report:
     """Writes a decoder for LiteRT-LM: one file with the graphs, the tokenizer and the metadata.
@@ -99,7 +100,7 @@ def write_litertlm(
     check_model(model)
     target = check_file_target(path, f".{NAME}", ", by which the engine recognizes the format")
     library = _builder()
-    quantization = with_source(Quantization.of(quantize), model)
+    quantization = precision_of(quantize, model)
     key_value_cache(model, ENGINE)
     _check_tokenizer(model)
     check_tolerance(tolerance)

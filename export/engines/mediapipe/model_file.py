@@ -20,8 +20,9 @@ from keras_transformer.export.engines.mediapipe.graph import check_inputs, media
 from keras_transformer.export.engines.mediapipe.metadata import mediapipe_schema, write_metadata
 from keras_transformer.export.engines.mediapipe.tasks import TASKS, Task
 from keras_transformer.export.errors import ExportError, InvalidModelError
-from keras_transformer.export.quantization.kept import check_models, with_source
+from keras_transformer.export.quantization.kept import check_models
 from keras_transformer.export.quantization.options import KEPT, Quantization
+from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.float32 import float32_twin
 from keras_transformer.export.spec.functional import SERVE, check_model
@@ -46,7 +47,7 @@ def write_mediapipe(
     tokenizer: Any = None,
     max_length: int | None = None,
     metadata: dict[str, Any] | None = None,
-    quantize: str | Quantization | None = None,
+    quantize: Mode | None = None,
     tolerance: float | None = None,
 ) -> Report:
     """Writes a classifier, an embedder or an object detector for MediaPipe Tasks: one TFLite file with its metadata.
@@ -105,7 +106,7 @@ def write_mediapipe(
     tokenizer = tokenizer or getattr(model, "tokenizer", None)
     words = [] if kind.is_image else mediapipe_vocabulary(tokenizer)
     _check_arguments(model, kind, metadata, max_length, tolerance)
-    quantization = with_source(Quantization.of(quantize), model)
+    quantization = precision_of(quantize, model)
     length = 0 if kind.is_image else max_length or min(vocabulary.longest_sequence(model) or _LENGTH, _LENGTH)
     model = float32_twin(merged_twin(model))
     check_models([quantization], model, [tflite.TFLITE])

@@ -20,8 +20,8 @@ from keras_transformer.export.engines.transformers_js.packing import FOLDER, pac
 from keras_transformer.export.engines.transformers_js.tasks import DTYPES, ENGINE, TASKS
 from keras_transformer.export.errors import ExportError, QuantizationError
 from keras_transformer.export.onnx import convert as onnx
-from keras_transformer.export.quantization.kept import with_source
 from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.verification import verify
 from keras_transformer.export.writing.quantizing import quantize_in_place
@@ -38,7 +38,7 @@ def write_transformers_js(
     tokenizer: Any = None,
     processor: Any = None,
     metadata: dict[str, Any] | None = None,
-    quantize: str | Quantization | None = None,
+    quantize: Mode | None = None,
     node_modules: Path | None = None,
     tolerance: float | None = None,
 ) -> Report:
@@ -89,7 +89,7 @@ def write_transformers_js(
     """
     if task not in TASKS:
         raise ExportError(f"task must be one of {', '.join(TASKS)}. Received: {task!r}")
-    quantization = with_source(Quantization.of(quantize), model)
+    quantization = precision_of(quantize, model)
     dtype, suffix = _dtype(quantization)
     check_model(model)
     check_metadata(metadata)

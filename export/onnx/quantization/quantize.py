@@ -20,7 +20,7 @@ from keras_transformer.export.onnx.quantization.graph_quantizer import GraphQuan
 from keras_transformer.export.onnx.quantization.integer_products import Layout
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
-from keras_transformer.export.quantization.options import KEPT, matches
+from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,7 +41,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         QuantizationError: a pattern of `keep_float` matches no weight, or the calibration does not fit.
     """
     ranges = None
-    if spec.quantization.mode == "int8_static":
+    if isinstance(spec.quantization, Int8Static):
         of_results = spec.target is not None and spec.target.quantizes_results
         calibration = spec.quantization.calibration or ()
         ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)

@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
-from keras_transformer.export.quantization.options import KEPT, matches
+from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization.blocks import bfloat16, block_parameters, row_parameters
 from keras_transformer.export.tflite.quantization.offsets import Offsets
@@ -81,7 +81,7 @@ def quantized(content: bytes, quantization: Quantization, variables: Sequence[An
 
 def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> dict[int, Any] | None:
     """The ranges of activations, of the modes that need them."""
-    if quantization.mode != "int8_static":
+    if not isinstance(quantization, Int8Static):
         return None
     from keras_transformer.export.tflite.quantization.calibrate import find_ranges
 

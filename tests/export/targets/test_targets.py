@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.export import ParityError, TargetError, UnknownTargetError, export
+from keras_transformer.export import ExportOptions, ParityError, TargetError, UnknownTargetError, export
 from keras_transformer.export.commands.main import main
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
@@ -35,7 +35,7 @@ def tagger():
         (
             {"target": "litert-gpu"},
             TargetError,
-            r"size of 'length' is not given: pass static=\{\"batch\": 1, \"length\": 128\}",
+            r"'length' is not given: pass options=ExportOptions\(static=\{\"batch\": 1, \"length\": 128\}, target='litert",
         ),
         ({"target": "qnn", "static": [{"length": 4}, {"batch": 2}]}, TargetError, "the size of 'length' is not given"),
         ({"target": "qnn", "formats": ["tflite"]}, TargetError, "it runs onnx files, not tflite: leave formats out"),
@@ -48,8 +48,9 @@ def tagger():
     ],
 )
 def test_errors_come_before_work(tmp_path, options, error, message):
+    given = {name: options.pop(name) for name in ("formats", "quantize") if name in options}
     with pytest.raises(error, match=message):
-        export(tagger(), tmp_path / "bundle", progress=False, **options)
+        export(tagger(), tmp_path / "bundle", progress=False, options=ExportOptions(**options), **given)
     assert list(tmp_path.iterdir()) == []
 
 

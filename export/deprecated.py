@@ -1,0 +1,50 @@
+"""Calls of `export` as they were written before `ExportOptions`: they work, and warn, for one release."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from keras_transformer.export.data.short_repr import short_value
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.options import ExportOptions
+from keras_transformer.export.quantization.former_calls import warn
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_MOVED = tuple(field.name for field in dataclasses.fields(ExportOptions))
+
+
+def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Lets `export` take the arguments that are in `ExportOptions` now.
+
+    Raises:
+        ExportError: `options` are given too.
+    """
+
+    @functools.wraps(function)
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given: dict[str, Any] = dict(kwargs)
+        moved = {name: given.pop(name) for name in _MOVED if name in given}
+        if moved:
+            if "options" in given:
+                raise ExportError(f"pass {', '.join(moved)} in options: options=ExportOptions({_listed(moved)})")
+            given["options"] = ExportOptions(**moved)
+            warn(f"{', '.join(f'{name}=' for name in moved)} of export", _export_call(args, dict(given)), 3)
+        return function(*args, **given)  # type: ignore[arg-type]
+
+    return called
+
+
+def _export_call(args: tuple[Any, ...], given: dict[str, Any]) -> str:
+    """A call of `export` as it is written now."""
+    options = given.pop("options")
+    words = ["model", *map(short_value, args[1:])]
+    words += [f"{name}={short_value(value)}" for name, value in given.items() if name != "model"]
+    return f"export({', '.join(words)}, options={options!r})"
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={short_value(value)}" for name, value in values.items())

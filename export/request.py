@@ -1,0 +1,145 @@
+"""What a call of `export` asks for, checked against the model and with its defaults filled in."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.errors import InvalidModelError, QuantizationError
+from keras_transformer.export.formats import FORMATS, check_formats
+from keras_transformer.export.options import ExportOptions
+from keras_transformer.export.quantization import kept, ternary
+from keras_transformer.export.quantization.options import FLOAT, MODES, Quantization, Ternary
+from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
+from keras_transformer.export.targets import get_target
+from keras_transformer.export.targets.fixed_shapes import check_precisions, check_sizes, target_formats
+from keras_transformer.utils.types import Arrays, Path
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.export.targets.target import Target
+
+# Bytes of the weights in float32: the float files of a larger model are not run where they are only quantized. They are
+# compared with the variables weight by weight, and the Keras model itself predicts what quantized files are held to.
+LARGEST_RUN = 2**31
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is written, and where.
+
+    Args:
+        directory: absolute path of the bundle, or of the folders of several.
+        formats: names of the formats, in the order in which they are written.
+        precisions: a `Quantization` of each bundle, None for float files.
+        has_folders: bool. Whether each precision has a folder that is named after it.
+        tokenizer: the tokenizer of the bundle, or None.
+        probes: `probes` of `export`.
+        options: `ExportOptions` with the defaults of the model.
+        target: `Target`, or None.
+        runs_floats: bool. Whether the float files are run, and not only compared weight by weight.
+        folds_factors: bool. Whether constants that a product is multiplied by may go into its weights.
+    """
+
+    directory: pathlib.Path
+    formats: list[str]
+    precisions: list[Quantization | None]
+    has_folders: bool = False
+    tokenizer: Any = None
+    probes: Sequence[Arrays] | None = None
+    options: ExportOptions = dataclasses.field(default_factory=ExportOptions)
+    target: Target | None = None
+    runs_floats: bool = True
+    folds_factors: bool = True
+
+    @property
+    def quantize(self) -> list[Quantization | None] | Quantization | None:
+        """The precisions as an argument of `export`."""
+        return self.precisions if self.has_folders else self.precisions[0]
+
+
+def request_of(
+    model: keras.Model,
+    directory: Path,
+    formats: str | Iterable[str],
+    quantize: Mode | Modes | None,
+    tokenizer: Any,
+    probes: Sequence[Arrays] | None,
+    options: ExportOptions,
+) -> Request:
+    """Checks all arguments of `export` before anything is computed.
+
+    Raises:
+        ExportError: any of those that `export` names.
+    """
+    target = None if options.target is None else get_target(options.target)
+    names = target_formats(target, formats) if target else check_formats(formats)
+    has_folders = isinstance(quantize, (list, tuple))
+    path = writing.check_target(directory, (FLOAT, *MODES) if has_folders else ())
+    _check_model(model)
+    is_ternary = ternary.has_ternary_layers(model)
+    precisions = precisions_of(Ternary() if quantize is None and is_ternary else quantize, model)
+    if options.evaluation is not None and not any(precisions):
+        raise QuantizationError("evaluation measures quantization: pass quantize too")
+    if target:
+        check_precisions(target, precisions)
+        if not generates(model, options):
+            check_sizes(target, model, options)
+    tokenizer = tokenizer or getattr(model, "tokenizer", None)
+    keeps_weights = any(isinstance(each, kept.KEPT) for each in precisions)
+    return Request(
+        path,
+        names,
+        precisions,
+        has_folders,
+        tokenizer,
+        probes,
+        _with_defaults(options, model, tokenizer, target, is_ternary),
+        target,
+        runs_floats=is_ternary or runs_float_files(model, names, precisions),
+        folds_factors=not keeps_weights and getattr(model, "quantized_weights", None) is None,
+    )
+
+
+def generates(model: keras.Model, options: ExportOptions) -> bool:
+    """Whether the signatures are those of a language model that generates."""
+    return options.generation is not False and hasattr(model, "generation_spec")
+
+
+def _check_model(model: Any) -> None:
+    import keras
+
+    if isinstance(model, (str, bytes, os.PathLike)):
+        hint = "load it first, with keras_transformer.load_model"
+        if pathlib.Path(os.fsdecode(model)).is_dir():
+            hint = "load it first, with keras_transformer.checkpoints.from_huggingface for a checkpoint"
+        raise InvalidModelError(f"model must be a Keras model, not the path '{os.fsdecode(model)}': {hint}")
+    if not isinstance(model, keras.Model):
+        raise InvalidModelError(f"model must be a Keras model, not {type(model).__name__}")
+
+
+def _with_defaults(
+    options: ExportOptions, model: Any, tokenizer: Any, target: Target | None, is_ternary: bool
+) -> ExportOptions:
+    """The options with what follows from the model and the target."""
+    changes: dict[str, Any] = {}
+    if options.tokenizer_options is None and not hasattr(model, "generation_spec"):
+        changes["tokenizer_options"] = getattr(tokenizer, "template_options", None)
+    if options.onnx is None and target is not None:
+        changes["onnx"] = target.onnx
+    if is_ternary:
+        changes["tolerance"] = max(options.tolerance or 0.0, ternary.TOLERANCE)
+    return dataclasses.replace(options, **changes)
+
+
+def runs_float_files(model: keras.Model, formats: Iterable[str], precisions: Sequence[Quantization | None]) -> bool:
+    """Whether the float files are run: those of models up to 2 GB, and where they are part of what is written."""
+    if None in precisions or not all(FORMATS[name].takes_large_weights for name in formats):
+        return True
+    return 4 * sum(math.prod(variable.shape) for variable in model.variables) <= LARGEST_RUN
