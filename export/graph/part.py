@@ -152,7 +152,9 @@ def _number(node: Any, source: str) -> int:
 def _python_value(attribute: Any) -> Any:
     kind = attribute.WhichOneof("value")
     if kind == "list":
-        filled = next((getattr(attribute.list, each.name) for each, _ in attribute.list.ListFields()), [])
+        filled: Iterable[Any] = next(
+            (getattr(attribute.list, each.name) for each, _ in attribute.list.ListFields()), ()
+        )
         return [each.decode() if isinstance(each, bytes) else each for each in filled]
     value = getattr(attribute, kind)
     if kind == "type":

@@ -17,7 +17,7 @@ from keras_transformer.export.graph.part import GraphPart, Node, constant
 from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
 from keras_transformer.export.graph.traced_graph import with_numbered_functions, with_own_functions
-from keras_transformer.export.operations.operation import Decomposed, Lowering, Refused
+from keras_transformer.export.operations.operation import Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _parts(graph_def: Any, results: Sequence[str], weights: Iterable[str]) -> It
 
 def _chosen(lowerings: Sequence[Lowering], node: Node) -> Lowering | None:
     """The first lowering that applies to a node."""
-    return next((each for each in lowerings if not hasattr(each, "when") or each.when(node)), None)
+    return next((each for each in lowerings if isinstance(each, Native) or each.when(node)), None)
 
 
 class _Lowering:
@@ -236,8 +236,8 @@ class _Function:
         message = tf.compat.v1.GraphDef().library.function.add()
         GraphFunction(graph_def, [each.op.name for each in function.inputs]).fill(message, f"{_MARK}_{name}", results)
         _name_result(message)
-        types = tuple([each.dtype.as_datatype_enum for each in side] for side in (function.inputs, function.outputs))
-        return cls(message.signature.name, types, [message, *graph_def.library.function])
+        given, made = ([each.dtype.as_datatype_enum for each in side] for side in (function.inputs, function.outputs))
+        return cls(message.signature.name, (given, made), [message, *graph_def.library.function])
 
 
 def _name_result(function: Any) -> None:

@@ -131,7 +131,7 @@ class QuantizedCopies:
             check_classes(f"{name}, {quantization.mode}", classes, limits_of(quantization.mode))
         if evaluation and before:
             after = evaluation.measure(_open(folder, manifest, spec, name))
-            scores = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
+            scores = dict(check_loss(evaluation, f"{name}, {quantization.mode}", before, after))
         record = dataclasses.replace(
             manifest.artifact(name),
             size=size,

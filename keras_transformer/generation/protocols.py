@@ -42,7 +42,7 @@ class DecodingSteps(Protocol):
 
 
 @runtime_checkable
-class CompiledLoop(Protocol):
+class CompiledLoop(DecodingSteps, Protocol):
     """`DecodingSteps` that run the whole loop themselves for requests where `is_plain` is True."""
 
     def generate(self, request: DecodingRequest, sampler: TokenSampler) -> list[list[list[int]]]:
@@ -187,10 +187,7 @@ class TokenSampler(Sampler, Protocol):
         is_random: bool. Whether it needs `uniforms`.
     """
 
-    @property
-    def is_random(self) -> bool:
-        """bool: whether it needs `uniforms`."""
-        ...
+    is_random: bool
 
     def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
         """Returns tokens, int32 `(B,)`, from logits, float32 `(B, V)`."""

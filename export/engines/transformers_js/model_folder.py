@@ -107,7 +107,7 @@ def write_transformers_js(
         graphs.check(_paths(work, manifest.artifact(onnx.ONNX)), tolerance)
         if quantization is not None:
             artifact, manifest = quantize_in_place(artifact, spec, work, manifest)
-        record = manifest.artifact(onnx.NAME)
+        record = manifest.artifact(onnx.ONNX)
         packed = pack(work, dict(record.signatures), graphs.names, suffix)
         record = dataclasses.replace(record, signatures=packed.files, size=writing.bytes_in(work / FOLDER))
         artifact = dataclasses.replace(artifact, path=record.paths[0], size=record.size)
@@ -115,7 +115,7 @@ def write_transformers_js(
         graphs.write_files(work, dtype, large)
         if node_modules is not None:
             graphs.check_pipeline(work, _paths(work, record), node_modules)
-        write_manifest(work, manifest.with_artifact(onnx.NAME, record))
+        write_manifest(work, manifest.with_artifact(onnx.ONNX, record))
         if packed.is_rewritten:
             verify.verify_bundle(work)
     artifact.path = str(target / artifact.path)
