@@ -14,6 +14,7 @@ from keras_transformer.export.data.report import Artifact
 from keras_transformer.export.errors import ExportError, InvalidBundleError
 from keras_transformer.export.formats import written_versions
 from keras_transformer.export.graph.traced import TracedModule
+from keras_transformer.export.operations.layers import EVERYWHERE
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.verification.outputs import verify_format
@@ -73,7 +74,7 @@ def write_tflite(spec: ExportSpec, work: pathlib.Path) -> tuple[Artifact, Manife
     Raises:
         ExportError: see `write_mediapipe` and `write_litertlm`.
     """
-    traced = TracedModule(spec)
+    traced = TracedModule(spec, EVERYWHERE)
     if spec.tolerance is None:
         measure_rounding(traced, spec)
     files = tflite.write(traced, spec, work)

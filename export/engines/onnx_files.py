@@ -19,6 +19,7 @@ from keras_transformer.export.formats import written_versions
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.operations.layers import EVERYWHERE
 from keras_transformer.export.verification.outputs import verify_format
 from keras_transformer.export.verification.rounding import measure_rounding
 
@@ -44,7 +45,7 @@ def write_onnx(
         ConversionError, ParityError, UnsupportedOpError, WeightError: see `export`.
     """
     start = time.perf_counter()
-    traced = TracedModule(spec)
+    traced = TracedModule(spec, EVERYWHERE)
     if spec.tolerance is None:
         measure_rounding(traced, spec)
     (work / folder).mkdir(exist_ok=True)

@@ -14,6 +14,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+from keras_transformer.export.graph.replaced_layers import ReplacedLayer, replaced
 from keras_transformer.export.graph.traced_graph import TracedGraph, arguments_of, trace, weight_labels
 from keras_transformer.utils.types import Tensor
 
@@ -23,6 +24,7 @@ class TracedModule:
 
     Args:
         spec: an `ExportSpec`; the `outputs` of its signatures are filled in.
+        replacements: list of `ReplacedLayer`, for what is written in every format.
 
     Attributes:
         graphs: dict of signature name to `TracedGraph`.
@@ -34,13 +36,11 @@ class TracedModule:
         InvalidModelError: a signature cannot be traced.
     """
 
-    def __init__(self, spec: ExportSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: ExportSpec, replacements: Sequence[ReplacedLayer] = ()) -> None:
+        self._spec, self._replacements = spec, tuple(replacements)
         self.values = dict(zip(weight_labels(spec.variables), map(_value_of, spec.variables), strict=True))
-        repeated = RepeatedLayers(spec.layers)
-        self.graphs: dict[str, TracedGraph] = {
-            name: trace(name, each, spec.variables, repeated) for name, each in spec.signatures.items()
-        }
+        self._repeated = RepeatedLayers(spec.layers)
+        self.graphs = {name: self._trace(name, self._replacements) for name in spec.signatures}
         self.exported_modules = list(spec.modules)
         found = [each for graph in self.graphs.values() for each in (*self.variables(graph).values(), *graph.variables)]
         self.exported_variables = list({id(each): each for each in found}.values())
@@ -48,6 +48,26 @@ class TracedModule:
     def variables(self, graph: TracedGraph) -> dict[str, Any]:
         """The `tf.Variable` of each weight that a graph reads."""
         return {label: self.values[label] for label in graph.weights}
+
+    def traced_with(
+        self, replacements: Sequence[ReplacedLayer], is_needed: Callable[[TracedGraph], bool]
+    ) -> TracedModule:
+        """A copy in which further layers are replaced in some signatures.
+
+        Args:
+            replacements: list of `ReplacedLayer`.
+            is_needed: whether a signature is to be traced again for that.
+        """
+        copied = copy.copy(self)
+        copied.graphs = {
+            name: self._trace(name, (*self._replacements, *replacements)) if is_needed(graph) else graph
+            for name, graph in self.graphs.items()
+        }
+        return copied
+
+    def _trace(self, name: str, replacements: Sequence[ReplacedLayer]) -> TracedGraph:
+        with replaced(self._spec.layers, replacements):
+            return trace(name, self._spec.signatures[name], self._spec.variables, self._repeated)
 
     def changed(self, change: Callable[[TracedGraph], TracedGraph]) -> TracedModule:
         """A copy with other graphs of the same variables.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
+from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import remedy
 from keras_transformer.export.runtime.libraries import SAVED_MODEL, TFLITE
@@ -26,9 +27,11 @@ from keras_transformer.utils.freed_memory import give_back
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.graph.traced_graph import TracedGraph
 
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
+_LIST = "TensorListReserve"
 
 # The converter names an op it cannot lower with the graph node it came from:
 #   error: loc(callsite(fused["Erf:", "functional_1/mylayer_1/Erf@__inference_serve_118"] at ...)): 'tf.Erf' op is ...
@@ -53,6 +56,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         ConversionError: the converter fails for another reason, or weights that it must see exceed 2 GB.
     """
     names = spec.names(TFLITE)
+    traced = traced.traced_with(BY_FORMAT[TFLITE], _has_lists)
     traced = traced.changed(lambda graph: lowered(graph, TFLITE, spec.locate))
     if any(traced.graphs[name].captures for name in names):
         model = _with_captures(traced, spec)
@@ -65,6 +69,14 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     describe(model, spec.metadata)
     write_file(model, directory / FILE)
     return dict.fromkeys(names, FILE)
+
+
+def _has_lists(graph: TracedGraph) -> bool:
+    """Whether a graph has lists, which loops fill."""
+    functions = graph.graph_def.library.function
+    return any(
+        node.op == _LIST for nodes in (graph.graph_def.node, *(each.node_def for each in functions)) for node in nodes
+    )
 
 
 def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:

@@ -172,9 +172,10 @@ class _Job:
     def _write_floats(self, folder: pathlib.Path) -> tuple[Manifest, dict[str, Artifact]]:
         """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
         from keras_transformer.export.graph.traced import TracedModule
+        from keras_transformer.export.operations.layers import EVERYWHERE
         from keras_transformer.export.verification.rounding import RoundingInBackground
 
-        traced = TracedModule(self._spec)
+        traced = TracedModule(self._spec, EVERYWHERE)
         with RoundingInBackground(traced, self._spec) as rounding:
             writer = _BundleWriter(self._spec, traced, rounding, folder, self._steps)
             artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}

@@ -9,7 +9,7 @@ from keras_transformer.export import errors
 UNSUPPORTED = {
     "cholesky_tflite": ("tflite", "Cholesky", "my_factor"),
     "functional_cholesky_tflite": ("tflite", "Cholesky", "cholesky"),
-    "lstm_tflite": ("tflite", "TensorListReserve", "memory"),
+    "map_tflite": ("tflite", "TensorListReserve", "rows"),
     "rfft_onnx": ("onnx", "RFFT", "spectrum"),
 }
 BAD = (*UNSUPPORTED, "noise", "wrong_erfc", "impossible_tolerance")

@@ -159,7 +159,7 @@ CASES = {
     "two_signatures": two_signatures,
     "cholesky_tflite": lambda out: bad(out, "with_cholesky", "tflite"),
     "functional_cholesky_tflite": lambda out: bad(out, "with_functional_cholesky", "tflite"),
-    "lstm_tflite": lambda out: bad(out, "with_lstm", "tflite"),
+    "map_tflite": lambda out: bad(out, "with_map", "tflite"),
     "rfft_onnx": lambda out: bad(out, "with_rfft", "onnx"),
     "noise": lambda out: bad(out, "with_noise", "saved_model"),
     "wrong_erfc": wrong_erfc,

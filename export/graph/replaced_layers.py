@@ -1,0 +1,60 @@
+"""Layers that are traced in another form: what they compute in TensorFlow is the obstacle, not an operation."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedLayer:
+    """A class of layers, and what takes the place of one of its methods while a signature is traced.
+
+    Args:
+        layer: the class; its subclasses count as well.
+        method: name of the method.
+        function: takes the layer and the arguments of the method.
+        applies: whether that is to be done with a layer and these arguments; to all by default.
+    """
+
+    layer: type[keras.layers.Layer]
+    method: str
+    function: Callable[..., Any]
+    applies: Callable[..., bool] = lambda layer, *args, **kwargs: True
+
+
+@contextlib.contextmanager
+def replaced(layers: Sequence[keras.layers.Layer], replacements: Sequence[ReplacedLayer]) -> Iterator[None]:
+    """Context in which this thread's calls of layers compute in another form.
+
+    Args:
+        layers: list of `keras.layers.Layer`.
+        replacements: list of `ReplacedLayer`.
+    """
+    found = [(layer, each) for layer in layers for each in replacements if isinstance(layer, each.layer)]
+    thread = threading.get_ident()
+    for layer, each in found:
+        vars(layer)[each.method] = _replaced(layer, each, thread)
+    try:
+        yield
+    finally:
+        for layer, each in found:
+            vars(layer).pop(each.method, None)
+
+
+def _replaced(layer: keras.layers.Layer, replacement: ReplacedLayer, thread: int) -> Callable[..., Any]:
+    original = getattr(layer, replacement.method)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread or not replacement.applies(layer, *args, **kwargs):
+            return original(*args, **kwargs)
+        return replacement.function(layer, *args, **kwargs)
+
+    return call

@@ -1,0 +1,121 @@
+"""Layers of Keras whose form in TensorFlow is the obstacle: they are replaced while a signature is traced.
+
+`EVERYWHERE` is for all formats; `BY_FORMAT` is for those whose converter does not take what Keras traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_transformer.backend.call_arguments import takes
+from keras_transformer.export.graph.replaced_layers import ReplacedLayer
+from keras_transformer.export.operations.operation import TFLITE
+from keras_transformer.utils.types import Tensor
+
+
+def all_steps_at_once(layer: Any, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+    """`keras.layers.TimeDistributed` of a dynamic length: the steps are further rows of the batch.
+
+    Keras traces it by a map whose result has a wrong shape, (1, 1, 3) for (1, 5, 3).
+    """
+    batch, length = ops.shape(inputs)[:2]
+    options: dict[str, Any] = {"training": training} if takes(layer.layer, "training") else {}
+    if mask is not None and takes(layer.layer, "mask"):
+        options["mask"] = ops.reshape(mask, (-1, *ops.shape(mask)[2:]))
+    outputs = layer.layer.call(ops.reshape(inputs, (-1, *ops.shape(inputs)[2:])), **options)
+    return ops.reshape(outputs, (batch, length, *ops.shape(outputs)[1:]))
+
+
+def _has_dynamic_length(layer: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> bool:
+    return inputs.shape[1] is None
+
+
+def loop_over_slots(
+    layer: Any, sequences: Tensor, initial_state: Any, mask: Any = None, training: bool = False
+) -> tuple[Tensor, Tensor, Any]:
+    """The loop of a recurrent layer that writes each output into a slot of one tensor, in place of a list.
+
+    TFLite has lists of elements of a fixed shape only, and an output has the size of the batch.
+    """
+    mask = mask[0] if tf.nest.is_nested(mask) else mask
+    states = tuple(tf.nest.flatten(initial_state))
+    options: dict[str, Any] = {"training": training} if takes(layer.cell, "training") else {}
+    steps = _Steps(layer, tf.cast(tf.shape(sequences)[1], tf.int32), initial_state, options)
+    inputs, mask = steps.in_order(sequences), None if mask is None else steps.in_order(mask)
+    first, _ = steps.output(inputs[0], states)
+    kept = tf.zeros(tf.concat([[steps.length], tf.shape(first)], 0), first.dtype) if layer.return_sequences else None
+    carried = (tf.constant(0), tf.zeros_like(first), *([] if kept is None else [kept]), *states)
+
+    def step(time: Tensor, last: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        slots, states = (rest[:1], rest[1:]) if layer.return_sequences else ((), rest)
+        output, new = steps.output(tf.gather(inputs, time), states)
+        if mask is not None:
+            is_read = tf.gather(mask, time)
+            output = _chosen(is_read, output, tf.zeros_like(last) if layer.zero_output_for_mask else last)
+            new = tuple(_chosen(is_read, *pair) for pair in zip(new, states, strict=True))
+        output = tf.ensure_shape(output, last.shape)
+        return (time + 1, output, *(_written(each, output, time) for each in slots), *new)
+
+    _, last, *rest = tf.while_loop(lambda time, *_: time < steps.length, step, carried)
+    if not layer.return_sequences:
+        return last, tf.expand_dims(last, 1), steps.packed(rest)
+    return last, _swapped(rest[0]), steps.packed(rest[1:])
+
+
+class _Steps:
+    """The steps of a recurrent layer."""
+
+    def __init__(self, layer: Any, length: Tensor, initial_state: Any, options: dict[str, Any]) -> None:
+        self._layer, self._initial, self._options, self.length = layer, initial_state, options, length
+
+    def in_order(self, sequence: Tensor) -> Tensor:
+        """A sequence with the steps first, in the order in which they are read."""
+        swapped = _swapped(sequence)
+        return tf.reverse(swapped, [0]) if self._layer.go_backwards else swapped
+
+    def output(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The output of one step, and the states after it."""
+        output, new = self._layer.cell(inputs, self.packed(states), **self._options)
+        new = tf.nest.flatten(new)
+        for state, before in zip(new, states, strict=True):
+            state.set_shape(before.shape)
+        return output, tuple(new)
+
+    def packed(self, states: Sequence[Tensor]) -> Any:
+        """States in the structure in which the layer has them."""
+        given = self._initial if tf.nest.is_nested(self._initial) else [self._initial]
+        return tf.nest.pack_sequence_as(given, list(states))
+
+
+def _swapped(sequence: Tensor) -> Tensor:
+    return tf.transpose(sequence, [1, 0, *range(2, sequence.shape.rank)])
+
+
+def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """New values in the rows of a mask `(B,)`, old ones in the others."""
+    return tf.where(tf.reshape(mask, [-1, *[1] * (new.shape.rank - 1)]), new, old)
+
+
+def _written(slots: Tensor, output: Tensor, time: Tensor) -> Tensor:
+    from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
+
+    starts = tf.stack([time, *[tf.constant(0)] * output.shape.rank])
+    written = dynamic_update_slice(slots, tf.expand_dims(output, 0), starts)
+    written.set_shape(slots.shape)
+    return written
+
+
+def _is_a_loop(layer: Any, sequences: Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Whether a recurrent layer has a loop whose list has elements of a dynamic shape."""
+    is_known = isinstance(layer.cell, keras.layers.Layer) and not tf.nest.is_nested(sequences)
+    batch, _, *sizes = sequences.shape.as_list()
+    return is_known and not layer.unroll and None in (batch, *sizes)
+
+
+EVERYWHERE = (ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),)
+BY_FORMAT = {TFLITE: (ReplacedLayer(keras.layers.RNN, "inner_loop", loop_over_slots, _is_a_loop),)}
