@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from keras_transformer.export.errors import ExportError, UnknownFormatError
-from keras_transformer.export.operations import (
+from keras_transformer.export.operations.families import (
     activations,
     arithmetic,
     bits,
-    comparison,
     exponentials,
     images,
     lists,
@@ -30,7 +29,6 @@ _FAMILIES = (
     activations,
     arithmetic,
     bits,
-    comparison,
     exponentials,
     images,
     lists,

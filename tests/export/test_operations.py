@@ -23,7 +23,8 @@ if keras.backend.backend() == "tensorflow":
     from keras_transformer.export.data.export_spec import Probe, Signature
     from keras_transformer.export.graph.repeated_layers import RepeatedLayers
     from keras_transformer.export.graph.traced_graph import trace
-    from keras_transformer.export.operations import bits, exponentials, slices, special, table, trigonometry
+    from keras_transformer.export.operations import table
+    from keras_transformer.export.operations.families import bits, exponentials, slices, special, trigonometry
     from keras_transformer.export.operations.lowering import lowered
     from keras_transformer.export.operations.table import OPERATIONS
     from keras_transformer.export.verification.graph_execution import GraphExecution

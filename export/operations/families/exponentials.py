@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.families.polynomials import fitted, horner
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
-from keras_transformer.export.operations.polynomials import fitted, horner
 from keras_transformer.utils.types import Tensor
 
 # 2 artanh(z) / z as a polynomial of z² for |z| <= 1/3, 2e-9 of it away.

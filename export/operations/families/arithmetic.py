@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation, Refused
 from keras_transformer.utils.types import Tensor
+
+
+def _is_float32(node: Node) -> bool:
+    return node.dtype() == tf.float32
 
 
 def _is_integer(node: Node) -> bool:
@@ -22,6 +27,11 @@ def _is_float(node: Node) -> bool:
 
 def _is_int64(node: Node) -> bool:
     return node.dtype() == tf.int64
+
+
+def is_infinite(x: Tensor) -> Tensor:
+    """The converter compares with the largest finite number for equality."""
+    return tf.abs(x) > tf.constant(np.finfo("float32").max)
 
 
 def absolute_integer(x: Tensor) -> Tensor:
@@ -111,6 +121,7 @@ _REMAINDER = Decomposed(truncated_remainder)
 OPERATIONS = (
     Operation("Abs", {TFLITE: Decomposed(absolute_integer, when=_is_integer)}),
     Operation("Sign", {TFLITE: Decomposed(sign_of_integer, when=_is_integer)}),
+    Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=_is_float32)}),
     Operation("Add", rounds=True),
     Operation("AddV2", rounds=True),
     Operation("Sub", rounds=True),

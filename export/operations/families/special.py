@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.families.polynomials import fitted, horner
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
-from keras_transformer.export.operations.polynomials import fitted, horner
 from keras_transformer.utils.types import Tensor
 
 # In float32, erfc is 0 beyond.
