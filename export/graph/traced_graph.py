@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.graph.inlining import inlined
+from keras_transformer.export.graph.inlining import inlined, is_repeated
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.utils.types import Tensor
 
@@ -25,6 +25,8 @@ _PREFIX = "keras_variable_"
 _GRADIENT = "_gradient_op_type"
 # Attribute of loops and branches by which TensorFlow may take them apart into jumps.
 LOWERED = "_lower_using_switch_merge"
+# The operation that calls a function without a state; and what marks such functions until they are inlined.
+_STATELESS, _CALLED = "PartitionedCall", "_called"
 _imports = itertools.count()
 # The name of a function, and the number that TensorFlow has given to it.
 _COUNTER = re.compile(r"(.*)_(\d+)")
@@ -174,7 +176,7 @@ def _graph_of(function: Any) -> TracedGraph:
     captured = {id(inner) for _, inner in function.graph.captures}
     arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
     read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
-    outlined = function.graph.as_graph_def(add_shapes=True)
+    outlined = _without_calls(function.graph.as_graph_def(add_shapes=True))
     captures = {inner.op.name: outer for outer, inner in function.graph.captures}
     values = {name: outer for name, outer in captures.items() if outer.dtype not in (tf.resource, tf.variant)}
     _make_constants(outlined, values)
@@ -187,6 +189,31 @@ def _graph_of(function: Any) -> TracedGraph:
         {name: outer for name, outer in captures.items() if name not in values},
         tuple(function.graph.variables),
     )
+
+
+def _without_calls(graph_def: Any) -> Any:
+    """A graph with the operations of functions without a state in place of their calls, but for those of repeated layers.
+
+    Keras's grouped convolution is such a function, which XLA compiles; converters leave its call as it is.
+    """
+    while leaves := _leaves(graph_def):
+        marked = _with_function_names(graph_def, lambda name, leaves=leaves: name + _CALLED if name in leaves else name)
+        graph_def = inlined(marked, _CALLED)
+    return graph_def
+
+
+def _leaves(graph_def: Any) -> set[str]:
+    """The functions without a state that are called and call no other one."""
+    library = {each.signature.name: each for each in graph_def.library.function}
+    bodies = {name: set(_called(each.node_def)) for name, each in library.items()}
+    called = set(_called(graph_def.node)).union(*bodies.values())
+    return {name for name in called if not bodies[name]}
+
+
+def _called(nodes: Any) -> Iterator[str]:
+    for node in nodes:
+        if node.op == _STATELESS and not is_repeated(node):
+            yield node.attr["f"].func.name
 
 
 def _make_constants(graph_def: Any, values: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python.xla import dynamic_update_slice
@@ -261,6 +262,9 @@ case("Conv2D", lambda x: tf.nn.conv2d(x, KERNEL, 2, "SAME"), IMAGES, shapes=PICT
 case(
     "DepthwiseConv2dNative", lambda x: tf.nn.depthwise_conv2d(x, KERNEL, [1, 1, 1, 1], "VALID"), IMAGES, shapes=PICTURES
 )
+# Keras's grouped convolution is a function that XLA compiles.
+GROUPED = _RANDOM.normal(size=(3, 3, 1, 6)).astype("float32")
+case("Conv2D", lambda x: keras.ops.conv(x, GROUPED, 2, "same"), IMAGES, name="groups", shapes=PICTURES)
 case(
     "Conv2DBackpropInput",
     lambda x: tf.nn.conv2d_transpose(x, KERNEL.swapaxes(2, 3), (2, 18, 16, 4), 2),

@@ -241,6 +241,26 @@ def test_operations_in_loops_and_branches_are_replaced():
     np.testing.assert_allclose(ran(graph, [x])[0], np.log1p(np.abs(expected)), rtol=2e-6)
 
 
+def test_calls_of_functions_are_in_the_graph_itself():
+    @tf.function(autograph=False)
+    def inner(x):
+        return tf.roll(x, 1, 1) * 2.0
+
+    @tf.function(autograph=False, jit_compile=True)
+    def outer(x):
+        return inner(x) + inner(inner(x) + 1.0), x
+
+    x = np.array([[1.0, 2.0, 4.0]], "float32")
+    graph = traced(lambda x: tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, outer(y)[0]), (0, x))[1], [x])
+
+    assert not [node.op for node in nodes_of(graph.graph_def) if "Call" in node.op]
+    expected = x
+    for _ in range(2):
+        once = 2 * np.roll(expected, 1, 1)
+        expected = once + 2 * np.roll(once + 1, 1, 1)
+    np.testing.assert_array_equal(ran(graph, [x])[0], expected)
+
+
 def test_an_integer_below_zero_is_divided_downward_in_onnx():
     x = np.array([-7, -6, -1, 0, 5], "int32")
     graph = lowered_graph(lambda x: x // 3, "onnx", x)
