@@ -1,4 +1,8 @@
-"""The rewriters of tf2onnx that a graph needs: each one searches and rebuilds the whole graph, for nothing too."""
+"""What is changed in tf2onnx while it converts: which of its rewriters run, and the order of functions.
+
+Each rewriter searches and rebuilds the whole graph, for nothing too. Functions that do not call one another come in the order
+of a set of their names, so that two processes count the names of operations differently.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +46,7 @@ def only_needed() -> Iterator[None]:
     from tf2onnx import tfonnx
 
     original: Callable[..., Any] = tfonnx.run_rewriters
+    resolve_functions: Callable[[Any], list[Any]] = tfonnx.resolve_functions
 
     def run_rewriters(graph: Any, rewriters: list[Any], continue_on_error: bool) -> None:
         kinds = _kinds(graph)
@@ -49,10 +54,29 @@ def only_needed() -> Iterator[None]:
         original(graph, needed, continue_on_error)
 
     tfonnx.run_rewriters = run_rewriters
+    tfonnx.resolve_functions = lambda graph: _ordered(resolve_functions(graph))
     try:
         yield
     finally:
-        tfonnx.run_rewriters = original
+        tfonnx.run_rewriters, tfonnx.resolve_functions = original, resolve_functions
+
+
+def _ordered(functions: list[Any]) -> list[Any]:
+    """Functions behind those that they call, by name where there is a choice."""
+    waiting = {each.name: each for each in functions}
+    calls = {name: _called(each) & waiting.keys() for name, each in waiting.items()}
+    found = []
+    while waiting:
+        name = min(name for name in waiting if not calls[name] & waiting.keys())
+        found.append(waiting.pop(name))
+    return found
+
+
+def _called(function: Any) -> set[str]:
+    """The names of the functions that a function calls."""
+    attributes = [each for node in function.get_operations() for each in node.node_def.attr.values()]
+    single = {each.func.name for each in attributes if each.HasField("func")}
+    return single | {each.name for attribute in attributes for each in attribute.list.func}
 
 
 def _kinds(graph: Any) -> set[str]:

@@ -1,7 +1,10 @@
 """Every format of every small model: parity, names and dynamic axes, on inputs other than the probes."""
 
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -165,3 +168,32 @@ def test_saved_model_answers_to_serving_default(exported):
     x = tf.ones((2, 8))
     expected = loaded.signatures["serve"](input=x)["probabilities"]
     np.testing.assert_array_equal(loaded.signatures["serving_default"](input=x)["probabilities"], expected)
+
+
+LOOPS = """
+import hashlib, pathlib, sys
+import keras
+from keras import ops
+from keras_transformer.export import export
+
+class Loops(keras.layers.Layer):
+    def call(self, x):
+        for factor in (2.0, 3.0, 5.0, 7.0):
+            x = ops.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, ops.tanh(y * factor)), (0, x))[1]
+        return x
+
+x = keras.Input((4,), name="x")
+export(keras.Model(x, Loops()(x)), sys.argv[1], ["onnx"], progress=False)
+print(hashlib.sha256(pathlib.Path(sys.argv[1], "model.onnx").read_bytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_a_file_of_loops_is_the_same_in_every_process(tmp_path):
+    digests = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", LOOPS, str(tmp_path / seed)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        digests.add(done.stdout.strip())
+    assert len(digests) == 1
