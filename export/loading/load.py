@@ -13,6 +13,7 @@ from keras_transformer.export.errors import ExportError, InvalidBundleError, one
 from keras_transformer.export.formats import DEFAULT_BACKEND, files_of, get_format
 from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def load(
         return _open(directory, manifest, backend, signature, num_threads)
     except (ExportError, ImportError):
         raise
-    except Exception as error:
+    except library_exceptions() as error:
         raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
 
 

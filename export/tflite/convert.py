@@ -21,6 +21,7 @@ from keras_transformer.export.tflite.passes.products import complete_products
 from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.export.tflite.weights.insert_weights import Inserter
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
             content = convert_saved_model(str(saved), names)
             give_back()
             return read(content)
-        except Exception as error:
+        except library_exceptions() as error:
             raise _typed(str(error), spec.locate, log()) from error
 
 

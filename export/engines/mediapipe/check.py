@@ -19,6 +19,7 @@ from keras_transformer.export.errors import ConversionError, ParityError, one_li
 from keras_transformer.export.loading.load import SERVE
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -52,7 +53,7 @@ def ask(
     with captured_stderr() as log:
         try:
             return _answers(path, name, task, examples, class_names)
-        except Exception as error:
+        except library_exceptions() as error:
             raise ConversionError(NAME, one_line(error), log()) from error
 
 
