@@ -12,8 +12,8 @@ from keras_transformer.export.bundle.manifest import PROBES
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.export.errors import InputError, InvalidBundleError, one_line
-from keras_transformer.utils.errors import FILE_ERRORS
+from keras_transformer.export.errors import InputError, InvalidBundleError
+from keras_transformer.utils.errors import FILE_ERRORS, one_line
 from keras_transformer.utils.types import Path
 
 # An export keeps so much, or the smallest probe of each signature.

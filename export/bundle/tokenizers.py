@@ -9,14 +9,8 @@ import numpy as np
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import TokenizerRecord
-from keras_transformer.export.errors import (
-    InputError,
-    InvalidBundleError,
-    InvalidModelError,
-    MissingLibraryError,
-    one_line,
-)
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, MissingLibraryError
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 FOLDER = "tokenizer"
 # Inputs of signatures that take texts as bytes.

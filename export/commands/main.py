@@ -118,11 +118,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(error: Exception, command: str) -> str:
     """One line for any error. Errors that this package does not raise on purpose are named by their class too."""
-    from keras_transformer.export.errors import ExportError, MissingLibraryError, one_line
+    from keras_transformer.export.errors import ExportError, MissingLibraryError
     from keras_transformer.generation.errors import GenerationError
     from keras_transformer.planning.errors import PlanningError
     from keras_transformer.quantization.errors import WeightQuantizationError
     from keras_transformer.text.errors import TextError
+    from keras_transformer.utils.errors import one_line
 
     if isinstance(
         error, (ExportError, GenerationError, PlanningError, TextError, WeightQuantizationError, *_checkpoint_errors())

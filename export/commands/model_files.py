@@ -8,9 +8,9 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.importing import quick_imports
-from keras_transformer.export.errors import InvalidModelError, nearest_path, one_line
+from keras_transformer.export.errors import InvalidModelError, nearest_path
 from keras_transformer.export.runtime.libraries import require_keras
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

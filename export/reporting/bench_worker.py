@@ -13,9 +13,9 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.errors import ExportError, InputError, one_line
+from keras_transformer.export.errors import ExportError, InputError
 from keras_transformer.export.loading.load import load
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 _WARM_UP = 3

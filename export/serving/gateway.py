@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from keras_transformer.export.errors import one_line
 from keras_transformer.export.serving.calls import Calls
 from keras_transformer.export.serving.embedding_routes import EMBEDDINGS, EmbeddingRoutes
 from keras_transformer.export.serving.open_inference.http_routes import OpenInferenceRoutes
@@ -23,6 +22,7 @@ from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, UNHEALTHY, ReplicaDiedError
 from keras_transformer.export.serving.text_routes import TextRoutes
 from keras_transformer.generation.engine.completions import InvalidBodyError
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
 from keras_transformer.utils.http.refusals import UNAVAILABLE, hide_failure, refusal, refuse_http

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.errors import ExportError, one_line
+from keras_transformer.export.errors import ExportError
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.target import Measured, NoAcceleratorError, Target
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 
 def main(job: str) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.errors import ExportError, one_line
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 _LEVELS = 255

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.data.report import Report, Reports
-from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line, revived
+from keras_transformer.export.errors import ConversionError, InvalidModelError, revived
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.utils.errors import library_exceptions, on_failure
+from keras_transformer.utils.errors import library_exceptions, on_failure, one_line
 
 if TYPE_CHECKING:
     import keras

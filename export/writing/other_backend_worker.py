@@ -11,11 +11,11 @@ import keras
 
 from keras_transformer.export import errors, export
 from keras_transformer.export.data.report import Report, Reports
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.writing.other_backend import JOB, MODEL, RESULT, TOKENIZER
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 
 def _serve_job(folder: pathlib.Path) -> None:

@@ -19,14 +19,14 @@ from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.engines.triton.text_proto import text_proto
-from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
+from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
 from keras_transformer.export.formats import files_of
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.captured_stderr import captured
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path

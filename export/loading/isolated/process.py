@@ -14,11 +14,11 @@ import time
 import weakref
 from typing import Any
 
-from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError, one_line
+from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError
 from keras_transformer.export.loading.isolated import messages
 from keras_transformer.export.loading.isolated.isolation import Isolation
 from keras_transformer.generation.errors import GenerationError
-from keras_transformer.utils.errors import on_failure
+from keras_transformer.utils.errors import on_failure, one_line
 
 _CHUNK = 2**20
 # Variables that Python and the runtimes need; others may be secrets.
