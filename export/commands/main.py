@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:  # The border of the program: one line for whatever it is.
+    except Exception as error:  # The boundary of the program: one line for whatever it is.
         if parsed.debug:
             raise
         print(f"keras-transformer: error: {_explain(error, str(name))}", file=sys.stderr)

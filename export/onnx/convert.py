@@ -113,8 +113,6 @@ def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
     with captured() as log:
         try:
             model = _to_onnx(traced, spec, name)
-        except UnsupportedOpError:
-            raise
         except library_exceptions() as error:
             raise ConversionError(ONNX, error, log()) from error
     _check_unsupported(model, spec.locate)

@@ -115,7 +115,7 @@ class Gateway:
             return Response(status_code=_CLIENT_GONE)
         except HTTPException:
             raise
-        except Exception as error:  # The border of the server: its client gets no traceback, the log does.
+        except Exception as error:  # The boundary of the server: its client gets no traceback, the log does.
             _LOG.exception("a request failed")
             return refusal(500, f"the server failed: {type(error).__name__}", path=path)
 

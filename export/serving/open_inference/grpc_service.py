@@ -139,7 +139,7 @@ class GrpcServer:
                 code, reason = grpc.StatusCode.DEADLINE_EXCEEDED, "no response in time"
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # The border of the server: its client gets no traceback, the log does.
+            except Exception as error:  # The boundary of the server: its client gets no traceback, the log does.
                 _LOG.exception("a request failed")
                 code, reason = grpc.StatusCode.INTERNAL, f"the server failed: {type(error).__name__}"
             await context.abort(code, reason)

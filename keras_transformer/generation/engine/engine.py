@@ -303,7 +303,7 @@ class Engine:
         )
         try:
             self._run()
-        except BaseException as failure:  # The end of the thread: requests that wait must not do so for ever.
+        except BaseException as failure:  # The end of the thread: its requests would wait forever.
             error = EngineError(f"The engine failed: {type(failure).__name__}: {one_line(failure)}")
             error.__cause__ = failure
         with self._changed:
