@@ -24,6 +24,7 @@ _MODULES = (
     "google.protobuf.message",
     "httpx",
     "httpx2",
+    "jinja2.exceptions",
     "onnx.checker",
     "onnx.shape_inference",
     "onnxruntime.capi.onnxruntime_pybind11_state",

@@ -92,13 +92,11 @@ class ChatTemplate:
             ChatMessageError: a message has no role or content.
             ChatTemplateError: the template refuses the messages, or fails.
         """
-        import jinja2
-
         given = {**self._tokens, "tools": tools or None, "documents": None, **variables}
         given |= {"messages": read_messages(messages), "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(given)
         except ChatTemplateError:
             raise
-        except (jinja2.TemplateError, *library_exceptions()) as error:  # A template is a program.
+        except library_exceptions() as error:  # A template is a program.
             raise ChatTemplateError(f"The chat template fails: {type(error).__name__}: {error}") from error
