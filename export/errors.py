@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.utils.choice import nearest
 from keras_transformer.utils.choice import suggestion as suggestion
+from keras_transformer.utils.errors import one_line as one_line
 from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
@@ -264,10 +265,3 @@ def nearest_path(path: Path) -> str:
     except OSError:
         return ""
     return f"; did you mean '{path.with_name(name)}'?" if name else ""
-
-
-def one_line(reason: object, limit: int = 300) -> str:
-    """First line with content of an exception or text, cut to `limit` characters."""
-    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
-    text = lines[0] if lines else type(reason).__name__
-    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -12,7 +12,8 @@ from keras_transformer.export.bundle.manifest import PROBES
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.export.errors import InputError, InvalidBundleError, one_line
+from keras_transformer.export.errors import InputError, InvalidBundleError
+from keras_transformer.utils.errors import FILE_ERRORS, one_line
 from keras_transformer.utils.types import Path
 
 # An export keeps so much, or the smallest probe of each signature.
@@ -67,7 +68,7 @@ def read_probes(directory: Path, signature: str | None = None) -> dict[str, list
                     {"inputs": probe.inputs, "outputs": probe.outputs, "rounding": probe.rounding}[side][name[0]] = (
                         array
                     )
-    except Exception as error:
+    except FILE_ERRORS as error:
         raise InvalidBundleError(f"'{PROBES}' cannot be read: {one_line(error)}") from error
     return {key: [probes[number] for number in sorted(probes)] for key, probes in found.items()}
 

@@ -9,13 +9,8 @@ import numpy as np
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import TokenizerRecord
-from keras_transformer.export.errors import (
-    InputError,
-    InvalidBundleError,
-    InvalidModelError,
-    MissingLibraryError,
-    one_line,
-)
+from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, MissingLibraryError
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 FOLDER = "tokenizer"
 # Inputs of signatures that take texts as bytes.
@@ -71,7 +66,7 @@ def read_tokenizer(directory: pathlib.Path, manifest: Manifest) -> Any:
         if name not in ("tokenizers", "sentencepiece"):
             raise
         raise MissingLibraryError("the bundle's tokenizer", name) from error
-    except Exception as error:
+    except library_exceptions() as error:
         raise InvalidBundleError(f"the bundle's tokenizer cannot be read: {one_line(error)}") from error
     if tokenizer.fingerprint != record.fingerprint:
         raise InvalidBundleError(f"'{record.path}' is not the tokenizer that the bundle was exported with")

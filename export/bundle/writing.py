@@ -9,8 +9,9 @@ import threading
 from collections.abc import Collection, Iterator
 
 from keras_transformer.export.data.manifest import FILE, PRODUCER
-from keras_transformer.export.errors import InvalidBundleError, OutOfSpaceError
+from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
 from keras_transformer.utils.atomic_write import FolderReplacement
+from keras_transformer.utils.errors import library_exceptions, on_failure
 from keras_transformer.utils.types import Path
 
 # Bundles that this process is writing.
@@ -84,11 +85,11 @@ def replacing(target: pathlib.Path) -> Iterator[pathlib.Path]:
     with _one_at_a_time:
         _active.append(replacement)
         try:
-            replacement.begin()
-            yield _folder_of(replacement)
-            replacement.commit()
-        except BaseException as error:
-            replacement.abandon()
+            with on_failure(replacement.abandon):
+                replacement.begin()
+                yield _folder_of(replacement)
+                replacement.commit()
+        except (ExportError, *library_exceptions()) as error:
             if is_out_of_space(error) and not isinstance(error, OutOfSpaceError):
                 raise OutOfSpaceError(target) from error
             raise

@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:
+    except Exception as error:  # The boundary of the program: one line for whatever it is.
         if parsed.debug:
             raise
         print(f"keras-transformer: error: {_explain(error, str(name))}", file=sys.stderr)
@@ -118,11 +118,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(error: Exception, command: str) -> str:
     """One line for any error. Errors that this package does not raise on purpose are named by their class too."""
-    from keras_transformer.export.errors import ExportError, MissingLibraryError, one_line
+    from keras_transformer.export.errors import ExportError, MissingLibraryError
     from keras_transformer.generation.errors import GenerationError
     from keras_transformer.planning.errors import PlanningError
     from keras_transformer.quantization.errors import WeightQuantizationError
     from keras_transformer.text.errors import TextError
+    from keras_transformer.utils.errors import one_line
 
     if isinstance(
         error, (ExportError, GenerationError, PlanningError, TextError, WeightQuantizationError, *_checkpoint_errors())
@@ -133,9 +134,7 @@ def _explain(error: Exception, command: str) -> str:
         return str(MissingLibraryError(f"the command '{command}'", _DISTRIBUTIONS.get(missing, missing)))
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
-    # Keras puts the message of an error in a layer in bold, between what it adds.
-    own = re.search(r"\x1b\[1m(.+?)\x1b\[0m", str(error), re.DOTALL)
-    return f"{type(error).__name__}: {one_line(own[1] if own else error)} (--debug shows where)"
+    return f"{type(error).__name__}: {one_line(error)} (--debug shows where)"
 
 
 def _checkpoint_errors() -> tuple[type[Exception], ...]:

@@ -8,8 +8,9 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.importing import quick_imports
-from keras_transformer.export.errors import InvalidModelError, nearest_path, one_line
+from keras_transformer.export.errors import InvalidModelError, nearest_path
 from keras_transformer.export.runtime.libraries import require_keras
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _load_file(path: Path) -> keras.Model:
     try:
         model: Any = keras.models.load_model(path, compile=False)
         return model
-    except Exception as error:
+    except (ImportError, *library_exceptions()) as error:
         raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
 
 

@@ -18,13 +18,14 @@ from keras_transformer.export.compression.measuring import Metric
 from keras_transformer.export.compression.mixtures import measured_choices
 from keras_transformer.export.compression.results import FLOAT, Compression, Trial, lost
 from keras_transformer.export.data.report import Report, readable_size
-from keras_transformer.export.errors import ExportError, QuantizationError, one_line
+from keras_transformer.export.errors import ExportError, QuantizationError
 from keras_transformer.export.formats import check_formats
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
 from keras_transformer.quantization import WeightQuantizationError
 from keras_transformer.quantization.choose_schemes import Choice, least_bytes, most_bytes, within
 from keras_transformer.quantization.observation.calibration import as_batches
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Any
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.checks import IncompleteError, is_count, json_object, shown
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord, TokenizerRecord
-from keras_transformer.export.errors import InvalidBundleError, one_line
+from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import Path
 
 FILE = "manifest.json"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
-from keras_transformer.export.errors import ExportError, InvalidBundleError, one_line
+from keras_transformer.export.errors import ExportError, InvalidBundleError
 from keras_transformer.export.formats import DEFAULT_BACKEND, files_of, get_format
 from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def load(
         return _open(directory, manifest, backend, signature, num_threads)
     except (ExportError, ImportError):
         raise
-    except Exception as error:
+    except library_exceptions() as error:
         raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries
 from keras_transformer.export.data.manifest import PRODUCER
-from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.errors import ConversionError, UnsupportedOpError
 from keras_transformer.export.graph.output_names import output_names
 from keras_transformer.export.graph.traced import weight_arrays, weight_names
 from keras_transformer.export.onnx.freeze import freeze
@@ -33,6 +33,7 @@ from keras_transformer.export.operations.table import native_builders
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
@@ -112,9 +113,7 @@ def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
     with captured() as log:
         try:
             model = _to_onnx(traced, spec, name)
-        except UnsupportedOpError:
-            raise
-        except Exception as error:
+        except library_exceptions() as error:
             raise ConversionError(ONNX, error, log()) from error
     _check_unsupported(model, spec.locate)
     hoist_invariants(model)
@@ -126,7 +125,7 @@ def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
 def _check(path: pathlib.Path) -> None:
     try:
         onnx.checker.check_model(str(path), full_check=True)
-    except Exception as error:
+    except library_exceptions() as error:
         raise ConversionError(ONNX, error) from error
 
 

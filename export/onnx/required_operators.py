@@ -11,6 +11,7 @@ from typing import Any
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ConversionError, MissingLibraryError
 from keras_transformer.export.runtime.libraries import ONNX
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import Path
 
 _TOOLS = "onnxruntime.tools.ort_format_model"
@@ -85,7 +86,7 @@ def _converted(path: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
             onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_OF_ONE_PROCESSOR
             )
-        except Exception as error:  # Of no narrower class.
+        except library_exceptions() as error:
             raise ConversionError(ONNX, f"'{path.name}' cannot be converted: {error}") from error
         found.append(target)
     return found

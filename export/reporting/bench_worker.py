@@ -13,8 +13,9 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.errors import InputError, one_line
+from keras_transformer.export.errors import ExportError, InputError
 from keras_transformer.export.loading.load import load
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 _WARM_UP = 3
@@ -156,7 +157,7 @@ def main() -> int:
                 answer = {"cases": [case.record for case in cases], "seconds": seconds}
             else:
                 answer = {"seconds": [case.seconds(question["calls"]) for case in cases], "peak_memory": peak_memory()}
-        except Exception as error:
+        except (ExportError, ImportError, *library_exceptions()) as error:
             print(json.dumps({"error": one_line(error)}), flush=True)
             return 1
         print(json.dumps(answer), flush=True)

@@ -10,11 +10,12 @@ import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.errors import ExportError, RunError
+from keras_transformer.export.errors import RunError
 from keras_transformer.export.runtime.generation_record import cache_names, generation_of
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.generation.chat.sizes import cache_size
 from keras_transformer.generation.decoding_request import ModelOutput
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike, Cache
 
 _INDEX = {"prefill": "lengths", "decode": "cache_index"}
@@ -151,9 +152,7 @@ class RuntimeSteps:
         """Raises errors of the runtime as `RunError`."""
         try:
             yield
-        except ExportError:
-            raise
-        except Exception as error:
+        except library_exceptions() as error:
             raise RunError(self._backend, signature, error) from error
 
     def _length(self, cache: Cache, axis: str = "cache_length") -> int | None:

@@ -10,9 +10,10 @@ from keras_transformer.export.bundle.probe_files import read_probes, resized_inp
 from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.export.errors import ExportError, InputError, InvalidBundleError, RunError
+from keras_transformer.export.errors import InputError, InvalidBundleError, RunError
 from keras_transformer.export.runtime.inputs import check_axis_limits, check_inputs, check_outputs
 from keras_transformer.export.runtime.runtime import Runtime
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike
 
 
@@ -148,9 +149,7 @@ class RuntimeModel:
     def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
             return check_outputs(self.outputs, self._runtime(arrays))
-        except ExportError:
-            raise
-        except Exception as error:
+        except library_exceptions() as error:
             check_axis_limits(self.inputs, arrays, self.axis_limits)
             raise RunError(*self._origin, error) from error
 

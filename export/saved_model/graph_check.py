@@ -59,13 +59,14 @@ def check_saved_model(path: pathlib.Path) -> None:
 
 def _meta_graph(path: pathlib.Path) -> Any:
     with captured():
+        from google.protobuf.message import DecodeError
         from tensorflow.core.protobuf import saved_model_pb2
 
         try:
             message = saved_model_pb2.SavedModel.FromString((path / FILE).read_bytes())
         except OSError as error:
             raise InvalidBundleError(f"'{FILE}' cannot be read: {error.strerror}") from error
-        except Exception as error:  # `DecodeError` of protobuf.
+        except DecodeError as error:
             raise InvalidBundleError(f"'{FILE}' is damaged") from error
     # Otherwise TensorFlow runs the initialization of the main graph.
     if len(message.meta_graphs) != 1 or not message.meta_graphs[0].HasField("object_graph_def"):

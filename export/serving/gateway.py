@@ -14,15 +14,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from keras_transformer.export.errors import one_line
 from keras_transformer.export.serving.calls import Calls
 from keras_transformer.export.serving.embedding_routes import EMBEDDINGS, EmbeddingRoutes
 from keras_transformer.export.serving.open_inference.http_routes import OpenInferenceRoutes
 from keras_transformer.export.serving.requests import Limits, RequestError, write_outputs
 from keras_transformer.export.serving.responses import while_connected
-from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, ReplicaDiedError
+from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, UNHEALTHY, ReplicaDiedError
 from keras_transformer.export.serving.text_routes import TextRoutes
 from keras_transformer.generation.engine.completions import InvalidBodyError
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
 from keras_transformer.utils.http.refusals import UNAVAILABLE, hide_failure, refusal, refuse_http
@@ -115,12 +115,12 @@ class Gateway:
             return Response(status_code=_CLIENT_GONE)
         except HTTPException:
             raise
-        except Exception as error:  # The traceback is logged only.
+        except Exception as error:  # The boundary of the server: its client gets no traceback, the log does.
             _LOG.exception("a request failed")
             return refusal(500, f"the server failed: {type(error).__name__}", path=path)
 
     async def figures(self) -> dict[str, Any]:
-        """The figures of healthy models, or raises."""
+        """The figures of healthy models; raises one of `UNHEALTHY`."""
         figures: dict[str, Any] = {}
         async with asyncio.timeout(_HEALTH_S):
             for model in self.calls.models.values():
@@ -130,7 +130,7 @@ class Gateway:
     async def _health(self, request: Any) -> Response:
         try:
             figures = await self.figures()
-        except Exception as error:
+        except UNHEALTHY as error:
             return JSONResponse({"status": "unavailable", "reason": one_line(error)}, UNAVAILABLE)
         return JSONResponse({"status": "ok", **figures.get(self.calls.only_name, {})})
 
@@ -149,7 +149,7 @@ class Gateway:
     async def _figures(self, request: Any) -> Response:
         try:
             figures = await self.figures()
-        except Exception:  # The figures of requests are there all the same.
+        except UNHEALTHY:  # The figures of requests are there all the same.
             figures = {}
         content, kind = self.calls.metrics.text(figures)
         return Response(content, headers={"content-type": kind})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.requests import RequestError
+from keras_transformer.utils.errors import failure_to
 
 
 @dataclasses.dataclass(eq=False)
@@ -94,13 +96,9 @@ class LocalReplicas:
     def _work(self, replica: Any) -> None:
         """One thread."""
         while batch := self._next():
-            answers: list[Any]
-            try:
+            with failure_to(functools.partial(_fail, batch)):
                 results, sizes = replica.run([each.request for each in batch])
-                answers = [(result, max(sizes)) for result in results]
-            except BaseException as error:  # Of all requests: what belongs to one is among the results.
-                answers = [error if isinstance(error, Exception) else RuntimeError(type(error).__name__)] * len(batch)
-            _answer(batch, answers)
+                _answer(batch, [(result, max(sizes)) for result in results])
 
     def _next(self) -> list[_Waiting]:
         """Waits for a batch; [] when the replicas are closed."""
@@ -127,6 +125,11 @@ class LocalReplicas:
             batch.append(self._waiting.popleft())
             examples += batch[-1].examples
         return batch
+
+
+def _fail(batch: list[_Waiting], error: BaseException) -> None:
+    """Answers all requests of a batch with an error: what belongs to one is among the results."""
+    _answer(batch, [error if isinstance(error, Exception) else RuntimeError(type(error).__name__)] * len(batch))
 
 
 def _answer(batch: list[_Waiting], answers: list[Any]) -> None:

@@ -37,7 +37,7 @@ class Streamed(Response):
         try:
             async for piece in self._events:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except Exception:  # The stream ends without its last event, by which the client knows.
+        except Exception:  # The boundary of the server: without its last event the client knows that the stream failed.
             _LOG.exception("a stream failed")
         await send({"type": "http.response.body", "body": b""})
 

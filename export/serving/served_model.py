@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.replicas import served_signatures
 from keras_transformer.export.serving.requests import Limits, Reader
 
@@ -22,6 +23,10 @@ COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 
 class ReplicaDiedError(Exception):
     """A replica ended before its response; the request can be sent to another."""
+
+
+# What `Replicas.is_healthy` raises, or a limit of its time.
+UNHEALTHY = (ExportError, ReplicaDiedError, TimeoutError)
 
 
 class Replicas(Protocol):
@@ -39,7 +44,7 @@ class Replicas(Protocol):
         ...
 
     async def is_healthy(self) -> dict[str, Any] | None:
-        """Raises if no replica can respond; returns figures, or None."""
+        """Raises one of `UNHEALTHY` if no replica can respond; returns figures, or None."""
 
 
 @dataclasses.dataclass

@@ -14,6 +14,7 @@ from keras_transformer.export.targets.target import Arrays, Measured, NoAccelera
 from keras_transformer.export.targets.tflite_rules import gpu_nodes, graph_of
 from keras_transformer.export.tflite.tree import read_file, write
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.errors import library_exceptions
 
 _COUNTS = re.compile(r"(\d+) operations will run on the GPU, and the remaining (\d+) operations")
 _REFUSED = re.compile(r"not supported by GPU delegate:\n(?P<lines>(?:[A-Z][A-Z0-9_]*: .*\n)+)")
@@ -47,7 +48,7 @@ class LiteRTGPU(Target):
                 compiled, inputs, outputs = _compiled(path, signature, precision)
                 found = [_call(compiled, inputs, outputs, each) for each in cases]
                 is_whole = compiled.is_fully_accelerated()
-            except Exception as error:
+            except library_exceptions() as error:
                 if any(each in log() for each in _ABSENT):
                     raise NoAcceleratorError("LiteRT finds no GPU and no Vulkan driver") from error
                 raise

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from keras_transformer.export.targets.target import Node
+from keras_transformer.utils.errors import library_exceptions
 
 _DYNAMIC = ("dynamic shapes", "give the size of every axis in static")
 
@@ -18,7 +19,7 @@ def load_graph(path: pathlib.Path) -> Any:
     model = onnx.load(str(path), load_external_data=False)
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    except Exception:  # What is not known is not refused.
+    except library_exceptions():  # What is not known is not refused.
         return model.graph
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
-from keras_transformer.export.errors import ParityError, one_line
+from keras_transformer.export.errors import ParityError
 from keras_transformer.export.targets.target import Node, Target
+from keras_transformer.utils.errors import one_line
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec

@@ -16,6 +16,7 @@ from keras_transformer.export.targets.onnx_rules import count_nodes, load_graph,
 from keras_transformer.export.targets.onnx_target import OnnxTarget
 from keras_transformer.export.targets.target import Arrays, Measured, NoAcceleratorError, Node
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.version import install_command
 
 _PROVIDER = "QNNExecutionProvider"
@@ -61,9 +62,7 @@ class QNN(OnnxTarget):
         with captured_stderr() as log:
             try:
                 session, refused = _session(path, {"session.disable_cpu_ep_fallback": "1"}), {}
-            except NoAcceleratorError:
-                raise
-            except Exception:
+            except library_exceptions():
                 session = _session(path, {})
                 refused = {match["name"]: match["op"] for match in _REFUSED.finditer(log())}
                 refused = refused or {"?": "all"}

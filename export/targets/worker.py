@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.errors import one_line
+from keras_transformer.export.errors import ExportError
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.target import Measured, NoAcceleratorError, Target
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 
 def main(job: str) -> int:
@@ -39,7 +40,7 @@ def main(job: str) -> int:
         result: dict[str, Any] = {"signatures": found}
     except (NoAcceleratorError, ImportError) as error:
         result = {"missing": one_line(error)}
-    except Exception as error:
+    except (ExportError, *library_exceptions()) as error:
         result = {"error": f"{type(error).__name__}: {one_line(error)}"}
     np.savez(folder / "outputs.npz", **outputs)
     (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")

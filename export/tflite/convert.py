@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
+from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError
 from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import remedy
@@ -22,6 +22,7 @@ from keras_transformer.export.tflite.passes.products import complete_products
 from keras_transformer.export.tflite.tree import read, write_file
 from keras_transformer.export.tflite.weights.insert_weights import Inserter
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.freed_memory import give_back
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
             content = convert_saved_model(str(saved), names)
             give_back()
             return read(content)
-        except Exception as error:
+        except library_exceptions() as error:
             raise _typed(str(error), spec.locate, log()) from error
 
 

@@ -12,6 +12,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, ParityError
 from keras_transformer.export.loading.load import open_artifact
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.utils.errors import library_exceptions
 
 _MOST_CALLS, _FEWEST_CALLS = 10, 3
 _SECONDS = 0.5
@@ -23,9 +24,7 @@ def opened(
     """One signature of an artifact; `tolerance` is what the error names."""
     try:
         return open_artifact(directory, manifest, format, signature)
-    except ExportError:
-        raise
-    except Exception as error:
+    except library_exceptions() as error:
         raise ParityError(
             format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {_line(error)}"
         ) from error
@@ -39,7 +38,7 @@ def results_on(model: RuntimeModel, format: str, probe: Probe, tolerance: float 
 
     try:
         results = model(probe.inputs)
-    except Exception as error:
+    except (ExportError, *library_exceptions()) as error:
         raise error_of("*", f"cannot be computed: {_line(error)}") from error
     if set(results) != set(probe.outputs):
         raise error_of(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")

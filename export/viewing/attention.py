@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.errors import ExportError, one_line
+from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 _LEVELS = 255
@@ -55,7 +56,7 @@ def _load(path: Path) -> Any:
     try:
         with captured():
             model = load_model(path)
-    except Exception as error:
+    except (ImportError, *library_exceptions()) as error:
         raise ExportError(f"'{path}' cannot be loaded: {one_line(error)}") from error
     return getattr(model, "backbone", model)
 
@@ -93,7 +94,7 @@ def _scores(network: Any, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
     try:
         maps = attention_maps(network)(inputs)
         found = {layer: np.asarray(scores, "float32")[0] for layer, scores in maps.items() if scores is not None}
-    except Exception as error:
+    except library_exceptions() as error:
         raise ExportError(f"no attention scores: {one_line(error)}") from error
     found = {layer: scores for layer, scores in found.items() if scores.ndim == 3 and scores.size}
     if not found:

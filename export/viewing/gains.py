@@ -7,7 +7,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.export.errors import ExportError, one_line
+from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import Path
 
 

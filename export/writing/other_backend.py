@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.data.report import Report, Reports
-from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line, revived
+from keras_transformer.export.errors import ConversionError, InvalidModelError, revived
 from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.utils.errors import library_exceptions, on_failure, one_line
 
 if TYPE_CHECKING:
     import keras
@@ -65,7 +66,7 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -
         classes[name] = (cls.__module__, cls.__qualname__)
     try:
         model.save(folder / MODEL)
-    except Exception as error:
+    except library_exceptions() as error:
         raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
     if request.tokenizer is not None:
         request.tokenizer.save(folder / TOKENIZER)
@@ -86,13 +87,12 @@ def _run(folder: pathlib.Path, progress: Callable[[str], Any]) -> str:
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
     command = [sys.executable, "-m", "keras_transformer.export.writing.other_backend_worker", str(folder)]
     with tempfile.TemporaryFile("w+") as log:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
-            try:
-                for line in process.stdout or ():
-                    progress(line.rstrip("\n"))
-                process.wait()
-            except BaseException:
-                process.terminate()
-                raise
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+            on_failure(process.terminate),
+        ):
+            for line in process.stdout or ():
+                progress(line.rstrip("\n"))
+            process.wait()
         log.seek(0)
         return log.read()

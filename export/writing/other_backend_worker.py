@@ -11,10 +11,11 @@ import keras
 
 from keras_transformer.export import errors, export
 from keras_transformer.export.data.report import Report, Reports
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.writing.other_backend import JOB, MODEL, RESULT, TOKENIZER
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 
 def _serve_job(folder: pathlib.Path) -> None:
@@ -34,7 +35,7 @@ def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report | Reports:
     try:
         objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)
-    except Exception as error:
+    except (ImportError, *library_exceptions()) as error:
         raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
     tokenizer = load_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
     return export(model, tokenizer=tokenizer, progress=lambda line: print(line, flush=True), **job["arguments"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from keras import ops
 
 from keras_transformer.feedforward.activations import Gating
-from keras_transformer.utils.configured import Configured
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import Configured, serializable
 from keras_transformer.utils.types import Config, Tensor
 
 

@@ -8,8 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.feedforward.activations import Gating, get_activation
-from keras_transformer.utils.configured import Configured
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import Configured, serializable
 from keras_transformer.utils.types import Activation, Config, Tensor
 
 

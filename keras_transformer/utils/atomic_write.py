@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 
+from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.folder_locks import FolderLock, exchange
 from keras_transformer.utils.types import Path
 
@@ -49,13 +50,10 @@ def replacing_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
         Path of the folder to fill.
     """
     replacement = FolderReplacement(target)
-    try:
+    with on_failure(replacement.abandon):
         work = replacement.begin()
         yield work
         replacement.commit()
-    except BaseException:
-        replacement.abandon()
-        raise
 
 
 class FolderReplacement:

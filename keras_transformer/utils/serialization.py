@@ -14,6 +14,23 @@ from keras_transformer.utils.types import Config, Path, Shape
 _T = TypeVar("_T")
 
 
+class Configured:
+    """Base of an object, such as a process or a scaling, that its config, the arguments of its constructor, makes again.
+
+    Example:
+
+    >>> from keras_transformer.diffusion import RectifiedFlow
+    >>> RectifiedFlow.from_config(RectifiedFlow(shift=3.0).get_config()).shift
+    3.0
+    """
+
+    @classmethod
+    def from_config(cls, config: Config) -> Any:
+        """Returns the object of a config."""
+        make: Any = cls
+        return make(**config)
+
+
 def serializable(cls: _T) -> _T:
     """Registers a class or function with Keras as `keras_transformer>Name`, for saved models to find.
 

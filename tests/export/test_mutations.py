@@ -227,8 +227,8 @@ def damages(rng, content):
 def test_every_file_damaged(exported, language, tmp_path, name, backend):
     source = (language if name == "gpt" else exported).bundle(name)
     bundle = pathlib.Path(shutil.copytree(source, tmp_path / "bundle"))
-    manifest, rng = json.loads((bundle / "manifest.json").read_text()), random.Random(2)
-    for file in files_of(manifest, backend):
+    rng = random.Random(2)
+    for file in files_of(read_manifest(bundle), backend):
         content = (source / file).read_bytes()
         for number, damage in enumerate(damages(rng, content)):
             if not content and number in (0, 1, 3):

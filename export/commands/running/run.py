@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.console import BACKEND_HELP
-from keras_transformer.export.errors import ExportError, InputError, one_line
+from keras_transformer.export.errors import ExportError, InputError
 from keras_transformer.export.formats import DEFAULT_BACKEND
+from keras_transformer.utils.errors import one_line
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.array_spec import ArraySpec

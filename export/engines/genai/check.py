@@ -15,6 +15,7 @@ from keras_transformer.export.engines.greedy import Steps, greedy_tokens
 from keras_transformer.export.engines.past_present import PastPresent
 from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.onnx.runtime import onnx_session
+from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
     from keras_transformer.export.engines.key_value_cache import KeyValueCache
@@ -102,7 +103,7 @@ def check_engine(
         expected = greedy_tokens(steps, max_new_tokens, end_id)
         try:
             got = engine_tokens(directory, prompt, max_new_tokens)
-        except Exception as error:  # The engine raises RuntimeError and its own.
+        except library_exceptions() as error:
             raise ConversionError(ENGINE, f"the engine cannot run it: {error}") from error
         if got != expected:
             raise ConversionError(ENGINE, f"the engine generates the tokens {got[:12]}, ONNX Runtime {expected[:12]}")

@@ -15,6 +15,7 @@ from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec
@@ -118,7 +119,7 @@ def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None)
                 session.run_prefill([prompt])
                 text = session.run_decode().texts[0]
                 return text, engine.tokenize(prompt), tokens and engine.detokenize(tokens)
-        except Exception as error:  # The engine raises RuntimeError, with details on stderr.
+        except library_exceptions() as error:  # With details on stderr.
             raise ConversionError(ENGINE, f"the engine cannot run it: {error}", log()) from error
 
 

@@ -37,6 +37,7 @@ from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.writing.quantizing import quantize_in_place
 from keras_transformer.generation.stop import as_end_ids
+from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -188,7 +189,7 @@ def _pack(library: Any, work: pathlib.Path, model: Any, slots: int) -> None:
     try:
         with open(work / FILE, "wb") as file:
             packed.build(file)
-    except Exception as error:
+    except library_exceptions() as error:
         raise ConversionError(NAME, error) from error
 
 

@@ -15,10 +15,11 @@ from keras_transformer.export.engines.mediapipe.detector import (
     found_detections,
 )
 from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, SEGMENTS, Task
-from keras_transformer.export.errors import ConversionError, ParityError, one_line
+from keras_transformer.export.errors import ConversionError, ParityError
 from keras_transformer.export.loading.load import SERVE
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.utils.captured_stderr import captured_stderr
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -52,7 +53,7 @@ def ask(
     with captured_stderr() as log:
         try:
             return _answers(path, name, task, examples, class_names)
-        except Exception as error:
+        except library_exceptions() as error:
             raise ConversionError(NAME, one_line(error), log()) from error
 
 

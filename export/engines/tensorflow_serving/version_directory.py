@@ -19,13 +19,14 @@ from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.engines.triton.text_proto import text_proto
-from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
+from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
 from keras_transformer.export.formats import files_of
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.captured_stderr import captured
+from keras_transformer.utils.errors import library_exceptions, one_line
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -143,7 +144,7 @@ def _verify(path: pathlib.Path, names: Sequence[str], default: str, probes: Any,
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
         try:
             loaded = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(path))
-        except Exception as error:
+        except library_exceptions() as error:
             raise InvalidBundleError(f"the SavedModel cannot be loaded: {_last_line(error)}") from error
         for name in (*names, DEFAULT):
             if name not in loaded.signature_def:
@@ -165,7 +166,7 @@ def _compare(session: Any, signature: Any, name: str, probe: Any, limit: Limit) 
     feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
     try:
         results = session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
-    except Exception as error:
+    except library_exceptions() as error:
         detail = f"cannot be computed: {_last_line(error)}"
         raise ParityError(_FORMAT, name, probe.label, np.nan, 1.0, 0.0, detail) from error
     for key, expected in probe.outputs.items():

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export import errors
-from keras_transformer.export.errors import one_line, revived
+from keras_transformer.export.errors import revived
+from keras_transformer.utils.errors import one_line
 
 LENGTH = struct.Struct("<Q")
 _LARGEST_TEXT = 2**26

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -13,10 +14,11 @@ import time
 import weakref
 from typing import Any
 
-from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError, one_line
+from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError
 from keras_transformer.export.loading.isolated import messages
 from keras_transformer.export.loading.isolated.isolation import Isolation
 from keras_transformer.generation.errors import GenerationError
+from keras_transformer.utils.errors import on_failure, one_line
 
 _CHUNK = 2**20
 # Variables that Python and the runtimes need; others may be secrets.
@@ -94,32 +96,28 @@ class IsolatedProcess:
             os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]  # They are pipes.
         self._finalizer = weakref.finalize(self, _end, self._process)
         try:
-            self._exchange({**self._arguments, "isolated": self._isolation}, self._isolation.loading_seconds)
+            with on_failure(self._stop):
+                self._exchange({**self._arguments, "isolated": self._isolation}, self._isolation.loading_seconds)
         except _Ended as error:
             name = f"{self._arguments['backend']} artifact of '{self._arguments['bundle']}'"
             raise InvalidBundleError(f"{name} cannot be loaded: {error}") from None
-        except BaseException:
-            self._stop()
-            raise
 
     def _exchange(self, request: Any, seconds: float) -> Any:
         """Sends a request and reads the reply."""
         assert self._process is not None
         pipes = _Pipes(self._process, time.monotonic() + seconds, seconds)
-        try:
-            pipes.write(pickle.dumps(request))
-            return messages.decoded(pipes.read, self._isolation.memory_bytes)
-        except (ExportError, GenerationError):
-            raise  # The model's own error: the process goes on.
-        except _Ended:
-            self._stop()
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self._stop()
-            raise _Ended(f"its process replied nonsense: {one_line(error)}") from None
-        except BaseException:
-            self._stop()  # The reply is still to come.
-            raise
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._stop)  # Where its reply is still to come, or is nonsense.
+            try:
+                pipes.write(pickle.dumps(request))
+                reply = messages.decoded(pipes.read, self._isolation.memory_bytes)
+            except (ExportError, GenerationError):
+                stack.pop_all()  # The model's own error: the process goes on.
+                raise
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise _Ended(f"its process replied nonsense: {one_line(error)}") from None
+            stack.pop_all()
+            return reply
 
     def _stop(self) -> None:
         if self._process is not None:

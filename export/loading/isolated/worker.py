@@ -14,9 +14,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from keras_transformer.export.errors import ExportError
 from keras_transformer.export.loading.isolated import messages
 from keras_transformer.export.loading.isolated.isolation import Isolation
 from keras_transformer.export.loading.load import load
+from keras_transformer.utils.errors import library_exceptions
 
 # The parent ends the process at the limit: this is for a process without one.
 _TIMES_SECONDS = 2.0
@@ -73,7 +75,7 @@ def _reply(replies: BinaryIO, seconds: float, run: Any) -> None:
     signal.setitimer(signal.ITIMER_REAL, _TIMES_SECONDS * seconds)
     try:
         parts = messages.encoded(run())
-    except Exception as error:
+    except (ExportError, ImportError, *library_exceptions()) as error:
         parts = messages.encoded_error(error)
     signal.setitimer(signal.ITIMER_REAL, 0)
     for part in parts:

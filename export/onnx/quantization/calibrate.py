@@ -13,6 +13,7 @@ from keras_transformer.export.onnx.graph import name_of
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.ranges import RangeObserver
+from keras_transformer.utils.errors import library_exceptions
 
 # Activation functions that processors of integers look up in a table.
 FUNCTIONS = frozenset({"Gelu"})
@@ -56,7 +57,7 @@ def ranges_of(
     for batch in calibration:
         try:
             results = session.run(names, {key: np.asarray(array) for key, array in batch.items()})
-        except Exception as error:
+        except library_exceptions() as error:
             raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
         found = dict(zip(names, results, strict=True))
         for name, (tensor, bias) in tensors.items():

@@ -243,8 +243,11 @@ class _Replicas:
             raise _translated(error) from error
 
     async def is_healthy(self) -> None:
-        with contextlib.suppress(BackPressureError):  # A busy replica is healthy.
-            await self._handle.ready.remote()
+        try:
+            with contextlib.suppress(BackPressureError):  # A busy replica is healthy.
+                await self._handle.ready.remote()
+        except (ray.exceptions.RayError, DeploymentUnavailableError) as error:
+            raise ReplicaDiedError from error
 
 
 def _translated(error: Exception) -> Exception:

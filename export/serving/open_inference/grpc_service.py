@@ -22,7 +22,7 @@ from keras_transformer.export.serving.open_inference.tensors import (
     to_bytes,
 )
 from keras_transformer.export.serving.requests import RequestError
-from keras_transformer.export.serving.served_model import ReplicaDiedError
+from keras_transformer.export.serving.served_model import UNHEALTHY, ReplicaDiedError
 from keras_transformer.utils.http.access import AccessError
 
 try:
@@ -139,7 +139,7 @@ class GrpcServer:
                 code, reason = grpc.StatusCode.DEADLINE_EXCEEDED, "no response in time"
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # The traceback is logged only.
+            except Exception as error:  # The boundary of the server: its client gets no traceback, the log does.
                 _LOG.exception("a request failed")
                 code, reason = grpc.StatusCode.INTERNAL, f"the server failed: {type(error).__name__}"
             await context.abort(code, reason)
@@ -152,7 +152,7 @@ class GrpcServer:
     async def _ready(self, request: Any) -> Any:
         try:
             await self._figures()
-        except Exception:
+        except UNHEALTHY:
             return MESSAGES["ServerReadyResponse"](ready=False)
         return MESSAGES["ServerReadyResponse"](ready=not self._guard.traffic.is_draining)
 
@@ -160,7 +160,7 @@ class GrpcServer:
         try:
             model, _ = self._models.find(request.name, request.version)
             await model.replicas.is_healthy()
-        except Exception:
+        except (RequestError, *UNHEALTHY):
             return MESSAGES["ModelReadyResponse"](ready=False)
         return MESSAGES["ModelReadyResponse"](ready=True)
 

@@ -12,6 +12,7 @@ from keras_transformer.export.serving.open_inference.http_body import LENGTH_HEA
 from keras_transformer.export.serving.open_inference.models import SERVER, VERSION, Models, wanted_outputs
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.serving.responses import while_connected
+from keras_transformer.export.serving.served_model import UNHEALTHY
 from keras_transformer.utils.http.refusals import refusal
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class OpenInferenceRoutes:
     async def _ready(self, request: Any) -> Response:
         try:
             await self._figures()
-        except Exception as error:
+        except UNHEALTHY as error:
             return refusal(503, f"not ready: {type(error).__name__}", path=request.url.path)
         return JSONResponse({"ready": True})
 
@@ -81,7 +82,7 @@ class OpenInferenceRoutes:
             return model
         try:
             await model.replicas.is_healthy()
-        except Exception as error:
+        except UNHEALTHY as error:
             return refusal(503, f"not ready: {type(error).__name__}", path=request.url.path)
         return JSONResponse({"name": name, "ready": True})
 

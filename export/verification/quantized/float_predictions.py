@@ -11,13 +11,14 @@ from keras_transformer.export.bundle.writing import bytes_in
 from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.limits import Behavior, limits_of
 from keras_transformer.export.data.manifest import Manifest
-from keras_transformer.export.errors import InvalidBundleError, QuantizationError, one_line
+from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.verification.quantized.predictions import Predictions, check_behavior
 from keras_transformer.export.verification.quantized.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
 from keras_transformer.generation import GenerationSpec
+from keras_transformer.utils.errors import FILE_ERRORS, one_line
 from keras_transformer.utils.types import Path
 
 FILE = "predictions.npz"
@@ -96,7 +97,7 @@ class FloatPredictions:
                 arrays = {name: file[name] for name in file.files}
             source = {name.removeprefix(_SOURCE): arrays.pop(name) for name in list(arrays) if name.startswith(_SOURCE)}
             return cls(Predictions(**arrays), source)
-        except Exception as error:
+        except FILE_ERRORS as error:
             raise InvalidBundleError(f"'{FILE}' cannot be read: {one_line(error)}") from error
 
 

@@ -34,7 +34,7 @@ def _config_of(layer: keras.layers.Layer) -> str | None:
     """Returns the config of a layer without names; None for a layer that has none."""
     try:
         return json.dumps(_without_names(keras.saving.serialize_keras_object(layer)), sort_keys=True)
-    except Exception:  # Whatever a layer of the user raises.
+    except Exception:  # The `get_config` of a user's layer runs here.
         return None
 
 

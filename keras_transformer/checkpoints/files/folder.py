@@ -16,6 +16,7 @@ from keras_transformer.checkpoints.errors import (
     UnsafePathError,
 )
 from keras_transformer.checkpoints.files.lazy_tensors import Bounds, LazyTensor
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
@@ -158,10 +159,9 @@ def find_folder(source: Path) -> pathlib.Path:
         return pathlib.Path(
             huggingface_hub.snapshot_download(str(source), allow_patterns=_PATTERNS, ignore_patterns=_IGNORED)
         )
-    except Exception as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
+    except library_exceptions() as error:
         raise MissingFileError(
-            f"{str(source)!r} is not a folder and cannot be downloaded: {reason[0][:160]}"
+            f"{str(source)!r} is not a folder and cannot be downloaded: {one_line(error, 160)}"
         ) from error
 
 

@@ -18,6 +18,7 @@ from keras_transformer.data.errors import (
     MissingDataError,
     NoImagesError,
 )
+from keras_transformer.utils.errors import FILE_ERRORS, one_line
 from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
@@ -137,7 +138,6 @@ def _open(image_module, name, read):
     try:
         with image_module.open(io.BytesIO(read())) as image:
             pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CorruptImageError(f"Not a readable image: {name} ({reason})") from error
+    except (image_module.DecompressionBombError, *FILE_ERRORS) as error:
+        raise CorruptImageError(f"Not a readable image: {name} ({one_line(error)})") from error
     return pixels if pixels.ndim == 3 else pixels[..., None]

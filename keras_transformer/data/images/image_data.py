@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.data.errors import ImageDataError, MissingDataError
 from keras_transformer.data.images.folders import read_folders
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
@@ -122,9 +123,8 @@ def _keras_dataset(name, class_names):
 
         try:
             splits = getattr(keras.datasets, name).load_data()
-        except Exception as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise MissingDataError(f"The data set {name!r} could not be downloaded: {reason}") from error
+        except Exception as error:  # Keras raises no narrower class where a download fails.
+            raise MissingDataError(f"The data set {name!r} could not be downloaded: {one_line(error)}") from error
         train, test = ((_with_channels(images), labels.reshape(-1).astype("int32")) for images, labels in splits)
         return train, test, class_names
 

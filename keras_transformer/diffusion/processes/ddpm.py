@@ -7,8 +7,7 @@ from keras import ops
 
 from keras_transformer.diffusion.processes.noise_schedules import NOISE_SCHEDULES
 from keras_transformer.diffusion.processes.process import ProcessPoints, check_num_steps
-from keras_transformer.utils.configured import Configured
-from keras_transformer.utils.serialization import choice, serializable
+from keras_transformer.utils.serialization import Configured, choice, serializable
 from keras_transformer.utils.types import Config, Tensor
 
 

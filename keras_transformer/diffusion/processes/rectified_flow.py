@@ -8,8 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.diffusion.processes.process import ProcessPoints, check_num_steps
-from keras_transformer.utils.configured import Configured
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import Configured, serializable
 from keras_transformer.utils.types import Config, Tensor
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from keras_transformer.diffusion.processes.process import ProcessPoints
-from keras_transformer.utils.configured import Configured
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import Configured, serializable
 from keras_transformer.utils.types import Config
 
 

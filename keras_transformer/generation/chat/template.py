@@ -8,6 +8,7 @@ from typing import Any
 from keras_transformer.generation.chat.environment import environment
 from keras_transformer.generation.chat.messages import read_messages
 from keras_transformer.generation.errors import ChatTemplateError
+from keras_transformer.utils.errors import library_exceptions
 
 # The names of special tokens in templates, by their role.
 _NAMES = {
@@ -97,5 +98,5 @@ class ChatTemplate:
             return self._template.render(given)
         except ChatTemplateError:
             raise
-        except Exception as error:  # A template is a program: any exception is possible.
+        except library_exceptions() as error:  # A template is a program.
             raise ChatTemplateError(f"The chat template fails: {type(error).__name__}: {error}") from error

@@ -22,6 +22,7 @@ from keras_transformer.generation.errors import (
 )
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.protocols import TokenSampler
+from keras_transformer.utils.errors import failure_to, one_line
 
 if TYPE_CHECKING:
     from keras_transformer.generation.protocols import ServedModel
@@ -302,8 +303,8 @@ class Engine:
         )
         try:
             self._run()
-        except BaseException as failure:
-            error = EngineError(f"The engine failed: {type(failure).__name__}: {failure}".splitlines()[0])
+        except BaseException as failure:  # The end of the thread: its requests would wait forever.
+            error = EngineError(f"The engine failed: {type(failure).__name__}: {one_line(failure)}")
             error.__cause__ = failure
         with self._changed:
             self._closing = self._closing or "now"
@@ -322,12 +323,8 @@ class Engine:
                     return
                 scheduler.admit()
                 self._changed.notify_all()
-            try:
+            with failure_to(scheduler.fail):
                 scheduler.run()
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:  # A panic of a library in Rust is no `Exception`.
-                scheduler.fail(error)
 
     def _take_arrivals(self) -> None:
         for request in self._inbox:

@@ -23,6 +23,7 @@ from keras_transformer.generation.errors import (
     QueueFullError,
     RequestCancelledError,
 )
+from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
 from keras_transformer.utils.http.server import run_server
@@ -203,16 +204,17 @@ def _submit(engine: Engine, completion: Completion, wait: float | None) -> list[
         raise InvalidBodyError(f"The number of prompts times 'n' must be at most {_MAX_CHOICES}.", "n")
     as_text = None if engine.tokenizer is None else True
     requests = []
-    try:
+    with on_failure(_cancel, requests):
         for prompt in completion.prompts:
             requests += engine.submit_samples(
                 prompt, completion.num_choices, wait=wait, as_text=as_text, **completion.options
             )
-    except BaseException:
-        for request in requests:
-            request.cancel()
-        raise
     return requests
+
+
+def _cancel(requests: list[Any]) -> None:
+    for request in requests:
+        request.cancel()
 
 
 async def _body(request: Request) -> bytes:

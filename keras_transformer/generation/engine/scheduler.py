@@ -12,6 +12,7 @@ from keras_transformer.generation.engine.cache_pool import CacheTable
 from keras_transformer.generation.engine.paging import OutOfBlocksError
 from keras_transformer.generation.engine.waiting_queue import WaitingQueue
 from keras_transformer.generation.errors import EngineError, GenerationError, RequestCancelledError
+from keras_transformer.utils.errors import failure_to, one_line
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.cache_pool import CachePool
@@ -190,13 +191,13 @@ class Scheduler:
         self.counters["tokens_read"] += count * len(rows)
 
     def _advance(self, request: Request, logits: np.ndarray) -> None:
-        try:
+        """Chooses the next token. An error of its sampler or tokenizer ends this request only."""
+        failures: list[BaseException] = []
+        is_finished = False
+        with failure_to(failures.append):
             is_finished = request.advance(logits)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            # An error of its sampler or tokenizer ends this request only. A panic of a library in Rust is no `Exception`.
-            self._finish(request, _engine_error(error))
+        if failures:
+            self._finish(request, _engine_error(failures[0]))
             return
         self.counters["tokens_written"] += 1
         self.waiting.charge(request.user, written=1)
@@ -246,6 +247,6 @@ def _rank(request: Request) -> tuple[int, int]:
 def _engine_error(error: BaseException) -> GenerationError:
     if isinstance(error, GenerationError):
         return error
-    failure = EngineError(f"The model failed: {type(error).__name__}: {error}".splitlines()[0])
+    failure = EngineError(f"The model failed: {type(error).__name__}: {one_line(error)}")
     failure.__cause__ = error
     return failure

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.models.transforms.known_operations import is_known
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
 
 _BATCH_SIZE = 2
@@ -144,8 +145,8 @@ class _Probe:
             args, kwargs = self._arguments(node, index)
             try:
                 results.append(keras.tree.flatten(call(*args, **kwargs)))
-            except Exception as error:
-                raise ValueError(f"{_message(node)} It fails on {len(part)} tokens: {str(error)[:200]}") from error
+            except library_exceptions() as error:
+                raise ValueError(f"{_message(node)} It fails on {len(part)} tokens: {one_line(error, 200)}") from error
         culprit = next((value.culprit for value in given if value is not None and value.culprit is not None), node)
         for tensor, *runs in zip(node.outputs, *results, strict=True):
             value = self._classify(runs)

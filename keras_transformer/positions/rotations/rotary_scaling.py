@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from keras_transformer.utils.configured import Configured
-from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.serialization import Configured, serializable
 from keras_transformer.utils.types import Config, Tensor
 
 

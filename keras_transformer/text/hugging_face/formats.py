@@ -40,7 +40,7 @@ def library_calls() -> Iterator[None]:
     """
     try:
         yield
-    except BaseException as error:
+    except BaseException as error:  # The base of panics; the library has no class of its own for what it raises.
         if type(error) is not Exception and not is_panic(error):
             raise
         raise TokenizerLibraryError(f"The tokenizers library failed: {one_line(error)}") from error

@@ -7,10 +7,11 @@ import json
 from collections.abc import Container, Iterator
 from typing import Any
 
-from keras_transformer.text.errors import InvalidTokenizerError
-from keras_transformer.text.hugging_face.formats import library, one_line
+from keras_transformer.text.errors import InvalidTokenizerError, TokenizerLibraryError
+from keras_transformer.text.hugging_face.formats import library, library_calls, one_line
 from keras_transformer.text.hugging_face.limits import check_limits
 from keras_transformer.text.hugging_face.vocabulary_ids import check_vocabulary, is_id
+from keras_transformer.utils.errors import FILE_ERRORS
 from keras_transformer.utils.json_files import parse_json
 from keras_transformer.utils.types import Path
 
@@ -71,14 +72,16 @@ def load_content(content: dict[str, Any]) -> Any:
 def library_errors(name: Path) -> Iterator[None]:
     """Context manager that converts exceptions of the library to an `InvalidTokenizerError` with the file name.
 
-    The library raises plain `Exception`s, and for some content a panic, whose class derives from `BaseException`.
+    The library raises plain `Exception`s, errors of Python for wrong types, and for some content a panic.
     """
     try:
-        yield
-    except (InvalidTokenizerError, KeyboardInterrupt, SystemExit, MemoryError, ImportError):
+        with library_calls():
+            yield
+    except (InvalidTokenizerError, MemoryError):
         raise
-    except BaseException as error:
-        raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {one_line(error)}") from None
+    except FILE_ERRORS as error:
+        cause = error.__cause__ if isinstance(error, TokenizerLibraryError) else error
+        raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {one_line(cause or error)}") from None
 
 
 def without_special(content: dict[str, Any], ids: Container[int]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import weakref
 from typing import NamedTuple
 
 from keras_transformer.training.errors import TrainingCheckpointError
+from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.types import Path
 
 try:
@@ -92,13 +93,10 @@ def _locked(directory):
     """The descriptor of the locked file."""
     path = directory / _FILE
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
-    try:
+    with on_failure(os.close, descriptor):
         _lock(path, descriptor)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {_host()}".encode())
-    except BaseException:
-        os.close(descriptor)
-        raise
     return descriptor
 
 

@@ -11,6 +11,7 @@ import keras
 from keras_transformer.training.checkpointing.snapshot import VariableGroups, check_variables, describe_variables
 from keras_transformer.training.checkpointing.training_checkpoint import TrainingCheckpoint, checked_metadata
 from keras_transformer.training.errors import CorruptCheckpointError, DistributionError
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -136,13 +137,11 @@ class ShardedCheckpoint(TrainingCheckpoint):
         found, error = None, None
         try:
             found = self._manager.restore(number, args=self._args.Composite(**wanted))
-        except Exception as raised:  # Of Orbax and TensorStore: a damaged file raises many types.
+        except library_exceptions() as raised:  # Of Orbax and TensorStore.
             error = raised
         if _in_any_process(error is not None):
-            lines = str(error or "").splitlines() or ["Another process cannot read its parts."]
-            raise CorruptCheckpointError(
-                f"'{self.path / str(number)}' is damaged: {lines[0][:200].rstrip('. ')}."
-            ) from error
+            reason = one_line(error or "Another process cannot read its parts.", 200).rstrip(". ")
+            raise CorruptCheckpointError(f"'{self.path / str(number)}' is damaged: {reason}.") from error
         return found
 
 

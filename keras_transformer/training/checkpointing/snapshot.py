@@ -16,6 +16,7 @@ import keras
 import numpy as np
 
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
+from keras_transformer.utils.errors import FILE_ERRORS
 from keras_transformer.utils.types import Path
 
 _METADATA = "metadata"
@@ -163,7 +164,7 @@ def _open(path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (TrainingCheckpointError, MemoryError):
         raise
-    except Exception as error:  # Of zipfile, struct, json, numpy: a damaged file raises many types.
+    except FILE_ERRORS as error:
         reason = str(error) or type(error).__name__
         raise CorruptCheckpointError(f"'{path}' is not a complete checkpoint: {reason}") from error
 

@@ -18,6 +18,7 @@ from keras_transformer.training.checkpointing.snapshot import (
 )
 from keras_transformer.training.distribution.replicas import is_chief
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
+from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -100,11 +101,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self.batches.first_step = 0
         if is_chief(self.model):
             self._lock.acquire()
-        try:
+        with on_failure(self._lock.release):
             self._begin()
-        except BaseException:
-            self._lock.release()
-            raise
 
     def _begin(self):
         metadata = self._newest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
+from keras_transformer.utils.errors import on_failure
 from keras_transformer.utils.types import Tensor
 
 # Called with the batches of a step, and a function from a variable to its value before the step.
@@ -35,13 +37,9 @@ class _ObservedTrainFunction:
         if not batches:
             raise StopIteration
         values = _values_of_state(model, state[0]) if state else _own_value
-        try:
+        with on_failure(keras_private.put_state_back, model, state[0]) if state else contextlib.nullcontext():
             for observer in list(self.observers):
                 observer(batches, values)
-        except BaseException:
-            if state:
-                keras_private.put_state_back(model, state[0])
-            raise
         return self.train_function(*state, iter(batches))
 
 

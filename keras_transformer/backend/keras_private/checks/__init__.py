@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.backend.keras_private.checks import graphs, layers, masks, optimizers, training, variables
+from keras_transformer.utils.errors import library_exceptions
 
 CHECKS = layers.CHECKS | variables.CHECKS | masks.CHECKS | graphs.CHECKS | training.CHECKS | optimizers.CHECKS
 
@@ -25,7 +26,7 @@ def check() -> None:
     for attribute, test in CHECKS.items():
         try:
             test()
-        except Exception as error:
+        except (ImportError, *library_exceptions()) as error:
             broken.append(f"{attribute} ({type(error).__name__}: {str(error)[:200]})")
     if broken:
         raise KerasPrivateError(f"Keras {keras.__version__} changed private attributes: {'; '.join(broken)}")

@@ -1,0 +1,121 @@
+"""What libraries and damaged files raise, what follows a failure, and the line of an error that names its cause."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+import sys
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# Readers of zip archives, arrays, JSON and flatbuffers, on content that is damaged or hostile. The header of an array of
+# numpy is Python, which may be no syntax or end within a token.
+FILE_ERRORS: tuple[type[Exception], ...] = (
+    *(ArithmeticError, AttributeError, BufferError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
+    *(StopIteration, SyntaxError, TypeError, ValueError),
+    *(struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+# Their exceptions derive from `Exception` alone. Those of ONNX Runtime have no common base.
+_MODULES = (
+    "google.protobuf.message",
+    "httpx",
+    "httpx2",
+    "jinja2.exceptions",
+    "onnx.checker",
+    "onnx.shape_inference",
+    "onnxruntime.capi.onnxruntime_pybind11_state",
+    "onnxruntime_genai.onnxruntime_genai",
+    "tensorflow.lite.python.convert_phase",
+    "tensorflow.python.framework.errors_impl",
+)
+# Keras puts the message in bold, between the layer and its arguments.
+_OF_LAYER = re.compile(r"Exception encountered when calling (.+?)\.\s+\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
+# TensorFlow begins with the place, and ends with the cause and the name of the node.
+_PLACES = ("in user code:", "Graph execution error:")
+_FUNCTION, _NODE = re.compile(r"\{\{function_node [^}]*\}\} "), "[[{{node "
+
+
+def library_exceptions() -> tuple[type[Exception], ...]:
+    """Returns the classes of what Keras, its backend, a converter or a runtime raises for a model, a file or a value.
+
+    Of libraries that are not loaded there are none: nothing is imported.
+
+    Example:
+
+    >>> import io, zipfile
+    >>> try:
+    ...     archive = zipfile.ZipFile(io.BytesIO(b"no archive"))
+    ... except library_exceptions() as error:
+    ...     print(one_line(error))
+    File is not a zip file
+    """
+    loaded = (list(vars(sys.modules[name]).values()) for name in _MODULES if name in sys.modules)
+    own = (each for values in loaded for each in values if isinstance(each, type) and issubclass(each, Exception))
+    return (*FILE_ERRORS, AssertionError, SystemError, *own)
+
+
+@contextlib.contextmanager
+def on_failure(undo: Callable[..., Any], *arguments: Any) -> Iterator[None]:
+    """Context that calls a function if its block raises or is interrupted.
+
+    Args:
+        undo: what is called, before the exception goes on.
+        arguments: its arguments.
+
+    Example:
+
+    >>> import contextlib
+    >>> with contextlib.suppress(KeyError), on_failure(print, "undone"):
+    ...     raise KeyError
+    undone
+    """
+    with contextlib.ExitStack() as stack:
+        stack.callback(undo, *arguments)
+        yield
+        stack.pop_all()
+
+
+@contextlib.contextmanager
+def failure_to(handle: Callable[[BaseException], Any]) -> Iterator[None]:
+    """Context of a thread that outlives the failures of what it runs: they are handed to a function, and end there.
+
+    Args:
+        handle: takes the exception. Interrupts and exits of the process are none.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # Samplers and tokenizers of users run here, and a panic in Rust is no `Exception`.
+        handle(error)
+
+
+def one_line(reason: object, limit: int = 300) -> str:
+    """The line of an exception or text that names the cause, cut to `limit` characters; else the class.
+
+    That is the first line with content. Below a line that only says where the error occurred, as Keras and TensorFlow write
+    it, it is that of the cause.
+
+    Example:
+
+    >>> one_line("Exception encountered when calling Dense.call().\\n\\n\\x1b[1mIt fails.\\x1b[0m\\n\\nArguments received")
+    'Dense.call(): It fails.'
+    >>> one_line("in user code:\\n\\n    File 'model.py', line 3, in call\\n\\n    ValueError: It fails.\\n")
+    'ValueError: It fails.'
+    """
+    text = _cause(str(reason)) or type(reason).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _cause(text: str) -> str:
+    """The line of the cause, or ""."""
+    if match := _OF_LAYER.search(text):
+        return f"{match[1]}: {_cause(match[2])}"
+    lines = [line.strip() for line in _FUNCTION.sub("", text).splitlines() if line.strip()]
+    if lines and lines[0].startswith(_PLACES):
+        return next((line for line in reversed(lines) if not line.startswith(_NODE)), lines[0])
+    return lines[0] if lines else ""
