@@ -20,11 +20,15 @@ DEFAULT_FORMATS = tuple(name for name, each in FORMATS.items() if each.made_from
 DEFAULT_BACKEND = ONNX.name
 
 
-def written_versions() -> dict[str, str]:
-    """Versions of this package and of the installed distributions that write or run bundles."""
+def written_versions(formats: Iterable[str] = ()) -> dict[str, str]:
+    """Versions of this package and of the installed distributions that write or run bundles.
+
+    Args:
+        formats: names of the formats of the bundle; those that are made from the model need no name.
+    """
     names = ["keras", "tensorflow", "numpy"]
-    for each in FORMATS.values():
-        names += [*each.writers, each.library.distribution]
+    for name in dict.fromkeys([*DEFAULT_FORMATS, *formats]):
+        names += [*FORMATS[name].writers, FORMATS[name].library.distribution]
     found = {name: installed_version(name) for name in dict.fromkeys(names)}
     return {DISTRIBUTION: __version__} | {name: version for name, version in found.items() if version is not None}
 

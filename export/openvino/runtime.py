@@ -48,15 +48,16 @@ class OpenVINORuntime:
 
     def __init__(self, directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> None:
         self._model = compiled_model(manifest.path(directory, NAME, signature), num_threads)
-        self._inputs = [port.get_any_name() for port in self._model.inputs]
-        # A tensor that is returned twice has both names.
+        # A port has the name of the file, and others that OpenVINO joined with its tensor.
+        self._inputs = {name for port in self._model.inputs for name in port.get_names()}
         numbers = {name: number for number, port in enumerate(self._model.outputs) for name in port.get_names()}
         labels = file_names(manifest, NAME, signature).outputs.values()
         self._outputs = {label: numbers[label] for label in labels}
         self._threads = threading.local()
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = self._request.infer({name: arrays[name] for name in self._inputs}, share_inputs=True)
+        given = {name: array for name, array in arrays.items() if name in self._inputs}
+        results = self._request.infer(given, share_inputs=True)
         return {label: results[number] for label, number in self._outputs.items()}
 
     @property
@@ -72,13 +73,7 @@ class OpenVINOSteps(RuntimeSteps):
     def __init__(self, directory: pathlib.Path, manifest: Manifest, backend: str, num_threads: int) -> None:
         super().__init__(directory, manifest, backend, num_threads)
         self._lock = threading.Lock()
-
-        @functools.cache
-        def opened(signature: str) -> Runtime:
-            runtime = OpenVINORuntime(directory, manifest, signature, num_threads)
-            return named_runtime(runtime, file_names(manifest, backend, signature))
-
-        self._opened = opened
+        self._opened = functools.cache(lambda signature: _named(directory, manifest, signature, num_threads))
 
     def open_first(self) -> None:
         self._runtime("encode" if self.spec.is_encoder_decoder else "prefill")
@@ -89,3 +84,9 @@ class OpenVINOSteps(RuntimeSteps):
     def _runtime(self, signature: str) -> Runtime:
         with self._lock:
             return self._opened(signature)
+
+
+def _named(directory: pathlib.Path, manifest: Manifest, signature: str, num_threads: int) -> Runtime:
+    """A signature under its own names."""
+    runtime = OpenVINORuntime(directory, manifest, signature, num_threads)
+    return named_runtime(runtime, file_names(manifest, NAME, signature))

@@ -13,7 +13,7 @@ from keras_transformer import models, tasks
 from keras_transformer.export import ExportError, ExportOptions, UnsupportedOpError, WeightError, export, load, quantize
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.export_spec import ExportSpec, Signature
-from keras_transformer.export.formats import FORMATS, files_of
+from keras_transformer.export.formats import FORMATS, files_of, written_versions
 from keras_transformer.export.openvino import convert, layers
 
 needs_openvino = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="no openvino")
@@ -70,6 +70,8 @@ def test_float_files_are_proven(tmp_path):
     found = load(tmp_path / "bundle", "openvino")(inputs)
     for name, expected in model(inputs).items():
         np.testing.assert_allclose(found[name], expected, atol=1e-5)
+    assert "openvino" in manifest.versions
+    assert "openvino" not in written_versions()
     assert set(files_of(manifest, "openvino")) == {"model.xml", "model.bin"}
     assert files_of(manifest, "onnx") == ["model.onnx"]
     counted = FORMATS["openvino"].count_operations(tmp_path / "bundle" / "model.xml")
