@@ -21,7 +21,7 @@ from gate_weights import EditedFiles, assigned, weight_faults
 from keras_transformer.export import ExportError
 from keras_transformer.export.bundle.manifest import new_manifest
 from keras_transformer.export.data.artifact_record import ArtifactRecord
-from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.verification import outputs, running
 from keras_transformer.export.verification.weights import traced_constants
@@ -186,7 +186,7 @@ def judge_sound(name, formats, record):
         spec, traced = gate_models.specification(gate_models.built(name, change))
         with tempfile.TemporaryDirectory() as folder:
             judge = Judge(spec, traced, pathlib.Path(folder))
-            for format in FORMATS:
+            for format in DEFAULT_FORMATS:
                 judge.write(format)
             for format in formats:
                 if record.lacks(format, "sound", change.__name__):
@@ -197,7 +197,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--formats", nargs="+", default=list(FORMATS))
+    parser.add_argument("--formats", nargs="+", default=list(DEFAULT_FORMATS))
     parser.add_argument("--most", type=int, help="faults of each group")
     options = parser.parse_args()
     name, formats, most, record = options.model, options.formats, options.most, Record(options.file)
@@ -205,7 +205,7 @@ def main():
     spec, traced = gate_models.specification(model)
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(spec, traced, pathlib.Path(folder))
-        for format in FORMATS:
+        for format in DEFAULT_FORMATS:
             judge.write(format)
         for format in formats:
             if record.lacks(format, "sound", "randomized"):

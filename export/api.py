@@ -80,7 +80,8 @@ def export(
     Args:
         model: a built Functional or Sequential Keras model.
         directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
-        formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`. All by default.
+        formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`, all three by default; or `"openvino"`,
+            which is made from the ONNX files.
         quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", "gguf", "learned", or a mode with options,
             such as `WeightInt4(block_size=64)`, `Int8Static(calibration)` or `Gguf(file)`; None for float32, with ternary
             weights packed in 2 bits. The float files are verified first, then replaced; those of a model of more than 2 GB
@@ -102,7 +103,7 @@ def export(
         TargetError: a size that the target needs is missing, or it does not run the format or the quantization.
         InvalidModelError: the model is not a Keras model (a path, say), not functional or not built, or an argument does
             not fit it.
-        MissingLibraryError: Keras or TensorFlow is not installed.
+        MissingLibraryError: Keras, TensorFlow or the runtime of a format is not installed.
         InvalidBundleError: the directory contains something that is not a bundle.
         UnsupportedOpError: a format lacks an op; names the op and its layer.
         ParityError: an artifact differs from the Keras model by more than the tolerance.

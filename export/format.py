@@ -35,8 +35,8 @@ class Format(Protocol):
         reports_operations: bool. Whether `report.html` counts the operations.
         takes_large_weights: bool. Whether float files of more than 2 GB are written, and quantized, one weight at a time.
         shares_loaded: bool. Whether the signatures share a file that is loaded while one of them is open.
-        made_from: name of the format whose files it is converted from, by `convert` in place of `write`; None for a format
-            that is made from the model. It is written where it is asked for only, and the other one beside it.
+        made_from: name of the format whose files it is converted from, by `convert` in place of `write` and `quantize`; None
+            for a format that is made from the model. It is written where it is asked for only, and the other one beside it.
     """
 
     name: str
@@ -70,15 +70,18 @@ class Format(Protocol):
         ...
 
     def convert(self, sources: dict[str, str], spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
-        """`write` of a format that is made from another's files, which are written and verified.
+        """`write` of a format that is made from another's files, which are written and verified; and its `quantize`.
 
         Args:
-            sources: dict of signature name to path of the other format's files, relative to `directory`.
+            sources: dict of signature name to path of the other format's files, float or quantized, relative to `directory`.
             spec: the `ExportSpec`.
             directory: folder to write into.
 
         Returns:
-            As for `write`.
+            As for `write`. Files of before are replaced.
+
+        Raises:
+            ConversionError: the converter fails.
         """
         raise TypeError(f"{self.name} is made from the model: write makes its files")
 
@@ -105,7 +108,7 @@ class Format(Protocol):
         Raises:
             QuantizationError: the format does not support what is requested.
         """
-        ...
+        raise TypeError(f"{self.name} is made from {self.made_from}: convert makes its quantized files")
 
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]

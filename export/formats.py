@@ -6,24 +6,29 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.format import Format
 from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.openvino.format import OPENVINO_IR
 from keras_transformer.export.runtime.libraries import installed_version
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.version import DISTRIBUTION, __version__
 
 # In the order in which they are written: a format follows the one that it is made from.
-FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX)}
+FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX, OPENVINO_IR)}
 # Those that are made from the model.
 DEFAULT_FORMATS = tuple(name for name, each in FORMATS.items() if each.made_from is None)
 
 DEFAULT_BACKEND = ONNX.name
 
 
-def written_versions() -> dict[str, str]:
-    """Versions of this package and of the installed distributions that write or run bundles."""
+def written_versions(formats: Iterable[str] = ()) -> dict[str, str]:
+    """Versions of this package and of the installed distributions that write or run bundles.
+
+    Args:
+        formats: names of the formats of the bundle; those that are made from the model need no name.
+    """
     names = ["keras", "tensorflow", "numpy"]
-    for each in FORMATS.values():
-        names += [*each.writers, each.library.distribution]
+    for name in dict.fromkeys([*DEFAULT_FORMATS, *formats]):
+        names += [*FORMATS[name].writers, FORMATS[name].library.distribution]
     found = {name: installed_version(name) for name in dict.fromkeys(names)}
     return {DISTRIBUTION: __version__} | {name: version for name, version in found.items() if version is not None}
 

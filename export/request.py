@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.errors import InvalidModelError, QuantizationError
+from keras_transformer.export.errors import InvalidModelError, MissingLibraryError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization import kept, ternary
@@ -80,6 +80,7 @@ def request_of(
     """
     target = None if options.target is None else get_target(options.target)
     names = target_formats(target, formats) if target else check_formats(formats)
+    _check_libraries(names)
     has_folders = isinstance(quantize, (list, tuple))
     path = writing.check_target(directory, (FLOAT, *MODES) if has_folders else ())
     _check_model(model)
@@ -105,6 +106,14 @@ def request_of(
         runs_floats=is_ternary or runs_float_files(model, names, precisions),
         folds_factors=not keeps_weights and getattr(model, "quantized_weights", None) is None,
     )
+
+
+def _check_libraries(formats: Iterable[str]) -> None:
+    """Refuses formats whose files could not be verified here."""
+    for name in formats:
+        library = FORMATS[name].library
+        if not library.is_installed:
+            raise MissingLibraryError(f"format '{name}'", library.distribution)
 
 
 def generates(model: keras.Model, options: ExportOptions) -> bool:

@@ -108,6 +108,7 @@ EXPORT_ORDER = [
     "onnx",
     "saved_model",
     "tflite",
+    "openvino",
     "coreml",
     "formats",
     "loading",

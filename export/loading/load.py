@@ -39,7 +39,7 @@ def load(
 
     Args:
         bundle: path of the bundle directory.
-        backend: a key of `FORMATS`: `"onnx"`, `"tflite"` or `"saved_model"`. Default `"onnx"`.
+        backend: a key of `FORMATS`: `"onnx"`, `"tflite"`, `"saved_model"` or `"openvino"`. Default `"onnx"`.
         signature: name of the signature. None for the whole model: a language model that generates, or `"serve"`.
         num_threads: int >= 1: threads for one call; every core when None. TensorFlow has one setting for the whole process
             and takes it before its first use only, so the `"saved_model"` backend ignores it after that.

@@ -89,7 +89,7 @@ class OnnxFormat(Format):
         return weight_bytes(directory, files.values())
 
     def is_weights_file(self, name: str) -> bool:
-        return name.startswith("model.")
+        return name == "model.weights"
 
 
 ONNX = OnnxFormat()

@@ -54,7 +54,7 @@ def http_application(
 
     Args:
         bundles: path of a bundle, a list of paths, or a dict of name to path. Without a name a model has that of its folder.
-        backend: "onnx" (default), "tflite" or "saved_model".
+        backend: a key of `FORMATS`. Default "onnx".
         sessions: int >= 1: number of threads for each bundle, or None for one for each `num_threads` cores.
         num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`, or None for 32 examples without waiting.

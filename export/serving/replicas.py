@@ -25,7 +25,7 @@ class ArrayReplica:
 
     Args:
         bundle: path of the bundle.
-        backend: "onnx", "tflite" or "saved_model".
+        backend: a key of `FORMATS`, such as "onnx".
         max_batch_size: int >= 1: largest number of examples in a call.
         num_threads: int >= 1: threads of a call.
     """
@@ -156,7 +156,7 @@ class TextReplica(EngineReplica):
     Args:
         bundle: path of the bundle.
         name: str: name of the model for clients.
-        backend: "onnx", "tflite" or "saved_model".
+        backend: a key of `FORMATS`, such as "onnx".
         num_threads: int >= 1.
         options: options of `generation.Engine`.
     """

@@ -74,7 +74,7 @@ def served_bundle(bundle: Path, name: str | None, backend: str, replicas: Replic
     Args:
         bundle: path of the bundle.
         name: str, or None for the name of its folder.
-        backend: "onnx", "tflite" or "saved_model".
+        backend: a key of `FORMATS`, such as "onnx".
         replicas: `Replicas`.
         limits: `Limits`.
     """

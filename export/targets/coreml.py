@@ -20,7 +20,9 @@ class CoreML(OnnxTarget):
     """Core ML. See `Target`.
 
     Core ML runs on Apple's systems only. Elsewhere the written program is read again, and computed by the values that
-    coremltools infers for its operators: its weights, shapes and operators are proven, Apple's kernels are not.
+    coremltools infers for its operators: its weights, shapes and operators are proven, Apple's kernels are not. It is a
+    target and no format for that reason, and because its programs have fixed shapes and no inputs of booleans or int64: a
+    format is run by its own runtime, with the axes and types of the signature.
     """
 
     name = "coreml"

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.openvino.library import DEVICE, OPENVINO
 from keras_transformer.export.targets.onnx_rules import load_graph, onnx_problems
 from keras_transformer.export.targets.onnx_target import OnnxTarget
 from keras_transformer.export.targets.qnn import OPERATORS
 from keras_transformer.export.targets.target import Arrays, Measured, Node
 from keras_transformer.version import install_command
 
-_DEVICE = "CPU"
 _MOST_RANK = 8
 _MORE = {
     "Asin",
@@ -41,7 +40,7 @@ class OpenVINO(OnnxTarget):
     """OpenVINO on a CPU. See `Target`."""
 
     name = "openvino"
-    libraries = (Library("openvino", "openvino"),)
+    libraries = (OPENVINO,)
     precisions = (None, "int8_static")
     tolerance = {None: 1e-4, "int8_static": 0.2}
     setup = install_command("openvino")
@@ -52,13 +51,13 @@ class OpenVINO(OnnxTarget):
     def run(self, path: pathlib.Path, signature: str, cases: Sequence[Arrays], precision: str | None) -> Measured:
         core = importlib.import_module("openvino").Core()
         model = core.read_model(path)
-        supported = core.query_model(model, _DEVICE)
+        supported = core.query_model(model, DEVICE)
         operations = [
             each for each in model.get_ops() if each.get_type_name() not in ("Constant", "Parameter", "Result")
         ]
         refused = [each for each in operations if each.get_friendly_name() not in supported]
         hints = {"INFERENCE_PRECISION_HINT": "f32"}
-        compiled = core.compile_model(model, _DEVICE, hints)
+        compiled = core.compile_model(model, DEVICE, hints)
         names = [each.name for each in load_graph(path).output]
         outputs = [_call(compiled, names, each) for each in cases]
         reasons = {each.get_type_name(): "not supported by the plugin" for each in refused}

@@ -177,7 +177,7 @@ class _Job:
 
         traced = TracedModule(self._spec, EVERYWHERE)
         with RoundingInBackground(traced, self._spec) as rounding:
-            writer = _BundleWriter(self._spec, traced, rounding, folder, self._steps)
+            writer = _BundleWriter(self._spec, traced, rounding, folder, self._names, self._steps)
             artifacts = {name: writer.write(name) for name in sorted(self._names, key=_keeps_memory)}
             writer.finish(self._title)
         return writer.manifest, {name: artifacts[name] for name in self._names}
@@ -213,11 +213,12 @@ class _BundleWriter:
         traced: Any,
         rounding: Any,
         folder: pathlib.Path,
+        formats: Iterable[str],
         steps: Steps,
     ) -> None:
         self._spec, self._traced, self._rounding = spec, traced, rounding
         self._folder, self._steps = folder, steps
-        self.manifest = new_manifest(spec, written_versions())
+        self.manifest = new_manifest(spec, written_versions(formats))
         if spec.tokenizer is not None:
             record = tokenizers.write_tokenizer(folder, spec.tokenizer, spec.tokenizer_options)
             self.manifest = dataclasses.replace(self.manifest, tokenizer=record)

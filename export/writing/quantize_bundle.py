@@ -136,7 +136,7 @@ def _spec(
             raise InvalidBundleError(f"the bundle has no probe of signature '{key}'")
         if formats:
             signatures[key] = Signature(_no_function, signature.inputs, probes[key], signature.outputs, formats=formats)
-    spec = ExportSpec(signatures, manifest.tolerance, generation=manifest.generation)
+    spec = ExportSpec(signatures, manifest.tolerance, generation=manifest.generation, metadata=manifest.metadata)
     return dataclasses.replace(spec, evaluation=evaluation)
 
 

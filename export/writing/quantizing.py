@@ -19,6 +19,7 @@ from keras_transformer.export.data.manifest import FILE as MANIFEST
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.report import Artifact
+from keras_transformer.export.format import Format
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores, open_artifact
 from keras_transformer.export.quantization.options import Quantization
@@ -118,7 +119,7 @@ class QuantizedCopies:
         is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
         others_size = writing.bytes_in(folder) - artifact.size
         files = dict(manifest.artifact(name).signatures)
-        get_format(name).quantize(spec, folder, files)
+        _quantize_files(get_format(name), spec, folder, manifest)
         size = writing.bytes_in(folder) - others_size
         weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
         times: dict[str, float] = {}
@@ -232,6 +233,14 @@ def quantize_in_place(
         shutil.copytree(folder, source)
         copies = QuantizedCopies(source, manifest, spec, {artifact.format: artifact}, Steps(0, False))
         return copies.quantize(artifact, spec, folder, manifest)
+
+
+def _quantize_files(format: Format, spec: ExportSpec, folder: pathlib.Path, manifest: Manifest) -> None:
+    """Replaces the float files of a format by quantized ones: its own, or those made from the quantized files of another."""
+    if format.made_from is None:
+        format.quantize(spec, folder, dict(manifest.artifact(format.name).signatures))
+    else:
+        format.convert(dict(manifest.artifact(format.made_from).signatures), spec, folder)
 
 
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:

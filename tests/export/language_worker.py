@@ -18,7 +18,7 @@ from worker_cases import run_cases
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, MultiHeadLatentAttention
 from keras_transformer.audio import LogMel
 from keras_transformer.export import ExportOptions, GenerationOptions, export
-from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.formats import DEFAULT_FORMATS
 from keras_transformer.feedforward import GroupLimitedRouter, MixtureOfExperts, SharedExpertMixture
 from keras_transformer.models import (
     RWKV,
@@ -182,7 +182,7 @@ CASES = {
 EXHAUSTIVE = ("listener", "mistral", "rounded", "latent", "yoco", "transformer_xl", "recurrent_memory")
 
 
-def _export(make, target, formats=tuple(FORMATS), **options):
+def _export(make, target, formats=DEFAULT_FORMATS, **options):
     model = randomize(make())
     model.save(target.with_suffix(".keras"))
     return {"report": export(model, target, formats, options=ExportOptions(**options)).to_dict()}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import Evaluation, ExportOptions, ParityError, export, load, verify_bundle
+from keras_transformer.export.errors import MissingLibraryError
 from keras_transformer.export.format import Format
 from keras_transformer.export.formats import FORMATS, check_formats, formats_with
 from keras_transformer.export.reporting.inspection import inspect_bundle
@@ -105,6 +106,26 @@ def test_a_format_that_is_made_from_another_one(matrix, monkeypatch, tmp_path):
     assert report["turned"].ratio < 1e-5
     np.testing.assert_allclose(load(tmp_path / "bundle", "turned")(X)["output"], model(X), atol=1e-6)
     assert list(export(model, tmp_path / "all").artifacts) == ["saved_model", "tflite", "onnx"]
+
+
+def test_the_quantized_files_are_made_from_the_quantized_ones(matrix, monkeypatch, tmp_path):
+    monkeypatch.setitem(FORMATS, "turned", TurnedFormat())
+    export(linear(), tmp_path / "bundle", formats=["turned"], quantize="fp16")
+    with (
+        np.load(tmp_path / "bundle" / "matrix.npz") as source,
+        np.load(tmp_path / "bundle" / "turned_matrix.npz") as made,
+    ):
+        assert made["kernel"].dtype == "float16"
+        np.testing.assert_array_equal(made["kernel"], source["kernel"].T)
+    with pytest.raises(TypeError, match="turned is made from matrix"):
+        Format.quantize(FORMATS["turned"], None, tmp_path, {})
+
+
+def test_a_runtime_that_is_missing_is_an_error_before_work(matrix, monkeypatch, tmp_path):
+    monkeypatch.setattr(matrix, "library", Library("no_such_runtime", "no-such-runtime"))
+    monkeypatch.setattr(matrix, "write", None)
+    with pytest.raises(MissingLibraryError, match="format 'matrix' needs no-such-runtime: pip install no-such-runtime"):
+        export(linear(), tmp_path / "bundle", formats=["matrix"])
 
 
 def test_a_fourth_format_that_computes_something_else_is_refused(matrix, tmp_path):

@@ -16,7 +16,7 @@ from keras_transformer import models, tasks
 from keras_transformer.export import ExportOptions
 from keras_transformer.export.api import export_twin, model_spec
 from keras_transformer.export.errors import WeightError
-from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.request import Request
 from keras_transformer.export.verification.weights.check import check_weights
@@ -104,7 +104,7 @@ FAULTS = {
 
 
 def _spec(model, options):
-    return model_spec(model, Request(pathlib.Path(), list(FORMATS), [None], options=options))
+    return model_spec(model, Request(pathlib.Path(), list(DEFAULT_FORMATS), [None], options=options))
 
 
 def prepared(make, is_fresh=False):
@@ -132,7 +132,7 @@ def outcome(name, traced, spec, folder, files):
 def written(spec, traced, folder):
     """Writes all formats; returns a dict of format to files."""
     folder.mkdir(parents=True)
-    return {name: each.write(traced, spec, folder) for name, each in FORMATS.items()}
+    return {name: FORMATS[name].write(traced, spec, folder) for name in DEFAULT_FORMATS}
 
 
 def clean(directory):

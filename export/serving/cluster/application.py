@@ -61,7 +61,7 @@ def ray_application(
     Args:
         bundle: path of the bundle; every node of the cluster must have it there.
         name: str: name of the model for clients. None for the name of the bundle's folder.
-        backend: "onnx" (default), "tflite" or "saved_model".
+        backend: a key of `FORMATS`. Default "onnx".
         num_replicas: int >= 1. Each loads the model. Default 1.
         num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`: how requests are batched; `max_waiting` is for all replicas, each of which accepts twice
@@ -133,7 +133,7 @@ def ray_gateway(handle: Any, bundle: Path, name: str | None, backend: str, limit
         handle: `ray.serve.handle.DeploymentHandle` of the replicas.
         bundle: path of the bundle.
         name: str: name of the model for clients, or None for that of its folder.
-        backend: "onnx", "tflite" or "saved_model".
+        backend: a key of `FORMATS`, such as "onnx".
         limits: `Limits`.
         access: `Access`.
     """
