@@ -1,7 +1,7 @@
 """What is changed in tf2onnx while it converts: which of its rewriters run, and the order of functions.
 
-Each rewriter searches and rebuilds the whole graph, for nothing too. Functions that do not call one another come in the order
-of a set of their names, so that two processes count the names of operations differently.
+Each rewriter searches and rebuilds the whole graph, for nothing too. Functions that do not call one another come in the
+order of a set of their names, so that two processes count the names of operations differently.
 """
 
 from __future__ import annotations

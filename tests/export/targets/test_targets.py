@@ -10,7 +10,9 @@ import pytest
 
 from keras_transformer.export import ExportOptions, ParityError, TargetError, UnknownTargetError, export
 from keras_transformer.export.commands.main import main
+from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
+from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.target_result import Fallback, SignatureResult, TargetResult
 from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.targets import TARGETS, get_target, proof
@@ -142,7 +144,7 @@ def spec():
     return ExportSpec({"serve": signature}, locate=lambda op, node: node.split("/")[0])
 
 
-MANIFEST = {"artifacts": {"onnx": {"signatures": {"serve": "model.onnx"}}}}
+MANIFEST = Manifest({}, {"onnx": ArtifactRecord({"serve": "model.onnx"}, size=1)}, tolerance=1e-5, versions={}, files={})
 
 
 def proven(spec, monkeypatch, worked=None, outputs=None, **attributes):
