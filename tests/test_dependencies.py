@@ -77,15 +77,14 @@ def imported(path):
 
 
 def is_ours(module):
-    """Whether it is the package, or a script beside another one."""
+    """Whether it is the package, or a script or a package beside another one."""
     return module == "keras_transformer" or module in scripts()
 
 
 @functools.cache
 def scripts():
-    return {
-        path.stem for folder in ("benchmarks", "docs", "examples", "tests") for path in (ROOT / folder).rglob("*.py")
-    }
+    paths = [path for folder in ("benchmarks", "docs", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+    return {path.parent.name if path.stem == "__init__" else path.stem for path in paths}
 
 
 def test_every_import_of_the_package_is_declared(declared):
