@@ -119,7 +119,7 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
 
     try:
         outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
-    except Exception as error:
+    except Exception as error:  # A user's own layer may raise anything.
         raise InvalidModelError(
             f"the model itself fails on the probe {probe.label}: {one_line(error)}"
             " (pass `probes`: sizes or arrays that it accepts)"

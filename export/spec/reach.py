@@ -7,6 +7,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.spec.vocabulary import longest_sequence
+from keras_transformer.utils.errors import library_exceptions
 
 # Past the tiles and tables of 64 and 128 positions that are usual, where a model names none.
 _USUAL = 131
@@ -43,7 +44,7 @@ def reaching_length(model: keras.Model) -> int:
 def _config(layer: keras.layers.Layer) -> Any:
     try:
         return layer.get_config()
-    except Exception:  # A layer that cannot be saved can still be exported.
+    except library_exceptions():  # A layer that cannot be saved can still be exported.
         return {}
 
 

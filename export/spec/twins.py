@@ -6,7 +6,8 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.serialization import model_record
 
 _ADAPTER_KEYS = ("lora_rank", "lora_alpha")
@@ -28,7 +29,7 @@ def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> ke
         twin = keras.saving.deserialize_keras_object(change(record), custom_objects_of(model), safe_mode=False)
         if not twin.built:
             twin.build(model.input_shape)
-    except Exception as error:
+    except (*library_exceptions(), ImportError) as error:
         raise InvalidModelError(
             f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(error)}"
         ) from error

@@ -144,7 +144,9 @@ def spec():
     return ExportSpec({"serve": signature}, locate=lambda op, node: node.split("/")[0])
 
 
-MANIFEST = Manifest({}, {"onnx": ArtifactRecord({"serve": "model.onnx"}, size=1)}, tolerance=1e-5, versions={}, files={})
+MANIFEST = Manifest(
+    {}, {"onnx": ArtifactRecord({"serve": "model.onnx"}, size=1)}, tolerance=1e-5, versions={}, files={}
+)
 
 
 def proven(spec, monkeypatch, worked=None, outputs=None, **attributes):
