@@ -87,19 +87,35 @@ def recurrent(layer, **options):
     return keras.Sequential([keras.Input(batch_shape=batch_shape), layer(4, name="memory", **options)])
 
 
+class Doubled(keras.layers.Layer):
+    """A list of a loop, whose elements are rows of the input."""
+
+    def call(self, inputs):
+        return keras.ops.map(lambda row: 2 * row, inputs)
+
+
+def mapped(batch_shape):
+    return keras.Sequential([keras.Input(batch_shape=batch_shape), Doubled(name="rows")])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("layer", [keras.layers.LSTM, keras.layers.GRU])
-def test_a_recurrent_layer_in_tflite_says_what_to_do(layer, tmp_path):
-    with pytest.raises(UnsupportedOpError, match="unroll=True.*fixed batch size.*formats=\\['onnx'\\]") as caught:
-        export(recurrent(layer), tmp_path / "bundle", formats=["tflite"])
-    assert caught.value.layer == "memory"
+def test_a_list_of_a_loop_in_tflite_says_what_to_do(tmp_path):
+    with pytest.raises(UnsupportedOpError, match="while_loop.*formats=\\['onnx'\\]") as caught:
+        export(mapped((None, 3)), tmp_path / "bundle", formats=["tflite"])
+    assert caught.value.layer == "rows"
+
+
+@pytest.mark.slow
+def test_what_the_error_advises_works(tmp_path):
+    assert export(mapped((2, 3)), tmp_path / "tflite", formats=["tflite"])["tflite"].ratio < 1e-5
+    assert export(mapped((None, 3)), tmp_path / "onnx", formats=["onnx"])["onnx"].ratio < 1e-5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"batch_shape": (None, 5, 3), "unroll": True}, {"batch_shape": (2, None, 3)}], ids=["unrolled", "batch"]
 )
-def test_what_the_error_advises_works(options, tmp_path):
+def test_loops_of_fixed_elements_go_to_tflite_as_they_are(options, tmp_path):
     report = export(recurrent(keras.layers.LSTM, **options), tmp_path / "bundle", formats=["tflite"])
     assert report["tflite"].ratio < 1e-5
 
