@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any, ClassVar, Protocol
 
 _LONGEST = 80
 
 
-def short_repr(record: DataclassInstance, **defaults: object) -> str:
+class _Dataclass(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+def short_repr(record: _Dataclass, **defaults: object) -> str:
     """The call that makes a dataclass instance, without what it has by default.
 
     Args:
