@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_transformer.utils.choice import nearest
 from keras_transformer.utils.choice import suggestion as suggestion
-from keras_transformer.utils.errors import one_line as one_line
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 

@@ -1,9 +1,8 @@
 """The specification of one input or output of a signature."""
 
 import dataclasses
-from typing import Any
 
-from keras_transformer.export.data.checks import IncompleteError, is_count, shown
+from keras_transformer.export.data.checks import IncompleteError, is_count, is_list, is_object, shown
 from keras_transformer.utils.types import Shape
 
 _DTYPES = {
@@ -34,12 +33,12 @@ class ArraySpec:
     shape: Shape
     axes: tuple[str | None, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The spec as plain lists and strings, for `manifest.json`."""
         return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "axes": list(self.axes)}
 
     @classmethod
-    def from_dict(cls, record: Any, owner: str = "the record") -> "ArraySpec":
+    def from_dict(cls, record: object, owner: str = "the record") -> "ArraySpec":
         """The spec that `to_dict` wrote.
 
         Args:
@@ -49,19 +48,21 @@ class ArraySpec:
         Raises:
             IncompleteError: a field is missing, or out of its range.
         """
-        if not isinstance(record, dict) or not isinstance(record.get("name"), str) or not record["name"]:
+        fields = record if is_object(record) else {}
+        name, dtype, shape, axes = map(fields.get, ("name", "dtype", "shape", "axes"))
+        if not isinstance(name, str) or not name:
             raise IncompleteError(f"{owner} has an input or output without a name")
-        where = f"{owner}, '{shown(record['name'])}'"
-        dtype, shape, axes = record.get("dtype"), record.get("shape"), record.get("axes")
+        where = f"{owner}, '{shown(name)}'"
         if not isinstance(dtype, str) or dtype not in _DTYPES:
             raise IncompleteError(f"{where}: dtype {shown(dtype)}")
-        if not isinstance(shape, list) or not isinstance(axes, list) or not len(axes) == len(shape) <= _MOST_AXES:
+        if not is_list(shape) or not is_list(axes) or not len(axes) == len(shape) <= _MOST_AXES:
             raise IncompleteError(f"{where}: shape {shown(shape)} with axes {shown(axes)}")
+        names: list[str | None] = []
         for size, axis in zip(shape, axes, strict=True):
-            fixed, dynamic = axis is None and is_count(size), size is None and isinstance(axis, str) and axis
-            if not fixed and not dynamic:
+            if not (axis is None and is_count(size)) and not (size is None and isinstance(axis, str) and axis):
                 raise IncompleteError(f"{where}: size {shown(size)} along axis {shown(axis)}")
-        return cls(record["name"], dtype, tuple(shape), tuple(axes))
+            names.append(axis)
+        return cls(name, dtype, tuple(shape), tuple(names))
 
     def describe(self) -> str:
         """The spec in one line: `float32 (batch, length, 64)`."""

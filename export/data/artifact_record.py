@@ -5,9 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
-from keras_transformer.export.data.checks import IncompleteError, is_count, is_number, json_object, shown
+from keras_transformer.export.data.checks import (
+    IncompleteError,
+    is_count,
+    is_list,
+    is_number,
+    is_object,
+    json_object,
+    shown,
+)
 from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord, WeightsRecord
 from keras_transformer.export.data.parity import Parity
 
@@ -38,7 +46,7 @@ class ArtifactRecord:
 
     signatures: Mapping[str, str]
     size: int
-    names: Mapping[str, FileNames] = dataclasses.field(default_factory=dict)
+    names: Mapping[str, FileNames] = dataclasses.field(default_factory=dict[str, FileNames])
     weights: WeightsRecord | None = None
     milliseconds: Mapping[str, float] | None = None
     parity: tuple[Parity, ...] | None = None
@@ -46,7 +54,7 @@ class ArtifactRecord:
     quantization: str | None = None
     tolerance: float | None = None
     float_files: str | None = None
-    behavior: dict[str, Any] | None = None
+    behavior: dict[str, float] | None = None
     evaluation: dict[str, Any] | None = None
 
     @property
@@ -59,12 +67,12 @@ class ArtifactRecord:
         """The largest difference of all outputs, as a share of their scale."""
         return max((each.ratio for each in self.parity or ()), default=0.0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The record as dicts, lists, strings and numbers. The weights follow what they are compared with."""
         weights = None if self.weights is None else self.weights.to_dict()
         parity = None if self.parity is None else [each.to_dict() for each in self.parity]
         is_float = self.quantization is None
-        fields = [
+        fields: list[tuple[str, object]] = [
             ("signatures", dict(self.signatures)),
             ("names", {name: each.to_dict() for name, each in self.names.items()} or None),
             ("bytes", self.size),
@@ -82,7 +90,7 @@ class ArtifactRecord:
         return {name: value for name, value in fields if value is not None}
 
     @classmethod
-    def from_dict(cls, record: Any, format: str) -> ArtifactRecord:
+    def from_dict(cls, record: object, format: str) -> ArtifactRecord:
         """The record that `to_dict` wrote.
 
         Args:
@@ -93,31 +101,32 @@ class ArtifactRecord:
             IncompleteError: a field is missing, or out of its range.
         """
         where = f"artifact '{shown(format)}'"
-        signatures = record.get("signatures") if isinstance(record, dict) else None
-        if not isinstance(signatures, dict) or not signatures or not is_count(record.get("bytes")):
+        fields = record if is_object(record) else {}
+        signatures, size = fields.get("signatures"), fields.get("bytes")
+        if not is_object(signatures) or not signatures or not is_count(size):
             raise IncompleteError(f"{where} lacks its signatures or its size")
-        tolerance, float_size = record.get("tolerance"), record.get("float_bytes")
-        if not _is_tolerance(tolerance, "tolerance" in record) or not (float_size is None or is_count(float_size)):
+        tolerance, float_size = fields.get("tolerance"), fields.get("float_bytes")
+        if not _is_tolerance(tolerance, "tolerance" in fields) or not (float_size is None or is_count(float_size)):
             raise IncompleteError(f"{where}: tolerance {shown(tolerance)} or float_bytes")
-        parity, names = record.get("parity", []), record.get("names", {})
-        if not isinstance(parity, list):
+        parity, names = fields.get("parity", []), fields.get("names", {})
+        if not is_list(parity):
             raise IncompleteError(f"{where}: parity")
-        if not isinstance(names, dict):
+        if not is_object(names):
             raise IncompleteError(f"{where}: names")
         of = f"{where}: names of signature"
         return cls(
-            signatures=signatures,
-            size=record["bytes"],
+            size=size,
             names={name: FileNames.from_dict(each, f"{of} '{shown(name)}'") for name, each in names.items()},
-            weights=WeightsRecord.from_dict(record["weights"], format) if "weights" in record else None,
-            milliseconds=json_object(record.get("milliseconds")),
-            parity=tuple(Parity.from_dict(each, where) for each in parity) if "parity" in record else None,
+            weights=WeightsRecord.from_dict(fields["weights"], format) if "weights" in fields else None,
+            milliseconds=json_object(fields.get("milliseconds")),
+            parity=tuple(Parity.from_dict(each, where) for each in parity) if "parity" in fields else None,
             float_size=float_size,
-            quantization=_text(record.get("quantization")),
+            quantization=_text(fields.get("quantization")),
             tolerance=tolerance,
-            float_files=_text(record.get("float_files")),
-            behavior=json_object(record.get("behavior")),
-            evaluation=json_object(record.get("evaluation")),
+            float_files=_text(fields.get("float_files")),
+            behavior=json_object(fields.get("behavior")),
+            evaluation=json_object(fields.get("evaluation")),
+            signatures=_paths(signatures, where),
         )
 
     def check_signatures(self, format: str, signatures: Mapping[str, SignatureRecord]) -> None:
@@ -131,8 +140,8 @@ class ArtifactRecord:
             IncompleteError: names the signature.
         """
         where = f"artifact '{shown(format)}'"
-        for name, path in self.signatures.items():
-            if not isinstance(path, str) or name not in signatures:
+        for name in self.signatures:
+            if name not in signatures:
                 raise IncompleteError(f"{where}: signature '{shown(name)}'")
         for name, names in self.names.items():
             if name not in self.signatures:
@@ -142,7 +151,16 @@ class ArtifactRecord:
                     raise IncompleteError(f"{where}: names of signature '{shown(name)}', {side}")
 
 
-def _is_tolerance(value: object, is_given: bool) -> bool:
+def _paths(signatures: Mapping[str, object], where: str) -> dict[str, str]:
+    paths: dict[str, str] = {}
+    for name, path in signatures.items():
+        if not isinstance(path, str):
+            raise IncompleteError(f"{where}: signature '{shown(name)}'")
+        paths[name] = path
+    return paths
+
+
+def _is_tolerance(value: object, is_given: bool) -> TypeGuard[float | None]:
     return is_number(value) and 0 < value < math.inf if is_given else value is None
 
 

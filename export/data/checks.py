@@ -19,9 +19,24 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_object(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether a value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, list)
+
+
+def is_names(value: object) -> TypeGuard[list[str]]:
+    """Whether a value is a list of texts."""
+    return is_list(value) and all(isinstance(each, str) for each in value)
+
+
 def json_object(value: object) -> dict[str, Any] | None:
-    """A value that must be a JSON object to be used; None for any other."""
-    return value if isinstance(value, dict) else None
+    """A value that must be a JSON object to be used, whose own values are not checked; None for any other."""
+    return value if is_object(value) else None
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -1,13 +1,19 @@
 """The specification of an export: named signatures, each a callable with named, typed, partly dynamic inputs."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
 
 # What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
 STEPWISE_TOLERANCE = 1e-4
@@ -32,8 +38,8 @@ class Probe:
 
     inputs: dict[str, np.ndarray]
     label: str
-    outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
+    rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
 
 
 @dataclasses.dataclass
@@ -103,22 +109,22 @@ class ExportSpec:
     signatures: dict[str, Signature]
     tolerance: float | None = None
     locate: Callable[[str, str], str] = lambda op, node: node
-    variables: tuple[Any, ...] = ()
+    variables: tuple[keras.Variable, ...] = ()
     generation: dict[str, Any] | None = None
-    modules: tuple[Any, ...] = ()
-    layers: tuple[Any, ...] = ()
+    modules: tuple[tf.Module, ...] = ()
+    layers: tuple[keras.layers.Layer, ...] = ()
     quantization: Any = None
     evaluation: Any = None
     runs_floats: bool = True
     folds_factors: bool = True
     onnx: Any = None
     target: Any = None
-    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     tokenizer: Any = None
     tokenizer_options: Mapping[str, Any] | None = None
-    axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
+    axis_limits: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
 
-    def only(self, formats: Iterable[str]) -> "ExportSpec":
+    def only(self, formats: Iterable[str]) -> ExportSpec:
         """The spec without the signatures that belong to none of these formats."""
         kept = {name for format in formats for name in self.names(format)}
         return dataclasses.replace(self, signatures={key: each for key, each in self.signatures.items() if key in kept})

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import pathlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class LazyArray:
@@ -27,7 +30,7 @@ class LazyArray:
     """
 
     def __init__(
-        self, read: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: Any, key: Hashable = None
+        self, read: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: DTypeLike, key: Hashable = None
     ) -> None:
         self._read, self.shape, self.dtype = read, tuple(map(int, shape)), np.dtype(dtype)
         self.key = object() if key is None else key
@@ -47,7 +50,7 @@ class LazyArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         array = self._read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -66,7 +69,7 @@ class LazyArray:
 AnyArray = np.ndarray | LazyArray
 
 
-def mapped(path: pathlib.Path, offset: int, shape: tuple[int, ...], dtype: Any) -> LazyArray:
+def mapped(path: pathlib.Path, offset: int, shape: tuple[int, ...], dtype: DTypeLike) -> LazyArray:
     """An array in a file, of which nothing stays in memory between two reads."""
     key = str(path), offset, tuple(shape), np.dtype(dtype).str
     return LazyArray(lambda: np.asarray(np.memmap(path, dtype, "r", offset, tuple(shape))), shape, dtype, key)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformer.export.data.artifact_record import ArtifactRecord
-from keras_transformer.export.data.checks import IncompleteError, is_count, json_object, shown
+from keras_transformer.export.data.checks import IncompleteError, is_count, is_names, is_object, json_object, shown
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord, TokenizerRecord
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.utils.errors import one_line
@@ -55,12 +55,12 @@ class Manifest:
     signatures: Mapping[str, SignatureRecord]
     artifacts: Mapping[str, ArtifactRecord]
     tolerance: float
-    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    files: Mapping[str, FileRecord] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    files: Mapping[str, FileRecord] = dataclasses.field(default_factory=dict[str, FileRecord])
     created: str | None = None
     generation: dict[str, Any] | None = None
-    axis_limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    axis_limits: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     tokenizer: TokenizerRecord | None = None
     target: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
@@ -104,10 +104,10 @@ class Manifest:
         """The manifest with another record of one format."""
         return dataclasses.replace(self, artifacts={**self.artifacts, format: record})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The manifest as dicts, lists, strings and numbers: the content of `manifest.json`."""
         tokenizer = None if self.tokenizer is None else self.tokenizer.to_dict()
-        fields = {
+        fields: dict[str, object] = {
             "schema": SCHEMA,
             "producer": PRODUCER,
             "created": self.created,
@@ -126,7 +126,7 @@ class Manifest:
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
-    def from_dict(cls, record: Any, path: Path = FILE) -> Manifest:
+    def from_dict(cls, record: object, path: Path = FILE) -> Manifest:
         """The manifest that `to_dict` wrote. Fields that are not known are left out.
 
         Args:
@@ -136,7 +136,7 @@ class Manifest:
         Raises:
             InvalidBundleError: it is no manifest, or of another schema; or a field is missing or out of its range.
         """
-        if not isinstance(record, dict) or record.get("producer") != PRODUCER:
+        if not is_object(record) or record.get("producer") != PRODUCER:
             raise InvalidBundleError(f"'{path}' is not the manifest of a bundle")
         _check_schema(path, record.get("schema"))
         for field, kind in _REQUIRED.items():
@@ -148,28 +148,31 @@ class Manifest:
             raise InvalidBundleError(f"'{path}' is incomplete: {one_line(error)}") from None
 
     @classmethod
-    def _of_fields(cls, record: dict[str, Any]) -> Manifest:
+    def _of_fields(cls, record: dict[str, object]) -> Manifest:
         _check_types(record)
-        signatures = {name: SignatureRecord.from_dict(each, name) for name, each in record["signatures"].items()}
-        artifacts = {name: ArtifactRecord.from_dict(each, name) for name, each in record["artifacts"].items()}
+        objects = {field: each for field, each in record.items() if is_object(each)}
+        tolerance, created = _tolerance(record["tolerance"]), record.get("created")
+        if not objects["signatures"] or not objects["artifacts"]:
+            raise IncompleteError("no signatures or no artifacts")
+        signatures = {name: SignatureRecord.from_dict(each, name) for name, each in objects["signatures"].items()}
+        artifacts = {name: ArtifactRecord.from_dict(each, name) for name, each in objects["artifacts"].items()}
         for name, each in artifacts.items():
             each.check_signatures(name, signatures)
-        tokenizer, generation = record.get("tokenizer"), record.get("generation")
-        files = {name: FileRecord.from_dict(each, name) for name, each in record["files"].items()}
-        limits = json_object(record.get("axis_limits")) or {}
+        files = {name: FileRecord.from_dict(each, name) for name, each in objects["files"].items()}
+        tokenizer, generation = objects.get("tokenizer"), objects.get("generation")
         manifest = cls(
             signatures=signatures,
             artifacts=artifacts,
-            tolerance=record["tolerance"],
-            versions=record["versions"],
+            tolerance=tolerance,
+            versions=json_object(record["versions"]) or {},
             files=files,
-            created=record.get("created"),
+            created=created if isinstance(created, str) else None,
             generation=generation,
-            axis_limits={axis: size for axis, size in limits.items() if is_count(size)},
-            metadata=record.get("metadata", {}),
+            axis_limits={axis: size for axis, size in objects.get("axis_limits", {}).items() if is_count(size)},
+            metadata=objects.get("metadata", {}),
             tokenizer=None if tokenizer is None else TokenizerRecord.from_dict(tokenizer),
-            target=record.get("target"),
-            training=json_object(record.get("training")),
+            target=objects.get("target"),
+            training=objects.get("training"),
         )
         _check_states(generation or {})
         return manifest
@@ -189,7 +192,7 @@ def manifest_schema() -> dict[str, Any]:
     return json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
 
 
-def _check_schema(path: Path, schema: Any) -> None:
+def _check_schema(path: Path, schema: object) -> None:
     if isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA:
         raise InvalidBundleError(
             f"'{path}' has schema {schema}: a newer version wrote it; this version reads schema {SCHEMA}"
@@ -198,18 +201,19 @@ def _check_schema(path: Path, schema: Any) -> None:
         raise InvalidBundleError(f"'{path}' has schema {shown(schema)}; this version reads schema {SCHEMA}")
 
 
-def _check_types(record: dict[str, Any]) -> None:
+def _check_types(record: Mapping[str, object]) -> None:
     for field, kind in _OPTIONAL.items():
-        if not isinstance(record.get(field, kind()), kind):
+        if field in record and not isinstance(record[field], kind):
             raise IncompleteError(f"'{field}' is not a {kind.__name__}")
-    if not math.isfinite(record["tolerance"]) or record["tolerance"] <= 0:
-        raise IncompleteError(f"tolerance {record['tolerance']}")
-    if not record["signatures"] or not record["artifacts"]:
-        raise IncompleteError("no signatures or no artifacts")
 
 
-def _check_states(record: dict[str, Any]) -> None:
+def _tolerance(value: object) -> float:
+    if not isinstance(value, float) or not math.isfinite(value) or value <= 0:
+        raise IncompleteError(f"tolerance {value}")
+    return value
+
+
+def _check_states(record: Mapping[str, object]) -> None:
     for field in ("cache", "memory"):
-        names = record.get(field, [])
-        if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        if not is_names(record.get(field, [])):
             raise IncompleteError(f"the record of generation has no list of names '{field}'")

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.checks import IncompleteError, is_count, shown
+from keras_transformer.export.data.checks import (
+    IncompleteError,
+    is_count,
+    is_list,
+    is_names,
+    is_object,
+    json_object,
+    shown,
+)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -24,12 +32,12 @@ class SignatureRecord(NamedTuple):
     inputs: tuple[ArraySpec, ...]
     outputs: tuple[ArraySpec, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, list[dict[str, object]]]:
         """The record as dicts and lists."""
         return {side: [each.to_dict() for each in specs] for side, specs in self._asdict().items()}
 
     @classmethod
-    def from_dict(cls, record: Any, name: str) -> SignatureRecord:
+    def from_dict(cls, record: object, name: str) -> SignatureRecord:
         """The record that `to_dict` wrote.
 
         Args:
@@ -40,18 +48,21 @@ class SignatureRecord(NamedTuple):
             IncompleteError: a side is missing, names an array twice, or an `ArraySpec` is wrong; or there are no outputs.
         """
         where = f"signature '{shown(name)}'"
-        sides = []
-        for side in cls._fields:
-            records = record.get(side) if isinstance(record, dict) else None
-            if not isinstance(records, list):
-                raise IncompleteError(f"{where} has no list of {side}")
-            specs = tuple(ArraySpec.from_dict(each, where) for each in records)
-            if len({each.name for each in specs}) < len(specs):
-                raise IncompleteError(f"{where} names one of its {side} twice")
-            sides.append(specs)
-        if not sides[1]:
+        fields = record if is_object(record) else {}
+        inputs, outputs = (_specs(fields.get(side), side, where) for side in cls._fields)
+        if not outputs:
             raise IncompleteError(f"{where} has no outputs")
-        return cls(*sides)
+        return cls(inputs, outputs)
+
+
+def _specs(records: object, side: str, where: str) -> tuple[ArraySpec, ...]:
+    """The inputs or the outputs of a signature."""
+    if not is_list(records):
+        raise IncompleteError(f"{where} has no list of {side}")
+    specs = tuple(ArraySpec.from_dict(each, where) for each in records)
+    if len({each.name for each in specs}) < len(specs):
+        raise IncompleteError(f"{where} names one of its {side} twice")
+    return specs
 
 
 class FileNames(NamedTuple):
@@ -65,12 +76,12 @@ class FileNames(NamedTuple):
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, dict[str, str]]:
         """The names as dicts."""
         return {side: dict(names) for side, names in self._asdict().items()}
 
     @classmethod
-    def from_dict(cls, record: Any, where: str) -> FileNames:
+    def from_dict(cls, record: object, where: str) -> FileNames:
         """The names that `to_dict` wrote.
 
         Args:
@@ -80,15 +91,20 @@ class FileNames(NamedTuple):
         Raises:
             IncompleteError: a side is missing, a name is no text, or two have the same name in the file.
         """
-        if not isinstance(record, dict):
+        if not is_object(record):
             raise IncompleteError(where)
-        for side in cls._fields:
-            found = record.get(side)
-            if not isinstance(found, dict) or not all(isinstance(each, str) and each for each in found.values()):
-                raise IncompleteError(f"{where}, {side}")
-            if len(set(found.values())) < len(found):
-                raise IncompleteError(f"{where}, {side}")
-        return cls(*(record[side] for side in cls._fields))
+        inputs, outputs = (_names(record.get(side), f"{where}, {side}") for side in cls._fields)
+        return cls(inputs, outputs)
+
+
+def _names(record: object, where: str) -> dict[str, str]:
+    """The names of the inputs or of the outputs in a file, each a text of its own."""
+    if not is_object(record):
+        raise IncompleteError(where)
+    names = {name: each for name, each in record.items() if isinstance(each, str) and each}
+    if len(set(names.values())) < len(record):
+        raise IncompleteError(where)
+    return names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,14 +123,14 @@ class WeightsRecord:
     unaccounted: tuple[str, ...] = ()
     rounded: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The record as a dict."""
         rounded = {} if self.rounded is None else {"rounded": self.rounded}
         names = {"computed": list(self.computed), "unaccounted": list(self.unaccounted)}
         return {"equal": self.equal, **rounded, **names}
 
     @classmethod
-    def from_dict(cls, record: Any, artifact: str) -> WeightsRecord:
+    def from_dict(cls, record: object, artifact: str) -> WeightsRecord:
         """The record that `to_dict` wrote.
 
         Args:
@@ -124,13 +140,13 @@ class WeightsRecord:
         Raises:
             IncompleteError: a number or a list of names is missing, or there is another field.
         """
-        if not isinstance(record, dict) or record.keys() - {"rounded"} != {"equal", "computed", "unaccounted"}:
+        if not is_object(record) or record.keys() - {"rounded"} != {"equal", "computed", "unaccounted"}:
             raise IncompleteError(f"artifact '{shown(artifact)}': weights")
-        names = [record["computed"], record["unaccounted"]]
-        are_names = all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in names)
-        if not are_names or not is_count(record["equal"]) or not is_count(record.get("rounded", 0)):
+        equal, computed, unaccounted = record["equal"], record["computed"], record["unaccounted"]
+        rounded = record.get("rounded", 0)
+        if not (is_names(computed) and is_names(unaccounted) and is_count(equal) and is_count(rounded)):
             raise IncompleteError(f"artifact '{shown(artifact)}': weights")
-        return cls(record["equal"], tuple(names[0]), tuple(names[1]), record.get("rounded"))
+        return cls(equal, tuple(computed), tuple(unaccounted), rounded if "rounded" in record else None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +161,12 @@ class FileRecord:
     size: int
     sha256: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The record as a dict."""
         return {"bytes": self.size, "sha256": self.sha256}
 
     @classmethod
-    def from_dict(cls, record: Any, name: str) -> FileRecord:
+    def from_dict(cls, record: object, name: str) -> FileRecord:
         """The record that `to_dict` wrote.
 
         Args:
@@ -160,11 +176,13 @@ class FileRecord:
         Raises:
             IncompleteError: the size or the hash is missing.
         """
-        if not isinstance(record, dict) or not is_count(record.get("bytes")):
+        fields = record if is_object(record) else {}
+        size, sha256 = fields.get("bytes"), fields.get("sha256")
+        if not is_count(size):
             raise IncompleteError(f"the record of file '{shown(name)}' has no size")
-        if not isinstance(record.get("sha256"), str) or not _SHA256.fullmatch(record["sha256"]):
+        if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
             raise IncompleteError(f"the record of file '{shown(name)}' has no sha256")
-        return cls(record["bytes"], record["sha256"])
+        return cls(size, sha256)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,18 +199,26 @@ class TokenizerRecord:
     fingerprint: str
     options: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The record as a dict."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> TokenizerRecord:
+    def from_dict(cls, record: Mapping[str, object]) -> TokenizerRecord:
         """The record that `to_dict` wrote.
 
         Raises:
             IncompleteError: names the field that is missing.
         """
-        for field, kind in (("path", str), ("fingerprint", str), ("options", dict)):
-            if not isinstance(record.get(field), kind):
-                raise IncompleteError(f"the record of the tokenizer lacks '{field}'")
-        return cls(record["path"], record["fingerprint"], record["options"])
+        path, fingerprint = _text(record, "path"), _text(record, "fingerprint")
+        options = json_object(record.get("options"))
+        if options is None:
+            raise IncompleteError("the record of the tokenizer lacks 'options'")
+        return cls(path, fingerprint, options)
+
+
+def _text(record: Mapping[str, object], field: str) -> str:
+    value = record.get(field)
+    if not isinstance(value, str):
+        raise IncompleteError(f"the record of the tokenizer lacks '{field}'")
+    return value

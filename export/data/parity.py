@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
-from keras_transformer.export.data.checks import IncompleteError, is_number
+from keras_transformer.export.data.checks import IncompleteError, is_number, is_object
 
 # Above this share of a block's scale, a bundle's own record of its rounding is not believed: the tolerance of files that
 # are held to what the rounding of the model explains.
@@ -37,12 +36,12 @@ class Parity:
         larger = self if self.ratio > other.ratio else other
         return dataclasses.replace(larger, share=max(self.share, other.share))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The record as a dict."""
         return dict(vars(self))
 
     @classmethod
-    def from_dict(cls, record: Any, where: str) -> Parity:
+    def from_dict(cls, record: object, where: str) -> Parity:
         """The record that `to_dict` wrote.
 
         Args:
@@ -52,9 +51,9 @@ class Parity:
         Raises:
             IncompleteError: the ratio is missing, or a figure is not a number.
         """
-        figures = ("difference", "scale", "ratio", "share")
-        is_record = isinstance(record, dict) and "ratio" in record
-        if not is_record or not all(is_number(record.get(each, 0.0)) for each in figures):
+        fields = record if is_object(record) else {}
+        given = [fields.get(each, 0.0) for each in ("difference", "scale", "ratio", "share")]
+        figures = [each for each in given if is_number(each)]
+        if "ratio" not in fields or len(figures) < len(given):
             raise IncompleteError(f"{where}: parity")
-        signature, output = str(record.get("signature", "")), str(record.get("output", ""))
-        return cls(signature, output, *(record.get(each, 0.0) for each in figures))
+        return cls(str(fields.get("signature", "")), str(fields.get("output", "")), *figures)

@@ -33,7 +33,7 @@ class Artifact:
     probes: int
     float_size: int | None = None
     evaluation: dict[str, Any] | None = None
-    behavior: dict[str, Any] | None = None
+    behavior: dict[str, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -113,7 +113,7 @@ class Report:
     def from_dict(cls, record: dict[str, Any]) -> "Report":
         """Returns the report of a dict from `to_dict`."""
         artifacts = {
-            name: Artifact(**{**each, "parity": [Parity(**parity) for parity in each["parity"]]})
+            name: dataclasses.replace(Artifact(**each), parity=[Parity(**parity) for parity in each["parity"]])
             for name, each in record["artifacts"].items()
         }
         target = record.get("target") and TargetResult.from_dict(record["target"])
@@ -151,17 +151,17 @@ class Reports(dict[str, Report]):
         return cls({name: Report.from_dict(each) for name, each in record.items()})
 
 
-def _evaluated(name: str, format: str) -> Callable[[Artifact], Any]:
-    def cell(artifact):
+def _evaluated(name: str, format: str) -> Callable[[Artifact], str | None]:
+    def cell(artifact: Artifact) -> str | None:
         value = ((artifact.evaluation or {}) | (artifact.behavior or {})).get(name)
-        return value is not None and format.format(value)
+        return None if value is None else format.format(value)
 
     return cell
 
 
 # Columns of quantized artifacts only.
-_QUANTIZED = {
-    "of float": lambda each: each.float_size and f"{each.size / each.float_size:.3f}",
+_QUANTIZED: dict[str, Callable[[Artifact], str | None]] = {
+    "of float": lambda each: f"{each.size / each.float_size:.3f}" if each.float_size else None,
     "agreement": _evaluated("agreement", "{:.2%}"),
     "float score": _evaluated("score_float", "{:.4g}"),
     "score": _evaluated("score", "{:.4g}"),

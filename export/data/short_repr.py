@@ -1,12 +1,20 @@
 """The text of a record with the fields alone that differ from their defaults."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 _LONGEST = 80
 
 
-def short_repr(record: Any, **defaults: Any) -> str:
+class _Dataclass(Protocol):
+    """An instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+def short_repr(record: _Dataclass, **defaults: object) -> str:
     """The call that makes a dataclass instance, without what it has by default.
 
     Args:
@@ -22,7 +30,7 @@ def short_repr(record: Any, **defaults: Any) -> str:
     >>> short_repr(Size(height=2))
     'Size(height=2)'
     """
-    parts = []
+    parts: list[str] = []
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
         if not _equals(value, defaults.get(field.name, field.default)):
@@ -30,7 +38,7 @@ def short_repr(record: Any, **defaults: Any) -> str:
     return f"{type(record).__name__}({', '.join(parts)})"
 
 
-def short_value(value: Any) -> str:
+def short_value(value: object) -> str:
     """The `repr` of a value, abbreviated where it is long.
 
     Example:
@@ -42,6 +50,6 @@ def short_value(value: Any) -> str:
     return text if len(text) <= _LONGEST else "..."
 
 
-def _equals(value: Any, default: Any) -> bool:
+def _equals(value: object, default: object) -> bool:
     """Whether a value is the default; arrays and the like are only where they are the same object."""
     return value is default or (isinstance(value, (int, float, str, tuple)) and value == default)

@@ -57,8 +57,10 @@ class SignatureResult:
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> SignatureResult:
         """The result that `dataclasses.asdict` wrote."""
-        fallbacks = (Fallback(**{**each, "layers": tuple(each["layers"])}) for each in record["fallbacks"])
-        return cls(**{**record, "fallbacks": tuple(fallbacks)})
+        fallbacks = (
+            dataclasses.replace(Fallback(**each), layers=tuple(each["layers"])) for each in record["fallbacks"]
+        )
+        return dataclasses.replace(cls(**record), fallbacks=tuple(fallbacks))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +104,7 @@ class TargetResult:
         return max(found) if found else None
 
     def __str__(self) -> str:
-        lines = []
+        lines: list[str] = []
         for each in self.signatures:
             if each.taken is None:
                 found = "by the static rules nothing falls back" if not each.fallbacks else "by the static rules:"
@@ -123,4 +125,4 @@ class TargetResult:
     def from_dict(cls, record: dict[str, Any]) -> TargetResult:
         """The result that `to_dict` wrote."""
         signatures = tuple(map(SignatureResult.from_dict, record["signatures"]))
-        return cls(**{**record, "signatures": signatures, "compiled": tuple(record.get("compiled", ()))})
+        return dataclasses.replace(cls(**record), signatures=signatures, compiled=tuple(record.get("compiled", ())))

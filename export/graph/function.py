@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.graph.operation_results import result_part
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+    from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 
 class GraphFunction:
@@ -20,12 +26,14 @@ class GraphFunction:
         arguments: dict of the name of a placeholder to the name of its argument.
     """
 
-    def __init__(self, graph_def: Any, inputs: Iterable[str], constants: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, graph_def: GraphDef, inputs: Iterable[str], constants: Mapping[str, TensorProto] | None = None
+    ) -> None:
         self._graph_def, self._constants = graph_def, constants or {}
         self._nodes = {node.name: node for node in graph_def.node}
         self.arguments = {node: f"input_{number}" for number, node in enumerate(inputs)}
 
-    def fill(self, function: Any, name: str, outputs: Iterable[str]) -> None:
+    def fill(self, function: FunctionDef, name: str, outputs: Iterable[str]) -> None:
         """Fills an empty `FunctionDef`.
 
         Args:
@@ -46,7 +54,7 @@ class GraphFunction:
             function.signature.output_arg.add(name=f"output_{number}", type=node.attr["T"].type)
             function.ret[f"output_{number}"] = self._reference(tensor)
 
-    def _add_node(self, function: Any, node: Any) -> None:
+    def _add_node(self, function: FunctionDef, node: NodeDef) -> None:
         added = function.node_def.add()
         if node.name in self._constants:
             value = self._constants[node.name]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_offsets
 from keras_transformer.export.graph.repeated_layers import MARK
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 # Operations that call a function.
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -16,7 +22,7 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 RESULT = "named_like_its_call"
 
 
-def is_repeated(node: Any, mark: str = MARK) -> bool:
+def is_repeated(node: NodeDef, mark: str = MARK) -> bool:
     """Whether a `NodeDef` is a call of a repeated layer, or of another function with a mark in its name."""
     return node.op in CALLS and mark in node.attr["f"].func.name
 
@@ -26,14 +32,14 @@ def result_names(call: str, number: int) -> tuple[str, ...]:
     return (f"{call}:{number}", f"{call}:output:{number}", *([call] if not number else []))
 
 
-def inlined(graph_def: Any, mark: str = MARK) -> Any:
+def inlined(graph_def: GraphDef, mark: str = MARK) -> GraphDef:
     """Returns a copy of a `GraphDef` in which the operations of some functions are in place of their calls.
 
     Args:
         graph_def: `GraphDef`. Its other functions stay.
         mark: what the names of these functions contain; that of repeated layers by default. They have no state.
     """
-    found = tf.compat.v1.GraphDef(versions=graph_def.versions)
+    found: GraphDef = tf.compat.v1.GraphDef(versions=graph_def.versions)
     functions = {each.signature.name: each for each in graph_def.library.function}
     _Inliner(found.node, functions, _main_results, mark).add(graph_def.node)
     for each in graph_def.library.function:
@@ -42,7 +48,7 @@ def inlined(graph_def: Any, mark: str = MARK) -> Any:
     return found
 
 
-def _add_function(copy: Any, function: Any, functions: Mapping[str, Any], mark: str) -> None:
+def _add_function(copy: FunctionDef, function: FunctionDef, functions: Mapping[str, FunctionDef], mark: str) -> None:
     copy.CopyFrom(function)
     del copy.node_def[:]
     inliner = _Inliner(copy.node_def, functions, _body_results, mark)
@@ -72,7 +78,11 @@ class _Inliner:
     """
 
     def __init__(
-        self, nodes: Any, functions: Mapping[str, Any], result: Callable[[str, int, str], str], mark: str = MARK
+        self,
+        nodes: RepeatedCompositeFieldContainer[NodeDef],
+        functions: Mapping[str, FunctionDef],
+        result: Callable[[str, int, str], str],
+        mark: str = MARK,
     ) -> None:
         self._nodes, self._functions, self._result, self._mark = nodes, functions, result, mark
         self._sources: dict[str, str] = {}  # Results of calls, and what computes them now.
@@ -83,7 +93,7 @@ class _Inliner:
             name = self._sources[name]
         return name
 
-    def add(self, nodes: Iterable[Any]) -> None:
+    def add(self, nodes: Iterable[NodeDef]) -> None:
         """Copies the operations of a graph."""
         nodes = list(nodes)
         calls = {
@@ -106,7 +116,7 @@ class _Inliner:
             inputs = [self.source(body.source(each)) for each in node.input if not each.startswith("^")]
             self._copy(node, body.name_of(node.name), inputs)
 
-    def _copy(self, node: Any, name: str, inputs: Iterable[str]) -> None:
+    def _copy(self, node: NodeDef, name: str, inputs: Iterable[str]) -> None:
         copy = self._nodes.add()
         copy.CopyFrom(node)
         copy.name = name
@@ -116,7 +126,9 @@ class _Inliner:
 class _Body:
     """The function of a repeated layer, as one of its calls."""
 
-    def __init__(self, functions: Mapping[str, Any], call: Any, result: Callable[[str, int, str], str]) -> None:
+    def __init__(
+        self, functions: Mapping[str, FunctionDef], call: NodeDef, result: Callable[[str, int, str], str]
+    ) -> None:
         self.function, self.scope, self._result = functions[call.attr["f"].func.name], call.name, result
         names = [each.name for each in self.function.signature.input_arg]
         self._arguments = dict(zip(names, (each for each in call.input if not each.startswith("^")), strict=True))
@@ -140,7 +152,7 @@ class _Body:
         return self.scope if node == RESULT else f"{self.scope}/{node}"
 
 
-def opened(function: Any, library: Iterable[Any]) -> tuple[Any, list[str]]:
+def opened(function: FunctionDef, library: Iterable[FunctionDef]) -> tuple[GraphDef, list[str]]:
     """The function of a repeated layer as a graph.
 
     Args:
@@ -151,11 +163,11 @@ def opened(function: Any, library: Iterable[Any]) -> tuple[Any, list[str]]:
         `(graph_def, results)`: a `GraphDef` whose placeholders have the names of the arguments, and the names of the
         operations that compute the results.
     """
-    graph_def = tf.compat.v1.GraphDef()
+    graph_def: GraphDef = tf.compat.v1.GraphDef()
     for each in library:
         if MARK not in each.signature.name:
             graph_def.library.function.add().CopyFrom(each)
-    call = tf.compat.v1.NodeDef(name=MARK)
+    call: NodeDef = tf.compat.v1.NodeDef(name=MARK)
     for number, argument in enumerate(function.signature.input_arg):
         call.input.append(argument.name)
         placeholder = graph_def.node.add(name=argument.name, op="Placeholder")
@@ -166,7 +178,7 @@ def opened(function: Any, library: Iterable[Any]) -> tuple[Any, list[str]]:
     call.attr["f"].func.name = function.signature.name
     body = _Body({function.signature.name: function}, call, _main_results)
     _Inliner(graph_def.node, {}, _main_results).add_body(body)
-    results = []
+    results: list[str] = []
     for number, (source, output) in enumerate(zip(body.results, function.signature.output_arg, strict=True)):
         results.append(graph_def.node.add(name=f"result_{number}", op="Identity", input=[source]).name)
         graph_def.node[-1].attr["T"].type = output.type

@@ -1,15 +1,16 @@
 """The origin of an operation of a traced graph: the layer that it came from."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import keras
 
 from keras_transformer.backend import keras_private
 
 
-def layer_of(op: str, node: str, layers: Mapping[str, Any], operations: Sequence[Any] = ()) -> str:
+def layer_of(
+    op: str, node: str, layers: Mapping[str, keras.layers.Layer], operations: Sequence[keras.Operation] = ()
+) -> str:
     """Name of the layer that made a graph node.
 
     Keras opens a name scope for every layer, so a node is named `functional_1/encoder_1/attention_1/Softmax`: a scope
@@ -36,12 +37,12 @@ def layer_of(op: str, node: str, layers: Mapping[str, Any], operations: Sequence
     return "/".join(scopes) or node
 
 
-def _holds_ops(layer: Any) -> bool:
+def _holds_ops(layer: keras.layers.Layer) -> bool:
     """Whether a layer computes itself: a nested model opens a scope, but its layers do the computing."""
     return not hasattr(layer, "operations")
 
 
-def locator(model: Any, has_operations: bool = True) -> Callable[[str, str], str]:
+def locator(model: keras.Model, has_operations: bool = True) -> Callable[[str, str], str]:
     """The function from an op's type and a node's name to the name of its layer, as `ExportSpec` takes it.
 
     Args:
@@ -49,6 +50,6 @@ def locator(model: Any, has_operations: bool = True) -> Callable[[str, str], str
         has_operations: bool. Whether the graph is that of a Functional model, with its ops of `keras.ops`.
     """
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
-    found = model.operations if has_operations else []
+    found: Iterable[keras.Operation] = model.operations if has_operations else ()
     operations = [each for each in found if not isinstance(each, keras.layers.Layer)]
     return lambda op, node: layer_of(op, node, layers, operations)

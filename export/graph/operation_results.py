@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tensorflow.python.framework import op_def_registry
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue
+    from tensorflow.core.framework.op_def_pb2 import OpDef
 
-def result_offsets(kind: str, attributes: Mapping[str, Any]) -> tuple[dict[str, int], int]:
+
+def result_offsets(kind: str, attributes: Mapping[str, AttrValue]) -> tuple[dict[str, int], int]:
     """Where each named part of the results begins, and how many results there are.
 
     Args:
         kind: name of the operation, such as `"Split"`.
         attributes: dict of name to `AttrValue`.
     """
-    definition: Any = op_def_registry.get(kind)
-    offsets, count = {}, 0
+    definition: OpDef = op_def_registry.get(kind)
+    offsets: dict[str, int] = {}
+    count = 0
     for each in definition.output_arg:
         offsets[each.name] = count
         if each.number_attr:
@@ -28,7 +33,7 @@ def result_offsets(kind: str, attributes: Mapping[str, Any]) -> tuple[dict[str, 
     return offsets, count
 
 
-def result_part(kind: str, attributes: Mapping[str, Any], number: int) -> str:
+def result_part(kind: str, attributes: Mapping[str, AttrValue], number: int) -> str:
     """The name in a function of one result: its part, and its number in that.
 
     Args:
@@ -46,7 +51,7 @@ def result_part(kind: str, attributes: Mapping[str, Any], number: int) -> str:
     return f"{name}:{number - offsets[name]}"
 
 
-def result_types(kind: str, attributes: Mapping[str, Any]) -> list[int]:
+def result_types(kind: str, attributes: Mapping[str, AttrValue]) -> list[int]:
     """The data types of all results, as TensorFlow numbers them.
 
     Args:
@@ -58,7 +63,7 @@ def result_types(kind: str, attributes: Mapping[str, Any]) -> list[int]:
     >>> result_types("NonMaxSuppressionV3", {})  # int32
     [3]
     """
-    definition: Any = op_def_registry.get(kind)
+    definition: OpDef = op_def_registry.get(kind)
     found: list[int] = []
     for each in definition.output_arg:
         if each.type_list_attr:
@@ -69,7 +74,7 @@ def result_types(kind: str, attributes: Mapping[str, Any]) -> list[int]:
     return found
 
 
-def result_type(kind: str, attributes: Mapping[str, Any]) -> int:
+def result_type(kind: str, attributes: Mapping[str, AttrValue]) -> int:
     """The data type of the first result, as TensorFlow numbers it.
 
     Args:
@@ -81,6 +86,6 @@ def result_type(kind: str, attributes: Mapping[str, Any]) -> int:
     >>> result_type("ResizeBilinear", {})  # float32
     1
     """
-    definition: Any = op_def_registry.get(kind)
+    definition: OpDef = op_def_registry.get(kind)
     first = definition.output_arg[0]
     return attributes[first.type_attr].type if first.type_attr else first.type

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.operation_results import result_offsets, result_types
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 _WEIGHT_READS = ("Const", "ReadVariableOp")
 # Operations of weights and constants only, whose results count as weights.
@@ -29,7 +34,7 @@ class GraphPart:
 
     def __init__(
         self,
-        nodes: Iterable[Any],
+        nodes: Iterable[NodeDef],
         results: Iterable[str],
         arguments: Mapping[str, tf.TensorSpec] | None = None,
         weights: Iterable[str] = (),
@@ -40,15 +45,15 @@ class GraphPart:
         self._found_readers: dict[str, list[str]] | None = None
 
     @classmethod
-    def of_function(cls, function: Any, weights: Iterable[str] = ()) -> GraphPart:
+    def of_function(cls, function: FunctionDef, weights: Iterable[str] = ()) -> GraphPart:
         """The part that is a `FunctionDef`."""
-        arguments = {}
+        arguments: dict[str, tf.TensorSpec] = {}
         for number, each in enumerate(function.signature.input_arg):
             shapes = function.arg_attr[number].attr["_output_shapes"].list.shape if number in function.arg_attr else ()
             arguments[each.name] = tf.TensorSpec(tf.TensorShape(shapes[0] if shapes else None), tf.as_dtype(each.type))
         return cls(function.node_def, function.ret.values(), arguments, weights)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Node]:
         return (Node(self, each) for each in self._nodes.values())
 
     def node(self, source: str) -> Node | None:
@@ -98,7 +103,7 @@ class Node:
     """
 
     part: GraphPart
-    message: Any
+    message: NodeDef
 
     @property
     def op(self) -> str:
@@ -141,7 +146,7 @@ def _name(source: str) -> str:
     return source.lstrip("^").split(":")[0]
 
 
-def _number(node: Any, source: str) -> int:
+def _number(node: NodeDef, source: str) -> int:
     """The number of a result among those of its node; `"node:1"` in a graph, `"node:part:1"` in a function."""
     _, *parts = source.split(":")
     if len(parts) < 2:
@@ -149,8 +154,10 @@ def _number(node: Any, source: str) -> int:
     return result_offsets(node.op, node.attr)[0][parts[0]] + int(parts[1])
 
 
-def _python_value(attribute: Any) -> Any:
+def _python_value(attribute: AttrValue) -> Any:
     kind = attribute.WhichOneof("value")
+    if kind is None:
+        return None
     if kind == "list":
         filled: Iterable[Any] = next(
             (getattr(attribute.list, each.name) for each, _ in attribute.list.ListFields()), ()

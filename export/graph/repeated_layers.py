@@ -11,8 +11,8 @@ import collections
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -20,6 +20,13 @@ import tensorflow as tf
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.compilation.equal_layers import key_of
 from keras_transformer.backend.compilation.layer_call import LayerCall
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
+# `call` of a layer.
+_Call: TypeAlias = Callable[..., Any]
 
 # In the name of every function that is made here.
 MARK = "repeated_layer"
@@ -45,9 +52,9 @@ class RepeatedLayers:
         return bool(self._repeating)
 
     @staticmethod
-    def _repeated(layers: Sequence[keras.layers.Layer]) -> list[tuple[keras.layers.Layer, Any]]:
+    def _repeated(layers: Sequence[keras.layers.Layer]) -> list[tuple[keras.layers.Layer, Hashable]]:
         """The outermost layers that repeat, and what they have in common with those that they repeat."""
-        groups: dict[Any, list[keras.layers.Layer]] = collections.defaultdict(list)
+        groups: dict[Hashable, list[keras.layers.Layer]] = collections.defaultdict(list)
         seen: set[int] = set()
         for layer in layers:
             parts = [] if id(layer) in seen else keras_private.flatten_layers(layer, include_self=False)
@@ -58,7 +65,7 @@ class RepeatedLayers:
         return [(each, key) for key, found in groups.items() if len(found) > 1 for each in found]
 
     @contextlib.contextmanager
-    def traced_once(self, scope: keras.StatelessScope) -> Iterator[None]:
+    def traced_once(self, scope: keras.StatelessScope) -> Generator[None, None, None]:
         """Context for tracing one signature, in which this thread's calls of these layers share functions.
 
         Args:
@@ -79,10 +86,10 @@ class _Trace:
 
     def __init__(self, scope: keras.StatelessScope) -> None:
         self._scope, self._thread = scope, threading.get_ident()
-        self._functions: dict[Any, _Function | None] = {}
+        self._functions: dict[Hashable, _Function | None] = {}
         self._depth = 0
 
-    def sharing(self, layer: keras.layers.Layer, key: Any) -> Callable[..., Any]:
+    def sharing(self, layer: keras.layers.Layer, key: Hashable) -> _Call:
         """`layer.call` by a function that the layers of the same key share."""
         original = layer.call
 
@@ -95,7 +102,9 @@ class _Trace:
 
         return call
 
-    def _shared(self, layer: Any, original: Any, key: Any, args: Any, kwargs: Any) -> Any:
+    def _shared(
+        self, layer: keras.layers.Layer, original: _Call, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         found = LayerCall.of((args, kwargs))
         try:
             key = (key, found.key)
@@ -106,10 +115,10 @@ class _Trace:
         function = self._functions[key]
         return original(*args, **kwargs) if function is None else function(found.tensors, self._weights(layer))
 
-    def _weights(self, layer: keras.layers.Layer) -> list[Any]:
+    def _weights(self, layer: keras.layers.Layer) -> list[Tensor]:
         return [self._scope.get_current_value(each) for each in layer.variables]
 
-    def _made(self, layer: keras.layers.Layer, original: Any, call: LayerCall) -> _Function | None:
+    def _made(self, layer: keras.layers.Layer, original: _Call, call: LayerCall) -> _Function | None:
         """The function of a layer; None if it reads more than its arguments and weights."""
         weights = self._weights(layer)
         if any(each is None for each in weights):
@@ -125,7 +134,9 @@ class _Trace:
 class _Function:
     """A layer as a TensorFlow function of the tensors in its arguments and of those weights that it reads."""
 
-    def __init__(self, layer: Any, original: Any, call: LayerCall, weights: Sequence[Any], number: int) -> None:
+    def __init__(
+        self, layer: keras.layers.Layer, original: _Call, call: LayerCall, weights: Sequence[Tensor], number: int
+    ) -> None:
         self._name = f"{MARK}_{number}"
         self._outputs = LayerCall(None, [])
         self._read = list(range(len(weights)))
@@ -136,10 +147,12 @@ class _Function:
             self._read = read
             self._function = self._traced(layer, original, call, weights)
 
-    def _traced(self, layer: Any, original: Any, call: LayerCall, weights: Sequence[Any]) -> Any:
+    def _traced(
+        self, layer: keras.layers.Layer, original: _Call, call: LayerCall, weights: Sequence[Tensor]
+    ) -> ConcreteFunction:
         count, variables = len(call.tensors), [layer.variables[number] for number in self._read]
 
-        def traced(*tensors: Any) -> list[Any]:
+        def traced(*tensors: Tensor) -> list[Tensor]:
             args, kwargs = call.filled(tensors[:count])
             with keras.StatelessScope(state_mapping=list(zip(variables, tensors[count:], strict=True))):
                 outputs = original(*args, **kwargs)
@@ -157,6 +170,6 @@ class _Function:
         """Whether it reads nothing but its arguments."""
         return not self._function.captured_inputs
 
-    def __call__(self, tensors: Sequence[Any], weights: Sequence[Any]) -> Any:
+    def __call__(self, tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> Any:
         results = self._function(*tensors, *(weights[number] for number in self._read))
         return self._outputs.filled(results)

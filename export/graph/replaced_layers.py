@@ -6,10 +6,14 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import keras
+
+
+def _always(layer: keras.layers.Layer, *args: object, **kwargs: object) -> bool:
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +30,13 @@ class ReplacedLayer:
     layer: type[keras.layers.Layer]
     method: str
     function: Callable[..., Any]
-    applies: Callable[..., bool] = lambda layer, *args, **kwargs: True
+    applies: Callable[..., bool] = _always
 
 
 @contextlib.contextmanager
-def replaced(layers: Sequence[keras.layers.Layer], replacements: Sequence[ReplacedLayer]) -> Iterator[None]:
+def replaced(
+    layers: Sequence[keras.layers.Layer], replacements: Sequence[ReplacedLayer]
+) -> Generator[None, None, None]:
     """Context in which this thread's calls of layers compute in another form.
 
     Args:
@@ -40,12 +46,12 @@ def replaced(layers: Sequence[keras.layers.Layer], replacements: Sequence[Replac
     found = [(layer, each) for layer in layers for each in replacements if isinstance(layer, each.layer)]
     thread = threading.get_ident()
     for layer, each in found:
-        vars(layer)[each.method] = _replaced(layer, each, thread)
+        layer.__dict__[each.method] = _replaced(layer, each, thread)
     try:
         yield
     finally:
         for layer, each in found:
-            vars(layer).pop(each.method, None)
+            layer.__dict__.pop(each.method, None)
 
 
 def _replaced(layer: keras.layers.Layer, replacement: ReplacedLayer, thread: int) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -17,6 +17,9 @@ from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.export.graph.replaced_layers import ReplacedLayer, replaced
 from keras_transformer.export.graph.traced_graph import TracedGraph, arguments_of, trace, weight_labels
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 
 class TracedModule:
@@ -45,7 +48,7 @@ class TracedModule:
         found = [each for graph in self.graphs.values() for each in (*self.variables(graph).values(), *graph.variables)]
         self.exported_variables = list({id(each): each for each in found}.values())
 
-    def variables(self, graph: TracedGraph) -> dict[str, Any]:
+    def variables(self, graph: TracedGraph) -> dict[str, tf.Variable]:
         """The `tf.Variable` of each weight that a graph reads."""
         return {label: self.values[label] for label in graph.weights}
 
@@ -79,7 +82,7 @@ class TracedModule:
         copied.graphs = {name: change(graph) for name, graph in self.graphs.items()}
         return copied
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> ConcreteFunction:
         """A signature as a concrete function that reads its weights from the variables of the model."""
         graph = self.graphs[name]
 
@@ -112,7 +115,7 @@ class UnallocatedWeight:
         return tf.convert_to_tensor(self._variable)
 
 
-def _value_of(variable: keras.Variable) -> Any:
+def _value_of(variable: keras.Variable) -> tf.Variable | UnallocatedWeight:
     return variable.value if keras_private.has_value(variable) else UnallocatedWeight(variable)
 
 
@@ -127,7 +130,7 @@ def lazy_array(variable: keras.Variable) -> AnyArray:
     return array_of(_value_of(variable))
 
 
-def array_of(variable: Any) -> AnyArray:
+def array_of(variable: tf.Variable | UnallocatedWeight) -> AnyArray:
     """The values of a `tf.Variable`, without a copy where its type allows that. They must not be changed.
 
     Args:

@@ -6,8 +6,8 @@ import dataclasses
 import gc
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
@@ -15,10 +15,16 @@ import tensorflow as tf
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.data.export_spec import Signature
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.inlining import inlined, is_repeated
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 _PREFIX = "keras_variable_"
 # Attribute that names a Python function.
@@ -49,22 +55,22 @@ class TracedGraph:
         variables: the `tf.Variable`s among these.
     """
 
-    graph_def: Any
-    outlined: Any
+    graph_def: GraphDef
+    outlined: GraphDef
     inputs: tuple[str, ...]
     outputs: dict[str, str]
     weights: tuple[str, ...] = ()
-    captures: dict[str, Any] = dataclasses.field(default_factory=dict)
-    variables: tuple[Any, ...] = ()
+    captures: dict[str, Tensor] = dataclasses.field(default_factory=dict[str, Tensor])
+    variables: tuple[tf.Variable, ...] = ()
 
-    def imported(self, tensors: Mapping[str, Any], is_outlined: bool = False) -> dict[str, Any]:
+    def imported(self, tensors: Mapping[str, Tensor], is_outlined: bool = False) -> dict[str, Tensor]:
         """The outputs as tensors of the graph that is being traced.
 
         Args:
             tensors: dict of the name of a node to the tensor that takes its place: all inputs and weights.
             is_outlined: bool. Whether repeated layers stay calls of functions.
         """
-        graph: Any = tf.compat.v1.get_default_graph()
+        graph: tf.Graph = tf.compat.v1.get_default_graph()
         for each in self.variables:
             graph.watch_variable(each)  # As a function does that reads it.
         given = {**tensors, **{node: graph.capture(outer) for node, outer in self.captures.items()}}
@@ -78,7 +84,7 @@ class TracedGraph:
         return {key: tf.identity(each, name=key) for key, each in zip(self.outputs, results, strict=True)}
 
 
-def with_own_functions(graph_def: Any, suffix: str) -> Any:
+def with_own_functions(graph_def: GraphDef, suffix: str) -> GraphDef:
     """A copy of a `GraphDef` whose functions have names of their own.
 
     TensorFlow refuses a function that differs, by an attribute, from one of the same name.
@@ -90,7 +96,7 @@ def with_own_functions(graph_def: Any, suffix: str) -> Any:
     return _with_function_names(graph_def, lambda name: f"{name}_{suffix}")
 
 
-def with_numbered_functions(graph_def: Any) -> Any:
+def with_numbered_functions(graph_def: GraphDef) -> GraphDef:
     """A copy of a `GraphDef` whose functions are numbered from 0, not by a counter of the process.
 
     Args:
@@ -102,8 +108,8 @@ def with_numbered_functions(graph_def: Any) -> Any:
     return _with_function_names(graph_def, lambda name: names[name])
 
 
-def _with_function_names(graph_def: Any, rename: Callable[[str], str]) -> Any:
-    copy = tf.compat.v1.GraphDef()
+def _with_function_names(graph_def: GraphDef, rename: Callable[[str], str]) -> GraphDef:
+    copy: GraphDef = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
     names = {each.signature.name: rename(each.signature.name) for each in copy.library.function}
     for each in copy.library.function:
@@ -137,12 +143,12 @@ def trace(
     try:
         try:
             function = _traced(name, signature, variables, repeated)
-        except Exception:
+        except library_exceptions():
             # Somebody keeps what the layers compute within, such as attention scores: it is of each call.
             if not repeated.has_any:
                 raise
             function = _traced(name, signature, variables, RepeatedLayers(()))
-    except Exception as error:
+    except (*library_exceptions(), ImportError) as error:
         raise InvalidModelError(
             f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
         ) from error
@@ -154,7 +160,9 @@ def trace(
     return graph
 
 
-def _traced(name: str, signature: Signature, variables: Sequence[keras.Variable], repeated: RepeatedLayers) -> Any:
+def _traced(
+    name: str, signature: Signature, variables: Sequence[keras.Variable], repeated: RepeatedLayers
+) -> ConcreteFunction:
     """The concrete function of a signature, whose weights are further arguments."""
 
     def traced(**tensors: Tensor) -> dict[str, Tensor]:
@@ -172,7 +180,7 @@ def _traced(name: str, signature: Signature, variables: Sequence[keras.Variable]
     return tf.function(traced, autograph=False, jit_compile=False).get_concrete_function(**arguments)
 
 
-def _graph_of(function: Any) -> TracedGraph:
+def _graph_of(function: ConcreteFunction) -> TracedGraph:
     captured = {id(inner) for _, inner in function.graph.captures}
     arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
     read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
@@ -191,18 +199,19 @@ def _graph_of(function: Any) -> TracedGraph:
     )
 
 
-def _without_calls(graph_def: Any) -> Any:
+def _without_calls(graph_def: GraphDef) -> GraphDef:
     """A graph with the operations of functions without a state in place of their calls, but for those of repeated layers.
 
     Keras's grouped convolution is such a function, which XLA compiles; converters leave its call as it is.
     """
     while leaves := _leaves(graph_def):
-        marked = _with_function_names(graph_def, lambda name, leaves=leaves: name + _CALLED if name in leaves else name)
+        names = {name: name + _CALLED for name in leaves}
+        marked = _with_function_names(graph_def, lambda name, names=names: names.get(name, name))
         graph_def = inlined(marked, _CALLED)
     return graph_def
 
 
-def _leaves(graph_def: Any) -> set[str]:
+def _leaves(graph_def: GraphDef) -> set[str]:
     """The functions without a state that are called and call no other one."""
     library = {each.signature.name: each for each in graph_def.library.function}
     bodies = {name: set(_called(each.node_def)) for name, each in library.items()}
@@ -210,19 +219,19 @@ def _leaves(graph_def: Any) -> set[str]:
     return {name for name in called if not bodies[name]}
 
 
-def _called(nodes: Any) -> Iterator[str]:
+def _called(nodes: Iterable[NodeDef]) -> Iterator[str]:
     for node in nodes:
         if node.op == _STATELESS and not is_repeated(node):
             yield node.attr["f"].func.name
 
 
-def _make_constants(graph_def: Any, values: Mapping[str, Any]) -> None:
+def _make_constants(graph_def: GraphDef, values: Mapping[str, Tensor]) -> None:
     """Puts numbers that a function captures into its graph, such as the mean of `keras.layers.Normalization`."""
     for node in graph_def.node:
         if node.name in values:
             array = values[node.name].numpy()
             shapes = node.attr["_output_shapes"]
-            constant = tf.compat.v1.NodeDef(name=node.name, op="Const")
+            constant: NodeDef = tf.compat.v1.NodeDef(name=node.name, op="Const")
             constant.attr["dtype"].type = tf.as_dtype(array.dtype).as_datatype_enum
             constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array, tf.as_dtype(array.dtype)))
             constant.attr["_output_shapes"].CopyFrom(shapes)

@@ -18,7 +18,9 @@ from keras_transformer.export.operations.operation import TFLITE
 from keras_transformer.utils.types import Tensor
 
 
-def all_steps_at_once(layer: Any, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+def all_steps_at_once(
+    layer: keras.layers.TimeDistributed, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
+) -> Tensor:
     """`keras.layers.TimeDistributed` of a dynamic length: the steps are further rows of the batch.
 
     Keras traces it by a map whose result has a wrong shape, (1, 1, 3) for (1, 5, 3).
@@ -31,13 +33,13 @@ def all_steps_at_once(layer: Any, inputs: Tensor, training: bool | None = None, 
     return ops.reshape(outputs, (batch, length, *ops.shape(outputs)[1:]))
 
 
-def _has_dynamic_length(layer: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> bool:
+def _has_dynamic_length(layer: keras.layers.Layer, inputs: Tensor, *args: object, **kwargs: object) -> bool:
     return inputs.shape[1] is None
 
 
 def loop_over_slots(
-    layer: Any, sequences: Tensor, initial_state: Any, mask: Any = None, training: bool = False
-) -> tuple[Tensor, Tensor, Any]:
+    layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor = None, training: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """The loop of a recurrent layer that writes each output into a slot of one tensor, in place of a list.
 
     TFLite has lists of elements of a fixed shape only, and an output has the size of the batch.
@@ -51,6 +53,9 @@ def loop_over_slots(
     kept = tf.zeros(tf.concat([[steps.length], tf.shape(first)], 0), first.dtype) if layer.return_sequences else None
     carried = (tf.constant(0), tf.zeros_like(first), *([] if kept is None else [kept]), *states)
 
+    def is_left(time: Tensor, *_: Tensor) -> Tensor:
+        return time < steps.length
+
     def step(time: Tensor, last: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         slots, states = (rest[:1], rest[1:]) if layer.return_sequences else ((), rest)
         output, new = steps.output(tf.gather(inputs, time), states)
@@ -61,7 +66,7 @@ def loop_over_slots(
         output = tf.ensure_shape(output, last.shape)
         return (time + 1, output, *(_written(each, output, time) for each in slots), *new)
 
-    _, last, *rest = tf.while_loop(lambda time, *_: time < steps.length, step, carried)
+    _, last, *rest = tf.while_loop(is_left, step, carried)
     if not layer.return_sequences:
         return last, tf.expand_dims(last, 1), steps.packed(rest)
     return last, _swapped(rest[0]), steps.packed(rest[1:])
@@ -70,7 +75,7 @@ def loop_over_slots(
 class _Steps:
     """The steps of a recurrent layer."""
 
-    def __init__(self, layer: Any, length: Tensor, initial_state: Any, options: dict[str, Any]) -> None:
+    def __init__(self, layer: keras.layers.RNN, length: Tensor, initial_state: Tensor, options: dict[str, Any]) -> None:
         self._layer, self._initial, self._options, self.length = layer, initial_state, options, length
 
     def in_order(self, sequence: Tensor) -> Tensor:
@@ -86,7 +91,7 @@ class _Steps:
             state.set_shape(before.shape)
         return output, tuple(new)
 
-    def packed(self, states: Sequence[Tensor]) -> Any:
+    def packed(self, states: Sequence[Tensor]) -> Tensor:
         """States in the structure in which the layer has them."""
         given = self._initial if tf.nest.is_nested(self._initial) else [self._initial]
         return tf.nest.pack_sequence_as(given, list(states))
@@ -110,7 +115,7 @@ def _written(slots: Tensor, output: Tensor, time: Tensor) -> Tensor:
     return written
 
 
-def _is_a_loop(layer: Any, sequences: Tensor, *args: Any, **kwargs: Any) -> bool:
+def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kwargs: object) -> bool:
     """Whether a recurrent layer has a loop whose list has elements of a dynamic shape."""
     is_known = isinstance(layer.cell, keras.layers.Layer) and not tf.nest.is_nested(sequences)
     batch, _, *sizes = sequences.shape.as_list()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import tensorflow as tf
@@ -19,8 +19,15 @@ from keras_transformer.export.graph.repeated_layers import WEIGHT
 from keras_transformer.export.graph.traced_graph import with_numbered_functions, with_own_functions
 from keras_transformer.export.operations.operation import Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
+from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
 # In the name of every function that takes the place of an operation, until it is inlined.
@@ -56,7 +63,7 @@ def lowered(
 
 
 def _check_refused(
-    graph_def: Any, results: Sequence[str], weights: Iterable[str], format: str, locate: Callable[[str, str], str]
+    graph_def: GraphDef, results: Sequence[str], weights: Iterable[str], format: str, locate: Callable[[str, str], str]
 ) -> None:
     """Raises for the operations that the table refuses."""
     lowerings = lowerings_in(format)
@@ -72,7 +79,7 @@ def _check_refused(
         raise UnsupportedOpError(format, op, layer, others, f"{refused.reason}; {refused.remedy}")
 
 
-def _parts(graph_def: Any, results: Sequence[str], weights: Iterable[str]) -> Iterator[tuple[str, GraphPart]]:
+def _parts(graph_def: GraphDef, results: Sequence[str], weights: Iterable[str]) -> Iterator[tuple[str, GraphPart]]:
     """The graph, under the name "", and its functions by name."""
     yield "", GraphPart(graph_def.node, results, weights=weights)
     for each in graph_def.library.function:
@@ -97,9 +104,9 @@ class _Lowering:
 
     def __init__(self, lowerings: Mapping[str, Sequence[Lowering]], depth: int = 0) -> None:
         self._lowerings, self._depth = lowerings, depth
-        self._functions: dict[Any, _Function] = {}
+        self._functions: dict[Hashable, _Function] = {}
 
-    def applied(self, graph_def: Any, results: Sequence[str], weights: Iterable[str] = ()) -> Any:
+    def applied(self, graph_def: GraphDef, results: Sequence[str], weights: Iterable[str] = ()) -> GraphDef:
         """A copy of a `GraphDef` in which operations are replaced; the same one if there are none to replace.
 
         Args:
@@ -110,7 +117,7 @@ class _Lowering:
         calls = {key: self._calls(part) for key, part in _parts(graph_def, results, weights)}
         if not any(calls.values()):
             return graph_def
-        copy = tf.compat.v1.GraphDef()
+        copy: GraphDef = tf.compat.v1.GraphDef()
         copy.CopyFrom(graph_def)
         _replace(copy.node, calls[""])
         for each in copy.library.function:
@@ -122,7 +129,7 @@ class _Lowering:
 
     def _calls(self, part: GraphPart) -> dict[str, _Call]:
         """The calls that take the place of nodes, by the name of the node."""
-        found = {}
+        found: dict[str, _Call] = {}
         for node in part:
             chosen = _chosen(self._lowerings.get(node.op, ()), node)
             if isinstance(chosen, Decomposed):
@@ -151,9 +158,9 @@ class _Lowering:
         return _Lowering(self._lowerings, self._depth + 1)
 
 
-def _replace(nodes: Any, calls: Mapping[str, _Call]) -> dict[str, str]:
+def _replace(nodes: Iterable[NodeDef], calls: Mapping[str, _Call]) -> dict[str, str]:
     """Puts calls in the place of nodes, by name; returns what their results are called now in a function."""
-    names = {}
+    names: dict[str, str] = {}
     for node in nodes:
         if node.name in calls:
             count = len(calls[node.name].function.types[1])
@@ -163,7 +170,7 @@ def _replace(nodes: Any, calls: Mapping[str, _Call]) -> dict[str, str]:
     return names
 
 
-def _rename(function: Any, names: Mapping[str, str]) -> None:
+def _rename(function: FunctionDef, names: Mapping[str, str]) -> None:
     """Lets what reads a tensor of a `FunctionDef` read another name of it."""
     if names:
         for node in function.node_def:
@@ -182,7 +189,7 @@ def _spec_key(spec: tf.TensorSpec) -> str:
     return f"{spec.shape} {spec.dtype}"
 
 
-def _value_key(value: np.ndarray | None) -> Any:
+def _value_key(value: np.ndarray | None) -> Hashable:
     return (
         None
         if value is None
@@ -195,16 +202,20 @@ def _traced(
     values: Sequence[np.ndarray | None],
     specs: Sequence[tf.TensorSpec],
     attributes: Mapping[str, Any],
-) -> Any:
+) -> ConcreteFunction:
     """The concrete function of a decomposition, of those operands that are no known constants."""
 
-    def decomposed(*tensors: Any) -> list[Any]:
+    def decomposed(*tensors: Tensor) -> list[Tensor]:
         given = iter(tensors)
         operands = [next(given) if value is None else tf.constant(value) for value in values]
         results = lowering.function(*operands, **attributes)
-        return list(results) if isinstance(results, (list, tuple)) else [results]
+        return list(results) if _is_sequence(results) else [results]
 
     return tf.function(decomposed, autograph=False).get_concrete_function(*specs)
+
+
+def _is_sequence(results: Tensor) -> TypeGuard[Sequence[Tensor]]:
+    return isinstance(results, (list, tuple))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,10 +230,10 @@ class _Function:
 
     name: str
     types: tuple[list[int], list[int]]
-    messages: list[Any]
+    messages: list[FunctionDef]
 
     @classmethod
-    def of(cls, name: str, function: Any, lowering: _Lowering) -> _Function:
+    def of(cls, name: str, function: ConcreteFunction, lowering: _Lowering) -> _Function:
         """The function of a decomposition.
 
         Args:
@@ -233,14 +244,14 @@ class _Function:
         results = [each.name for each in function.outputs]
         graph_def = with_numbered_functions(function.graph.as_graph_def(add_shapes=True))
         graph_def = with_own_functions(lowering.applied(graph_def, results), name)
-        message = tf.compat.v1.GraphDef().library.function.add()
+        message: FunctionDef = tf.compat.v1.GraphDef().library.function.add()
         GraphFunction(graph_def, [each.op.name for each in function.inputs]).fill(message, f"{_MARK}_{name}", results)
         _name_result(message)
         given, made = ([each.dtype.as_datatype_enum for each in side] for side in (function.inputs, function.outputs))
         return cls(message.signature.name, (given, made), [message, *graph_def.library.function])
 
 
-def _name_result(function: Any) -> None:
+def _name_result(function: FunctionDef) -> None:
     """Lets the operation that computes the first result of a `FunctionDef` have the name of what it takes the place of."""
     nodes = {node.name: node for node in function.node_def}
     first = function.signature.output_arg[0].name
@@ -270,9 +281,9 @@ class _Call:
     function: _Function
     operands: list[str]
 
-    def take_place(self, node: Any) -> None:
+    def take_place(self, node: NodeDef) -> None:
         """Makes a `NodeDef` the call."""
-        shapes = tf.compat.v1.AttrValue()
+        shapes: AttrValue = tf.compat.v1.AttrValue()
         if "_output_shapes" in node.attr:
             shapes.CopyFrom(node.attr["_output_shapes"])
         node.op = _CALL

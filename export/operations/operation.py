@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.utils.types import Tensor
+
 if TYPE_CHECKING:
     from keras_transformer.export.graph.part import Node
 
@@ -91,10 +93,12 @@ class Operation:
     """
 
     name: str
-    lowerings: Mapping[str, Lowering | Sequence[Lowering]] = dataclasses.field(default_factory=dict)
-    remedies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lowerings: Mapping[str, Lowering | Sequence[Lowering]] = dataclasses.field(
+        default_factory=dict[str, Lowering | Sequence[Lowering]]
+    )
+    remedies: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     rounds: bool = False
-    sum_length: Callable[[Mapping[str, Any], Sequence[Any], Any], float] | None = None
+    sum_length: Callable[[Mapping[str, Any], Sequence[Tensor], Tensor], float] | None = None
     reads_weight: int | None = None
     moves_weight: bool = False
 

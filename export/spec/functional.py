@@ -13,11 +13,12 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names, probes, vocabulary
 from keras_transformer.export.spec.reach import reaching_length
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"

@@ -24,10 +24,10 @@ def patches(
     counts = [(shape[1 + axis] - reach[axis]) // steps[axis] + 1 for axis in (0, 1)]
     if sizes == steps and rates == (1, 1):
         return _side_by_side(images, sizes, counts)
-    found = []
+    found: list[Tensor] = []
     for row in range(sizes[0]):
         for column in range(sizes[1]):
-            ranges = []
+            ranges: list[slice] = []
             for axis, place in enumerate((row, column)):
                 first = place * rates[axis]
                 ranges.append(slice(first, first + (counts[axis] - 1) * steps[axis] + 1, steps[axis]))

@@ -40,28 +40,28 @@ def _is_of_bytes(node: Node) -> bool:
     return node.dtype() == tf.int8
 
 
-def _of_matrices(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+def _of_matrices(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return inputs[0].shape[0 if attributes["transpose_a"].b else 1]
 
 
-def _of_batches(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+def _of_batches(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return inputs[0].shape[-2 if attributes["adj_x"].b else -1]
 
 
-def _of_einsum(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     shapes = [tuple(each.shape) for each in inputs]
     return einsum_multiply_adds(attributes["equation"].s.decode(), shapes) / max(1, math.prod(result.shape))
 
 
-def _of_convolution(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+def _of_convolution(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(inputs[1].shape[:-1])
 
 
-def _of_depthwise(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+def _of_depthwise(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(inputs[1].shape[:2])
 
 
-def _of_transposed(attributes: Attributes, inputs: Sequence[Any], result: Any) -> float:
+def _of_transposed(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(inputs[1].shape[:2]) * inputs[1].shape[-1]
 
 

@@ -20,7 +20,7 @@ def half_sum_of_squares(x: Tensor) -> Tensor:
     return 0.5 * tf.reduce_sum(x * x)
 
 
-def _length(attributes: Mapping[str, Any], inputs: Sequence[Any], result: Any) -> float:
+def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(inputs[0].shape) / max(1, math.prod(result.shape))
 
 

@@ -53,12 +53,15 @@ def _scanned(
         moved.set_shape(x.shape)
         return step * 2, moved
 
+    def is_left(step: Tensor, x: Tensor) -> Tensor:
+        return step < length
+
     x = tf.reverse(x, [axis]) if reverse else x
     if exclusive:
         given = x.shape
         x = shifted(x, tf.minimum(length, 1))
         x.set_shape(given)
-    _, x = tf.while_loop(lambda step, x: step < length, doubled, (tf.constant(1), x))
+    _, x = tf.while_loop(is_left, doubled, (tf.constant(1), x))
     return tf.reverse(x, [axis]) if reverse else x
 
 
@@ -70,7 +73,7 @@ def _is_of_integers(node: Node) -> bool:
     return node.dtype().is_integer and _is_of_known_axis(node)
 
 
-def _length(attributes: Mapping[str, Any], inputs: Sequence[Any], result: Any) -> float:
+def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
     return inputs[0].shape[int(inputs[1])]
 
 

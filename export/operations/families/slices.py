@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -62,16 +61,16 @@ def _has_new_axes(node: Node) -> bool:
 def slice_gradient(shape: Tensor, begin: Tensor, end: Tensor, strides: Tensor, dy: Tensor, **masks: int) -> Tensor:
     """The gradient of a slice with steps of 1: a reshape and zeros around it."""
     sizes, first, last = (np.asarray(tf.get_static_value(each)).tolist() for each in (shape, begin, end))
-    starts, stops = [], []
-    for size, position in zip(sizes, _positions(masks, len(sizes), len(first)), strict=True):
-        start, stop = _range(size, position, first, last, masks)
-        starts.append(start)
-        stops.append(stop)
+    positions = _positions(masks, len(sizes), len(first))
+    ranges = [_range(size, each, first, last, masks) for size, each in zip(sizes, positions, strict=True)]
+    starts, stops = [start for start, _ in ranges], [stop for _, stop in ranges]
     kept = tf.reshape(dy, np.array(stops) - starts)
     return tf.pad(kept, np.stack([starts, np.array(sizes) - stops], axis=1))
 
 
-def _range(size: int, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]) -> Any:
+def _range(
+    size: int, position: int | None, begin: Sequence[int], end: Sequence[int], masks: dict[str, int]
+) -> tuple[int, int]:
     """The first index and the end of a slice along one axis."""
     if position is None:
         return 0, size

@@ -31,10 +31,14 @@ _ERF = fitted(lambda x: np.array([math.erf(math.sqrt(each)) / math.sqrt(each) fo
 # exp(z²) erfc(z) as a polynomial of (z - 2) / (z + 2) for 1 <= z <= 10.1, 1e-9 away.
 _COMPLEMENT = fitted(lambda t: _scaled_complement(_argument(t)), 9, [-1 / 3, (_LARGEST - 2) / (_LARGEST + 2)])
 # Giles, "Approximating the erfinv Function", GPU Computing Gems, 2012, table 5: of w - 5/2 and of sqrt(w) - 3.
-_ERFINV_CENTER = [1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087, -4.39150654e-06]
-_ERFINV_CENTER += [-3.5233877e-06, 3.43273939e-07, 2.81022636e-08]
-_ERFINV_TAIL = [2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844, 0.00134934322]
-_ERFINV_TAIL += [0.000100950558, -0.000200214257]
+_ERFINV_CENTER = [
+    *(1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087, -4.39150654e-06),
+    *(-3.5233877e-06, 3.43273939e-07, 2.81022636e-08),
+]
+_ERFINV_TAIL = [
+    *(2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844, 0.00134934322),
+    *(0.000100950558, -0.000200214257),
+]
 
 
 def _near_zero(x: Tensor) -> Tensor:

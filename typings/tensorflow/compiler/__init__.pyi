@@ -1,0 +1,1 @@
+# The modules of the compiler, of which one function is called.

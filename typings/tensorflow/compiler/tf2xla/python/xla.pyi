@@ -1,0 +1,3 @@
+from typing import Any
+
+def dynamic_update_slice(x: Any, updates: Any, start_indices: Any) -> Any: ...

@@ -1,0 +1,1 @@
+# The messages of graphs, with the fields that are read.

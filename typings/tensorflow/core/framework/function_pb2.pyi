@@ -1,0 +1,29 @@
+from google.protobuf.internal.containers import MessageMap, RepeatedCompositeFieldContainer, ScalarMap
+from google.protobuf.message import Message
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.framework.op_def_pb2 import OpDef
+
+class FunctionDefLibrary(Message):
+    @property
+    def function(self) -> RepeatedCompositeFieldContainer[FunctionDef]: ...
+    @property
+    def gradient(self) -> RepeatedCompositeFieldContainer[Message]: ...
+
+class FunctionDef(Message):
+    class ArgAttrs(Message):
+        @property
+        def attr(self) -> MessageMap[str, AttrValue]: ...
+
+    @property
+    def signature(self) -> OpDef: ...
+    @property
+    def attr(self) -> MessageMap[str, AttrValue]: ...
+    @property
+    def arg_attr(self) -> MessageMap[int, ArgAttrs]: ...
+    @property
+    def node_def(self) -> RepeatedCompositeFieldContainer[NodeDef]: ...
+    @property
+    def ret(self) -> ScalarMap[str, str]: ...
+    @property
+    def control_ret(self) -> ScalarMap[str, str]: ...
