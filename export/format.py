@@ -67,7 +67,7 @@ class Format(Protocol):
             UnsupportedOpError: the format has no counterpart of an operation.
             ConversionError: the converter fails for another reason.
         """
-        ...
+        raise TypeError(f"{self.name} is made from {self.made_from}: convert makes its files")
 
     def convert(self, sources: dict[str, str], spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         """`write` of a format that is made from another's files, which are written and verified; and its `quantize`.

@@ -89,7 +89,7 @@ def replacing(target: pathlib.Path) -> Iterator[pathlib.Path]:
                 replacement.begin()
                 yield _folder_of(replacement)
                 replacement.commit()
-        except (ExportError, *library_exceptions()) as error:
+        except library_exceptions(ExportError) as error:
             if is_out_of_space(error) and not isinstance(error, OutOfSpaceError):
                 raise OutOfSpaceError(target) from error
             raise

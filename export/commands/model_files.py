@@ -78,7 +78,7 @@ def _load_file(path: Path) -> keras.Model:
     try:
         model: Any = keras.models.load_model(path, compile=False)
         return model
-    except (ImportError, *library_exceptions()) as error:
+    except library_exceptions(ImportError) as error:
         raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
 
 

@@ -148,7 +148,7 @@ def trace(
             if not repeated.has_any:
                 raise
             function = _traced(name, signature, variables, RepeatedLayers(()))
-    except (*library_exceptions(), ImportError) as error:
+    except library_exceptions(ImportError) as error:
         raise InvalidModelError(
             f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
         ) from error
@@ -205,10 +205,12 @@ def _without_calls(graph_def: GraphDef) -> GraphDef:
     Keras's grouped convolution is such a function, which XLA compiles; converters leave its call as it is.
     """
     while leaves := _leaves(graph_def):
-        names = {name: name + _CALLED for name in leaves}
-        marked = _with_function_names(graph_def, lambda name, names=names: names.get(name, name))
-        graph_def = inlined(marked, _CALLED)
+        graph_def = inlined(_marked(graph_def, leaves), _CALLED)
     return graph_def
+
+
+def _marked(graph_def: GraphDef, names: set[str]) -> GraphDef:
+    return _with_function_names(graph_def, lambda name: name + _CALLED if name in names else name)
 
 
 def _leaves(graph_def: GraphDef) -> set[str]:

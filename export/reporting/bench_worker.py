@@ -157,7 +157,7 @@ def main() -> int:
                 answer = {"cases": [case.record for case in cases], "seconds": seconds}
             else:
                 answer = {"seconds": [case.seconds(question["calls"]) for case in cases], "peak_memory": peak_memory()}
-        except (ExportError, ImportError, *library_exceptions()) as error:
+        except library_exceptions(ExportError, ImportError) as error:
             print(json.dumps({"error": one_line(error)}), flush=True)
             return 1
         print(json.dumps(answer), flush=True)

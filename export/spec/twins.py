@@ -29,7 +29,7 @@ def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> ke
         twin = keras.saving.deserialize_keras_object(change(record), custom_objects_of(model), safe_mode=False)
         if not twin.built:
             twin.build(model.input_shape)
-    except (*library_exceptions(), ImportError) as error:
+    except library_exceptions(ImportError) as error:
         raise InvalidModelError(
             f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(error)}"
         ) from error

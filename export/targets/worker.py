@@ -40,7 +40,7 @@ def main(job: str) -> int:
         result: dict[str, Any] = {"signatures": found}
     except (NoAcceleratorError, ImportError) as error:
         result = {"missing": one_line(error)}
-    except (ExportError, *library_exceptions()) as error:
+    except library_exceptions(ExportError) as error:
         result = {"error": f"{type(error).__name__}: {one_line(error)}"}
     np.savez(folder / "outputs.npz", **outputs)
     (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")

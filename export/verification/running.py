@@ -38,7 +38,7 @@ def results_on(model: RuntimeModel, format: str, probe: Probe, tolerance: float 
 
     try:
         results = model(probe.inputs)
-    except (ExportError, *library_exceptions()) as error:
+    except library_exceptions(ExportError) as error:
         raise error_of("*", f"cannot be computed: {_line(error)}") from error
     if set(results) != set(probe.outputs):
         raise error_of(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")

@@ -56,7 +56,7 @@ def _load(path: Path) -> Any:
     try:
         with captured():
             model = load_model(path)
-    except (ImportError, *library_exceptions()) as error:
+    except library_exceptions(ImportError) as error:
         raise ExportError(f"'{path}' cannot be loaded: {one_line(error)}") from error
     return getattr(model, "backbone", model)
 

@@ -35,7 +35,7 @@ def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report | Reports:
     try:
         objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)
-    except (ImportError, *library_exceptions()) as error:
+    except library_exceptions(ImportError) as error:
         raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
     tokenizer = load_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).exists() else None
     return export(model, tokenizer=tokenizer, progress=lambda line: print(line, flush=True), **job["arguments"])

@@ -39,10 +39,13 @@ _PLACES = ("in user code:", "Graph execution error:")
 _FUNCTION, _NODE = re.compile(r"\{\{function_node [^}]*\}\} "), "[[{{node "
 
 
-def library_exceptions() -> tuple[type[Exception], ...]:
+def library_exceptions(*others: type[Exception]) -> tuple[type[Exception], ...]:
     """Returns the classes of what Keras, its backend, a converter or a runtime raises for a model, a file or a value.
 
     Of libraries that are not loaded there are none: nothing is imported.
+
+    Args:
+        others: further classes.
 
     Example:
 
@@ -55,7 +58,7 @@ def library_exceptions() -> tuple[type[Exception], ...]:
     """
     loaded = (list(vars(sys.modules[name]).values()) for name in _MODULES if name in sys.modules)
     own = (each for values in loaded for each in values if isinstance(each, type) and issubclass(each, Exception))
-    return (*FILE_ERRORS, AssertionError, SystemError, *own)
+    return (*FILE_ERRORS, AssertionError, SystemError, *own, *others)
 
 
 @contextlib.contextmanager

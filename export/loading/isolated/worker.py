@@ -75,7 +75,7 @@ def _reply(replies: BinaryIO, seconds: float, run: Any) -> None:
     signal.setitimer(signal.ITIMER_REAL, _TIMES_SECONDS * seconds)
     try:
         parts = messages.encoded(run())
-    except (ExportError, ImportError, *library_exceptions()) as error:
+    except library_exceptions(ExportError, ImportError) as error:
         parts = messages.encoded_error(error)
     signal.setitimer(signal.ITIMER_REAL, 0)
     for part in parts:

@@ -203,7 +203,7 @@ def _submit(engine: Engine, completion: Completion, wait: float | None) -> list[
     if len(completion.prompts) * completion.num_choices > _MAX_CHOICES:
         raise InvalidBodyError(f"The number of prompts times 'n' must be at most {_MAX_CHOICES}.", "n")
     as_text = None if engine.tokenizer is None else True
-    requests = []
+    requests: list[Any] = []
     with on_failure(_cancel, requests):
         for prompt in completion.prompts:
             requests += engine.submit_samples(

@@ -26,7 +26,7 @@ def check() -> None:
     for attribute, test in CHECKS.items():
         try:
             test()
-        except (ImportError, *library_exceptions()) as error:
+        except library_exceptions(ImportError) as error:
             broken.append(f"{attribute} ({type(error).__name__}: {str(error)[:200]})")
     if broken:
         raise KerasPrivateError(f"Keras {keras.__version__} changed private attributes: {'; '.join(broken)}")
