@@ -54,7 +54,7 @@ def lowered(
         UnsupportedOpError: the table refuses an operation in this format.
     """
     source = graph.outlined if is_outlined else graph.graph_def
-    results = [f"{each}" for each in graph.outputs.values()]
+    results = list(graph.outputs.values())
     _check_refused(source, results, graph.weights, format, locate)
     found = _Lowering(lowerings_in(format)).applied(source, results, graph.weights)
     if found is source:
