@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.errors import ExportError, UnsupportedOpError
-from keras_transformer.export.graph.function import GraphFunction
-from keras_transformer.export.graph.inlining import RESULT, inlined
-from keras_transformer.export.graph.operation_results import result_part
-from keras_transformer.export.graph.part import GraphPart, Node, constant
+from keras_transformer.export.graph.inlining import inlined
+from keras_transformer.export.graph.part import GraphPart, Node
 from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
-from keras_transformer.export.graph.traced_graph import with_numbered_functions, with_own_functions
+from keras_transformer.export.operations.insertion import (
+    INSERTED,
+    Call,
+    InsertedFunction,
+    known,
+    rename,
+    replace,
+    spec_key,
+    traced,
+    value_key,
+)
 from keras_transformer.export.operations.operation import Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
-from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework.attr_value_pb2 import AttrValue
-    from tensorflow.core.framework.function_pb2 import FunctionDef
     from tensorflow.core.framework.graph_pb2 import GraphDef
-    from tensorflow.core.framework.node_def_pb2 import NodeDef
-    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
-# In the name of every function that takes the place of an operation, until it is inlined.
-_MARK = "decomposed_operation"
-# Constants of at most as many elements are known to functions while they are traced.
-_KNOWN_SIZE = 1024
 _MOST_NESTED = 8
-_CALL = "PartitionedCall"
 
 
 def lowered(
@@ -104,7 +101,7 @@ class _Lowering:
 
     def __init__(self, lowerings: Mapping[str, Sequence[Lowering]], depth: int = 0) -> None:
         self._lowerings, self._depth = lowerings, depth
-        self._functions: dict[Hashable, _Function] = {}
+        self._functions: dict[Hashable, InsertedFunction] = {}
 
     def applied(self, graph_def: GraphDef, results: Sequence[str], weights: Iterable[str] = ()) -> GraphDef:
         """A copy of a `GraphDef` in which operations are replaced; the same one if there are none to replace.
@@ -119,178 +116,38 @@ class _Lowering:
             return graph_def
         copy: GraphDef = tf.compat.v1.GraphDef()
         copy.CopyFrom(graph_def)
-        _replace(copy.node, calls[""])
+        replace(copy.node, calls[""])
         for each in copy.library.function:
-            names = _replace(each.node_def, calls[each.signature.name])
-            _rename(each, names)
+            names = replace(each.node_def, calls[each.signature.name])
+            rename(each, names)
         for function in self._functions.values():
             copy.library.function.extend(function.messages)
-        return inlined(copy, _MARK)
+        return inlined(copy, INSERTED)
 
-    def _calls(self, part: GraphPart) -> dict[str, _Call]:
+    def _calls(self, part: GraphPart) -> dict[str, Call]:
         """The calls that take the place of nodes, by the name of the node."""
-        found: dict[str, _Call] = {}
+        found: dict[str, Call] = {}
         for node in part:
             chosen = _chosen(self._lowerings.get(node.op, ()), node)
             if isinstance(chosen, Decomposed):
                 found[node.message.name] = self._call(chosen, node)
         return found
 
-    def _call(self, lowering: Decomposed, node: Node) -> _Call:
+    def _call(self, lowering: Decomposed, node: Node) -> Call:
         operands = list(lowering.operands(node))
-        values = [_known(node.part.node(each)) for each in operands]
+        values = [known(node.part.node(each)) for each in operands]
         given = [each for each, value in zip(operands, values, strict=True) if value is None]
         specs = [node.part.spec(each) for each in given]
         attributes = {name: node.attribute(name) for name in lowering.attributes}
-        key = (lowering, node.op, *map(_spec_key, specs), *map(_value_key, values), repr(attributes))
+        key = (lowering, node.op, *map(spec_key, specs), *map(value_key, values), repr(attributes))
         if key not in self._functions:
-            function, name = (
-                _traced(lowering, values, specs, attributes),
-                f"{self._depth}_{len(self._functions)}_{node.op}",
-            )
-            self._functions[key] = _Function.of(name, function, self._nested(node.op))
-        return _Call(self._functions[key], given)
+            name = f"{self._depth}_{len(self._functions)}_{node.op}"
+            function = traced(lowering, values, specs, attributes)
+            self._functions[key] = InsertedFunction.of(name, function, self._nested(node.op).applied)
+        return Call(self._functions[key], given)
 
     def _nested(self, operation: str) -> _Lowering:
         """What replaces the operations of the decomposition of an operation."""
         if self._depth == _MOST_NESTED:
             raise ExportError(f"the function in place of {operation} contains the operation itself")
         return _Lowering(self._lowerings, self._depth + 1)
-
-
-def _replace(nodes: Iterable[NodeDef], calls: Mapping[str, _Call]) -> dict[str, str]:
-    """Puts calls in the place of nodes, by name; returns what their results are called now in a function."""
-    names: dict[str, str] = {}
-    for node in nodes:
-        if node.name in calls:
-            count = len(calls[node.name].function.types[1])
-            for number in range(count):
-                names[f"{node.name}:{result_part(node.op, node.attr, number)}"] = f"{node.name}:output:{number}"
-            calls[node.name].take_place(node)
-    return names
-
-
-def _rename(function: FunctionDef, names: Mapping[str, str]) -> None:
-    """Lets what reads a tensor of a `FunctionDef` read another name of it."""
-    if names:
-        for node in function.node_def:
-            node.input[:] = [names.get(each, each) for each in node.input]
-        for key, source in function.ret.items():
-            function.ret[key] = names.get(source, source)
-
-
-def _known(node: Node | None) -> np.ndarray | None:
-    """The value of a small constant."""
-    value = constant(node)
-    return value if value is not None and value.size <= _KNOWN_SIZE else None
-
-
-def _spec_key(spec: tf.TensorSpec) -> str:
-    return f"{spec.shape} {spec.dtype}"
-
-
-def _value_key(value: np.ndarray | None) -> Hashable:
-    return (
-        None
-        if value is None
-        else (value.shape, value.dtype.str, value.tobytes() if value.dtype != object else repr(value))
-    )
-
-
-def _traced(
-    lowering: Decomposed,
-    values: Sequence[np.ndarray | None],
-    specs: Sequence[tf.TensorSpec],
-    attributes: Mapping[str, Any],
-) -> ConcreteFunction:
-    """The concrete function of a decomposition, of those operands that are no known constants."""
-
-    def decomposed(*tensors: Tensor) -> list[Tensor]:
-        given = iter(tensors)
-        operands = [next(given) if value is None else tf.constant(value) for value in values]
-        results = lowering.function(*operands, **attributes)
-        return list(results) if _is_sequence(results) else [results]
-
-    return tf.function(decomposed, autograph=False).get_concrete_function(*specs)
-
-
-def _is_sequence(results: Tensor) -> TypeGuard[Sequence[Tensor]]:
-    return isinstance(results, (list, tuple))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Function:
-    """The function that takes the place of an operation.
-
-    Args:
-        name: its name.
-        types: the types of its arguments, and those of its results.
-        messages: its `FunctionDef`, and those of the functions that it uses.
-    """
-
-    name: str
-    types: tuple[list[int], list[int]]
-    messages: list[FunctionDef]
-
-    @classmethod
-    def of(cls, name: str, function: ConcreteFunction, lowering: _Lowering) -> _Function:
-        """The function of a decomposition.
-
-        Args:
-            name: its name, without the mark.
-            function: its concrete function.
-            lowering: what replaces its operations.
-        """
-        results = [each.name for each in function.outputs]
-        graph_def = with_numbered_functions(function.graph.as_graph_def(add_shapes=True))
-        graph_def = with_own_functions(lowering.applied(graph_def, results), name)
-        message: FunctionDef = tf.compat.v1.GraphDef().library.function.add()
-        GraphFunction(graph_def, [each.op.name for each in function.inputs]).fill(message, f"{_MARK}_{name}", results)
-        _name_result(message)
-        given, made = ([each.dtype.as_datatype_enum for each in side] for side in (function.inputs, function.outputs))
-        return cls(message.signature.name, (given, made), [message, *graph_def.library.function])
-
-
-def _name_result(function: FunctionDef) -> None:
-    """Lets the operation that computes the first result of a `FunctionDef` have the name of what it takes the place of."""
-    nodes = {node.name: node for node in function.node_def}
-    first = function.signature.output_arg[0].name
-    identity = nodes[function.ret[first].split(":")[0]]
-    computing = nodes.get(identity.input[0].split(":")[0])
-    if computing is None:  # It is an argument.
-        identity.name = RESULT
-        function.ret[first] = f"{RESULT}:output:0"
-        return
-    name = computing.name
-    sources = {
-        each: RESULT + each.removeprefix(name)
-        for node in nodes.values()
-        for each in node.input
-        if each.split(":")[0] == name
-    }
-    function.ret[first] = sources[identity.input[0]]
-    computing.name = RESULT
-    _rename(function, sources)
-    function.node_def.remove(identity)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """A call in place of a node: its function and what that takes."""
-
-    function: _Function
-    operands: list[str]
-
-    def take_place(self, node: NodeDef) -> None:
-        """Makes a `NodeDef` the call."""
-        shapes: AttrValue = tf.compat.v1.AttrValue()
-        if "_output_shapes" in node.attr:
-            shapes.CopyFrom(node.attr["_output_shapes"])
-        node.op = _CALL
-        node.input[:] = self.operands
-        node.attr.clear()
-        node.attr["f"].func.name = self.function.name
-        given, made = self.function.types
-        node.attr["Tin"].list.type.extend(given)
-        node.attr["Tout"].list.type.extend(made)
-        node.attr["_output_shapes"].CopyFrom(shapes)
