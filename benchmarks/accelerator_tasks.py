@@ -5,7 +5,7 @@
     python benchmarks/accelerator_tasks.py --task cifar10 --rows 1000 --work folder --precisions float int8_static
     python benchmarks/accelerator_tasks.py --task cifar10 --tiny --target xnnpack    # smoke test
 
-The models are those of the examples. Each precision is an `export(..., target=NAME)`, calibrated with training data:
+The models are those of the examples. Each precision is an `export` for a target, calibrated with training data:
 `float`, `int8_static`, and `int8_static/16` with activations of 16 bits. `nodes` are those that the accelerator takes, of
 all. Scores are percents of the same test rows, chosen at random: `keras` of the float model, `cpu` of the file in its own
 runtime, `score` of the file on the accelerator; `lost` is `keras - score`, `agreement` the share of rows with the class of

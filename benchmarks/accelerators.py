@@ -5,7 +5,7 @@
     python benchmarks/accelerators.py --checkpoints --targets litert-gpu qnn
     python benchmarks/accelerators.py --checkpoints all --lines found.jsonl --markdown table.md
 
-Each cell is an `export(..., target=NAME)` of a small model: the nodes of all signatures that the accelerator ran, of
+Each cell is an `export` for a target of a small model: the nodes of all signatures that the accelerator ran, of
 all, and the largest difference from Keras on the CPU, as a share of the scale. `reason` names what falls back, or why
 nothing ran. A language model is exported with its cache: `prefill_8` and `decode_1`. Where the library of a target is not
 installed, its cells say so. Each cell is measured in a separate process. `--lines` writes it to a file at once, and skips

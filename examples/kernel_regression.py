@@ -53,7 +53,7 @@ def main() -> None:
     # The number of queries may differ from that of points.
     axes = {"query": {1: "queries"}, "key": {1: "points"}, "value": {1: "points"}}
     probes = [asked, {"query": queries[:, :7], "key": points[:, ::2], "value": values[:, ::2]}]
-    export.export(model, arguments.out / "bundle", dynamic_axes=axes, probes=probes)
+    export.export(model, arguments.out / "bundle", probes=probes, options=export.ExportOptions(dynamic_axes=axes))
     for backend in ("saved_model", "tflite", "onnx"):
         (estimate,) = export.load(arguments.out / "bundle", backend)(asked).values()
         print(f"{backend}: error {error(queries, estimate):.4f}")

@@ -239,7 +239,7 @@ def evaluate(
     for split in ("dev", "test"):
         figure = score(lambda inputs: inference(inputs).numpy(), tokenizer, splits[split], tags)
         print(f"{split}: {figure}", flush=True)
-    print(export.export(model, bundle, metadata={"tags": tags}))
+    print(export.export(model, bundle, options=export.ExportOptions(metadata={"tags": tags})))
     for backend in ("saved_model", "tflite", "onnx"):
         runtime = export.load(bundle, backend)
         figure = score(lambda inputs, runtime=runtime: runtime(inputs)["logits"], tokenizer, splits["test"], tags)

@@ -278,9 +278,10 @@ def evaluate(
     accuracy = model.evaluate(batches(tokenizer, test, shuffle=False).epoch(), verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(test)} sentences", flush=True)
     bundle = arguments.out / "bundle"
-    options = {"start": True, "end": True, "max_length": MAX_LENGTH}
+    encoding = {"start": True, "end": True, "max_length": MAX_LENGTH}
     names = {"class_names": list(CLASS_NAMES[arguments.dataset])}
-    print(export.export(model, bundle, tokenizer=tokenizer, tokenizer_options=options, metadata=names))
+    options = export.ExportOptions(tokenizer_options=encoding, metadata=names)
+    print(export.export(model, bundle, tokenizer=tokenizer, options=options))
     sentences, labels = zip(*test, strict=True)
     for backend in ("saved_model", "tflite", "onnx"):
         runtime = export.load(bundle, backend)

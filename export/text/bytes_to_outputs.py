@@ -63,14 +63,14 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     >>> import numpy as np
     >>> from ai_edge_litert.interpreter import Interpreter
     >>> from keras_transformer import models, tasks
-    >>> from keras_transformer.export import export
+    >>> from keras_transformer.export import ExportOptions, export
     >>> from keras_transformer.text import Bytes
     >>> size = models.Size(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
     >>> tokenizer = Bytes()
     >>> model = tasks.SequenceClassifier(models.BERT(size, tokenizer.vocabulary_size, max_sequence_length=16), num_classes=3)
     >>> bundle, path = "/tmp/keras_transformer_doctest", "/tmp/keras_transformer_doctest.tflite"
     >>> shape = {"batch": 1, "length": 16}
-    >>> _ = export(model, bundle, ["tflite"], tokenizer=tokenizer, static=shape, progress=False)
+    >>> _ = export(model, bundle, ["tflite"], tokenizer=tokenizer, progress=False, options=ExportOptions(static=shape))
     >>> report = write_text_tflite(bundle, path, "serve_1x16")
     >>> classify = Interpreter(path).get_signature_runner("serve_1x16")
     >>> text = np.frombuffer("A fine film.".encode(), "uint8")

@@ -252,7 +252,7 @@ class LiteRtDecoder : public Decoder {
 
 static void classify(const std::string& folder, const std::string& image) {
   const Bundle bundle(folder, "tflite");
-  // A signature of fixed shapes where the bundle has one, from `export(..., static={"batch": 1})`.
+  // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
   const Signature signature = bundle.signature(bundle.has("serve_1") ? "serve_1" : "serve");
   const Model model(signature.file);
   Runner runner(model, signature);

@@ -74,7 +74,7 @@ final class LiteRtClassifier {
 
   init(_ bundle: ModelBundle) throws {
     self.bundle = bundle
-    // A signature of fixed shapes where the bundle has one, from `export(..., static={"batch": 1})`.
+    // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
     let signature = try bundle.signature(bundle.files["serve_1"] == nil ? "serve" : "serve_1")
     runner = try LiteRtSignature(signature, of: openLiteRt(signature.path))
     input = signature.inputs[0]

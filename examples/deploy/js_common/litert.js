@@ -32,7 +32,7 @@ async function valuesOf(outputs, name, kept = []) {
 // Pairs of a class and its probability for the pixels, from 0 to 255, of one image. `open`: an async function from the path
 // of a file in the bundle to a `CompiledModel`.
 export async function classify(bundle, open, api, pixels) {
-  // A signature of fixed shapes where the bundle has one, from `export(..., static={"batch": 1})`.
+  // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
   const signature = bundle.signature(bundle.files.serve_1 ? "serve_1" : "serve");
   const model = await open(signature.file);
   const outputs = await run(api, model, signature, { [signature.inputs[0].name]: pixels });

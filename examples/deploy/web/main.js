@@ -43,7 +43,7 @@ const RUNTIMES = {
     };
   },
   litert: () => liteRt({}),
-  // A GPU takes files of fixed shapes only: `export(..., target="litert-gpu")`.
+  // A GPU takes files of fixed shapes only: `export(..., options=ExportOptions(target="litert-gpu"))`.
   webgpu: () => liteRt({ classifier: "webgpu", decoder_gpu: "webgpu" }, "decoder_gpu"),
 };
 

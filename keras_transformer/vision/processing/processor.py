@@ -116,7 +116,7 @@ class ImageProcessor:
     @property
     def normalization(self) -> dict[str, list[float] | float]:
         """dict of "range", "mean" and "std": the model takes `(level - mean) / std` of levels in that range, for
-        `export(metadata={"inputs": {"images": processor.normalization}})`.
+        `ExportOptions(metadata={"inputs": {"images": processor.normalization}})`.
 
         >>> ImageProcessor(mean=[0.5, 0.5, 0.5], std=0.25, rescale=0.01).normalization
         {'range': [0, 255], 'mean': [50.0, 50.0, 50.0], 'std': 25.0}

@@ -36,7 +36,7 @@ private class LiteRtSignature(private val model: CompiledModel, val signature: S
 }
 
 class LiteRtClassifier(private val bundle: Bundle, accelerators: List<Accelerator> = CPU) : AutoCloseable {
-    // A signature of fixed shapes where the bundle has one, from `export(..., static={"batch": 1})`.
+    // A signature of fixed shapes where the bundle has one, from `export(..., options=ExportOptions(static={"batch": 1}))`.
     private val signature = bundle.signature(if (bundle.has("serve_1")) "serve_1" else "serve")
     private val model = open(signature.file, accelerators)
     private val runner = LiteRtSignature(model, signature)
