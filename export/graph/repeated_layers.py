@@ -20,6 +20,7 @@ import tensorflow as tf
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.compilation.equal_layers import key_of
 from keras_transformer.backend.compilation.layer_call import LayerCall
+from keras_transformer.export.graph.replaced_layers import methods_set
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -72,13 +73,8 @@ class RepeatedLayers:
             scope: the `StatelessScope` with the tensors of all weights.
         """
         trace = _Trace(scope)
-        for layer, key in self._repeating:
-            vars(layer)["call"] = trace.sharing(layer, key)
-        try:
+        with methods_set([(layer, "call", trace.sharing(layer, key)) for layer, key in self._repeating]):
             yield
-        finally:
-            for layer, _ in self._repeating:
-                del vars(layer)["call"]
 
 
 class _Trace:

@@ -43,15 +43,25 @@ def replaced(
         layers: list of `keras.layers.Layer`.
         replacements: list of `ReplacedLayer`.
     """
-    found = [(layer, each) for layer in layers for each in replacements if isinstance(layer, each.layer)]
     thread = threading.get_ident()
-    for layer, each in found:
-        layer.__dict__[each.method] = _replaced(layer, each, thread)
-    try:
+    found = [(layer, each) for layer in layers for each in replacements if isinstance(layer, each.layer)]
+    with methods_set([(layer, each.method, _replaced(layer, each, thread)) for layer, each in found]):
         yield
-    finally:
-        for layer, each in found:
-            layer.__dict__.pop(each.method, None)
+
+
+@contextlib.contextmanager
+def methods_set(methods: Sequence[tuple[keras.layers.Layer, str, Callable[..., Any]]]) -> Generator[None, None, None]:
+    """Context in which layers have other methods of their own; they then have those of before.
+
+    Args:
+        methods: list of a layer, the name of a method, and what takes its place.
+    """
+    with contextlib.ExitStack() as stack:
+        for layer, name, function in methods:
+            own = layer.__dict__  # Keras would track what is set as an attribute.
+            stack.callback(own.__setitem__, name, own[name]) if name in own else stack.callback(own.pop, name)
+            own[name] = function
+        yield
 
 
 def _replaced(layer: keras.layers.Layer, replacement: ReplacedLayer, thread: int) -> Callable[..., Any]:

@@ -72,6 +72,25 @@ def test_the_layer_is_itself_again_afterwards():
     assert "inner_loop" not in vars(layer)
 
 
+def test_a_trace_within_gives_back_what_it_found():
+    from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+    from keras_transformer.export.graph.replaced_layers import ReplacedLayer, replaced
+
+    layers = [
+        keras.layers.TimeDistributed(keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(3)])) for _ in "ab"
+    ]
+    for layer in layers:
+        layer.build((None, None, 3))
+    repeated = RepeatedLayers(layers)
+    assert repeated.has_any
+    constant = ReplacedLayer(keras.layers.TimeDistributed, "call", lambda layer, x: "replaced")
+    with replaced(layers, [constant]):
+        with repeated.traced_once(keras.StatelessScope()):
+            pass
+        assert [layer.call(None) for layer in layers] == ["replaced"] * 2
+    assert not any("call" in vars(layer) for layer in layers)
+
+
 def test_steps_of_a_dynamic_length_have_the_shape_of_eager_keras():
     x = np.random.default_rng(1).normal(size=(2, 5, 4)).astype("float32")
     layer = keras.layers.TimeDistributed(keras.layers.Dense(3))
