@@ -14,7 +14,7 @@ from keras_transformer.export.errors import InvalidModelError, MissingLibraryErr
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization import kept, ternary
-from keras_transformer.export.quantization.options import FLOAT, MODES, Quantization, Ternary
+from keras_transformer.export.quantization.options import PRECISIONS, Quantization, Ternary
 from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.fixed_shapes import check_precisions, check_sizes, target_formats
@@ -82,7 +82,7 @@ def request_of(
     names = target_formats(target, formats) if target else check_formats(formats)
     _check_libraries(names)
     has_folders = isinstance(quantize, (list, tuple))
-    path = writing.check_target(directory, (FLOAT, *MODES) if has_folders else ())
+    path = writing.check_target(directory, PRECISIONS if has_folders else ())
     _check_model(model)
     is_ternary = ternary.has_ternary_layers(model)
     precisions = precisions_of(Ternary() if quantize is None and is_ternary else quantize, model)

@@ -86,6 +86,4 @@ def result_type(kind: str, attributes: Mapping[str, AttrValue]) -> int:
     >>> result_type("ResizeBilinear", {})  # float32
     1
     """
-    definition: OpDef = op_def_registry.get(kind)
-    first = definition.output_arg[0]
-    return attributes[first.type_attr].type if first.type_attr else first.type
+    return result_types(kind, attributes)[0]

@@ -15,6 +15,7 @@ from keras_transformer.export.graph.operation_results import result_offsets, res
 if TYPE_CHECKING:
     from tensorflow.core.framework.attr_value_pb2 import AttrValue
     from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
     from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 _WEIGHT_READS = ("Const", "ReadVariableOp")
@@ -58,7 +59,7 @@ class GraphPart:
 
     def node(self, source: str) -> Node | None:
         """The node that computes a tensor; None for an argument of a function."""
-        found = self._nodes.get(_name(source))
+        found = self._nodes.get(node_name(source))
         return None if found is None else Node(self, found)
 
     def readers(self, name: str) -> Sequence[str]:
@@ -68,14 +69,14 @@ class GraphPart:
             for node in self._nodes.values():
                 for source in node.input:
                     if not source.startswith("^"):
-                        self._found_readers[_name(source)].append(node.op)
+                        self._found_readers[node_name(source)].append(node.op)
             for source in self._results:
-                self._found_readers[_name(source)].append("")
+                self._found_readers[node_name(source)].append("")
         return self._found_readers.get(name, ())
 
     def spec(self, source: str) -> tf.TensorSpec:
         """The shape and the type of a tensor."""
-        node = self._nodes.get(_name(source))
+        node = self._nodes.get(node_name(source))
         if node is None:
             return self._arguments[source]
         number = _number(node, source)
@@ -85,9 +86,9 @@ class GraphPart:
 
     def is_weight(self, source: str) -> bool:
         """Whether a tensor is computed from weights and constants only."""
-        if _name(source) in self._weights:
+        if node_name(source) in self._weights:
             return True
-        node = self._nodes.get(_name(source))
+        node = self._nodes.get(node_name(source))
         if node is None or node.op not in _OF_WEIGHTS:
             return False
         return node.op in _WEIGHT_READS or all(map(self.is_weight, node.input))
@@ -139,11 +140,30 @@ class Node:
 
 def constant(node: Node | None) -> np.ndarray | None:
     """The value of a node that is a constant; None for another one."""
-    return tf.make_ndarray(node.message.attr["value"].tensor) if node is not None and node.op == "Const" else None
+    return None if node is None else constant_value(node.message)
 
 
-def _name(source: str) -> str:
+def constant_value(node: NodeDef | None) -> np.ndarray | None:
+    """The value of a `NodeDef` that is a constant; None for another one."""
+    return tf.make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
+
+
+def node_name(source: str) -> str:
+    """The name of the node that computes a tensor, or that an operation waits for.
+
+    Example:
+
+    >>> node_name("layer/Split:1"), node_name("^layer/Assert")
+    ('layer/Split', 'layer/Assert')
+    """
     return source.lstrip("^").split(":")[0]
+
+
+def every_node(graph_def: GraphDef) -> Iterator[NodeDef]:
+    """The nodes of a `GraphDef`, then those of each of its functions."""
+    yield from graph_def.node
+    for each in graph_def.library.function:
+        yield from each.node_def
 
 
 def _number(node: NodeDef, source: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import keras
@@ -52,34 +52,27 @@ class TracedModule:
         """The `tf.Variable` of each weight that a graph reads."""
         return {label: self.values[label] for label in graph.weights}
 
-    def traced_with(
-        self, replacements: Sequence[ReplacedLayer], is_needed: Callable[[TracedGraph], bool]
-    ) -> TracedModule:
-        """A copy in which further layers are replaced in some signatures.
+    def traced_again(self, name: str, replacements: Sequence[ReplacedLayer]) -> TracedGraph:
+        """A signature in which further layers are replaced.
 
         Args:
+            name: of the signature.
             replacements: list of `ReplacedLayer`.
-            is_needed: whether a signature is to be traced again for that.
         """
-        copied = copy.copy(self)
-        copied.graphs = {
-            name: self._trace(name, (*self._replacements, *replacements)) if is_needed(graph) else graph
-            for name, graph in self.graphs.items()
-        }
-        return copied
+        return self._trace(name, (*self._replacements, *replacements))
 
     def _trace(self, name: str, replacements: Sequence[ReplacedLayer]) -> TracedGraph:
         with replaced(self._spec.layers, replacements):
             return trace(name, self._spec.signatures[name], self._spec.variables, self._repeated)
 
-    def changed(self, change: Callable[[TracedGraph], TracedGraph]) -> TracedModule:
+    def with_graphs(self, graphs: Mapping[str, TracedGraph]) -> TracedModule:
         """A copy with other graphs of the same variables.
 
         Args:
-            change: returns a graph in place of one.
+            graphs: dict of signature name to `TracedGraph`.
         """
         copied = copy.copy(self)
-        copied.graphs = {name: change(graph) for name, graph in self.graphs.items()}
+        copied.graphs = dict(graphs)
         return copied
 
     def function(self, name: str) -> ConcreteFunction:

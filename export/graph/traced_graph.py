@@ -17,6 +17,7 @@ from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.inlining import inlined, is_repeated
+from keras_transformer.export.graph.part import every_node, node_name
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
@@ -78,7 +79,7 @@ class TracedGraph:
         kept = [node for node in graph_def.node if node.name not in given]
         del graph_def.node[:]
         graph_def.node.extend(kept)
-        read = {source.lstrip("^").split(":")[0] for node in graph_def.node for source in node.input}
+        read = {node_name(source) for node in graph_def.node for source in node.input}
         mapping = {f"{name}:0": tensor for name, tensor in given.items() if name in read}
         results = tf.graph_util.import_graph_def(graph_def, mapping, list(self.outputs.values()), name="")
         return {key: tf.identity(each, name=key) for key, each in zip(self.outputs, results, strict=True)}
@@ -115,7 +116,7 @@ def _with_function_names(graph_def: GraphDef, rename: Callable[[str], str]) -> G
     for each in copy.library.function:
         each.signature.name = names[each.signature.name]
     del copy.library.gradient[:]
-    for node in (*copy.node, *(node for each in copy.library.function for node in each.node_def)):
+    for node in every_node(copy):
         node.attr.pop(_GRADIENT, None)
         node.op = names.get(node.op, node.op)
         for attribute in node.attr.values():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.traced_graph import LOWERED, TracedGraph, with_numbered_functions
 
 if TYPE_CHECKING:
@@ -65,17 +66,15 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
 
     inputs = {name: f"{name}:0" for name in (*graph.inputs, *graph.weights)}
     graph_def = with_numbered_functions(graph.graph_def)
-    for part in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
-        for node in part:
-            node.attr.pop(LOWERED, None)  # ONNX lacks jumps.
+    for node in every_node(graph_def):
+        node.attr.pop(LOWERED, None)  # ONNX lacks jumps.
     weights = _without_memory(graph_def, graph.weights)
     with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
         tf.import_graph_def(graph_def, name="")
         optimized = tf_loader.tf_optimize(list(inputs.values()), list(graph.outputs.values()), graph_def)
-    for part in (optimized.node, *(each.node_def for each in optimized.library.function)):
-        for node in part:
-            # The optimizer changes the order of factors, and keeps the shapes of the former products.
-            node.attr.pop("_output_shapes", None)
+    for node in every_node(optimized):
+        # The optimizer changes the order of factors, and keeps the shapes of the former products.
+        node.attr.pop("_output_shapes", None)
     kept = [node for node in optimized.node if node.op != "VarHandleOp" and node.name not in weights]
     del optimized.node[:]
     optimized.node.extend([*weights.values(), *kept])

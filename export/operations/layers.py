@@ -63,7 +63,7 @@ def loop_over_slots(
             is_read = tf.gather(mask, time)
             output = _chosen(is_read, output, tf.zeros_like(last) if layer.zero_output_for_mask else last)
             new = tuple(_chosen(is_read, *pair) for pair in zip(new, states, strict=True))
-        output = tf.ensure_shape(output, last.shape)
+        output.set_shape(last.shape)
         return (time + 1, output, *(_written(each, output, time) for each in slots), *new)
 
     _, last, *rest = tf.while_loop(is_left, step, carried)

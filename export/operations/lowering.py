@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
@@ -51,25 +52,19 @@ def lowered(
         UnsupportedOpError: the table refuses an operation in this format.
     """
     source = graph.outlined if is_outlined else graph.graph_def
-    results = list(graph.outputs.values())
-    _check_refused(source, results, graph.weights, format, locate)
-    found = _Lowering(lowerings_in(format)).applied(source, results, graph.weights)
+    lowering = _Lowering(lowerings_in(format))
+    chosen = lowering.chosen(source, list(graph.outputs.values()), graph.weights)
+    _check_refused(chosen, format, locate)
+    found = lowering.applied(source, chosen)
     if found is source:
         return graph
     return dataclasses.replace(graph, graph_def=inlined(found), outlined=found)
 
 
-def _check_refused(
-    graph_def: GraphDef, results: Sequence[str], weights: Iterable[str], format: str, locate: Callable[[str, str], str]
-) -> None:
+def _check_refused(chosen: Iterable[_Chosen], format: str, locate: Callable[[str, str], str]) -> None:
     """Raises for the operations that the table refuses."""
-    lowerings = lowerings_in(format)
-    found: dict[tuple[str, str], Refused] = {}
-    for _, part in _parts(graph_def, results, weights):
-        for node in part:
-            chosen = _chosen(lowerings.get(node.op, ()), node)
-            if isinstance(chosen, Refused):
-                found[node.op, locate(node.op, node.message.name)] = chosen
+    refusals = ((each.node, each.lowering) for each in chosen if isinstance(each.lowering, Refused))
+    found = {(node.op, locate(node.op, node.message.name)): refused for node, refused in refusals}
     if found:
         (op, layer), *others = found
         refused = found[op, layer]
@@ -86,9 +81,18 @@ def _parts(graph_def: GraphDef, results: Sequence[str], weights: Iterable[str]) 
         yield each.signature.name, GraphPart.of_function(each, own)
 
 
-def _chosen(lowerings: Sequence[Lowering], node: Node) -> Lowering | None:
-    """The first lowering that applies to a node."""
-    return next((each for each in lowerings if isinstance(each, Native) or each.when(node)), None)
+class _Chosen(NamedTuple):
+    """What becomes of a node.
+
+    Args:
+        function: name of the function that it is in, or "".
+        node: `Node`.
+        lowering: the first one that applies to it.
+    """
+
+    function: str
+    node: Node
+    lowering: Lowering
 
 
 class _Lowering:
@@ -103,16 +107,30 @@ class _Lowering:
         self._lowerings, self._depth = lowerings, depth
         self._functions: dict[Hashable, InsertedFunction] = {}
 
-    def applied(self, graph_def: GraphDef, results: Sequence[str], weights: Iterable[str] = ()) -> GraphDef:
-        """A copy of a `GraphDef` in which operations are replaced; the same one if there are none to replace.
+    def chosen(self, graph_def: GraphDef, results: Sequence[str], weights: Iterable[str] = ()) -> list[_Chosen]:
+        """What becomes of the nodes of a graph that do not stay as they are.
 
         Args:
             graph_def: `GraphDef`.
             results: the tensors that it computes, `"node:index"`.
             weights: names of the placeholders of weights.
         """
-        calls = {key: self._calls(part) for key, part in _parts(graph_def, results, weights)}
-        if not any(calls.values()):
+        found: list[_Chosen] = []
+        for key, part in _parts(graph_def, results, weights):
+            for node in part:
+                lowerings = self._lowerings.get(node.op, ())
+                first = next((each for each in lowerings if isinstance(each, Native) or each.when(node)), None)
+                if first is not None:
+                    found.append(_Chosen(key, node, first))
+        return found
+
+    def applied(self, graph_def: GraphDef, chosen: Iterable[_Chosen]) -> GraphDef:
+        """A copy of a `GraphDef` in which operations are replaced; the same one if there are none to replace."""
+        calls: dict[str, dict[str, Call]] = collections.defaultdict(dict)
+        for key, node, lowering in chosen:
+            if isinstance(lowering, Decomposed):
+                calls[key][node.message.name] = self._call(lowering, node)
+        if not calls:
             return graph_def
         copy: GraphDef = tf.compat.v1.GraphDef()
         copy.CopyFrom(graph_def)
@@ -124,15 +142,6 @@ class _Lowering:
             copy.library.function.extend(function.messages)
         return inlined(copy, INSERTED)
 
-    def _calls(self, part: GraphPart) -> dict[str, Call]:
-        """The calls that take the place of nodes, by the name of the node."""
-        found: dict[str, Call] = {}
-        for node in part:
-            chosen = _chosen(self._lowerings.get(node.op, ()), node)
-            if isinstance(chosen, Decomposed):
-                found[node.message.name] = self._call(chosen, node)
-        return found
-
     def _call(self, lowering: Decomposed, node: Node) -> Call:
         operands = list(lowering.operands(node))
         values = [known(node.part.node(each)) for each in operands]
@@ -143,11 +152,12 @@ class _Lowering:
         if key not in self._functions:
             name = f"{self._depth}_{len(self._functions)}_{node.op}"
             function = traced(lowering, values, specs, attributes)
-            self._functions[key] = InsertedFunction.of(name, function, self._nested(node.op).applied)
+            self._functions[key] = InsertedFunction.of(name, function, self._nested(node.op))
         return Call(self._functions[key], given)
 
-    def _nested(self, operation: str) -> _Lowering:
-        """What replaces the operations of the decomposition of an operation."""
+    def _nested(self, operation: str) -> Callable[[GraphDef, Sequence[str]], GraphDef]:
+        """What replaces the operations in the function of an operation, given its graph and the tensors of its results."""
         if self._depth == _MOST_NESTED:
             raise ExportError(f"the function in place of {operation} contains the operation itself")
-        return _Lowering(self._lowerings, self._depth + 1)
+        lowering = _Lowering(self._lowerings, self._depth + 1)
+        return lambda graph_def, results: lowering.applied(graph_def, lowering.chosen(graph_def, results))

@@ -76,6 +76,11 @@ class Refused:
 Lowering = Decomposed | Native | Refused
 
 
+def in_both(lowering: Lowering) -> dict[str, Lowering | Sequence[Lowering]]:
+    """The same lowering in both formats."""
+    return {TFLITE: lowering, ONNX: lowering}
+
+
 @dataclasses.dataclass(frozen=True)
 class Operation:
     """An operation of TensorFlow.

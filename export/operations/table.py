@@ -52,8 +52,8 @@ def register_lowering(
 ) -> None:
     """Tells exports what to do with an operation of TensorFlow that a format does not have.
 
-    The function takes the place of the operation in every export of this process from then on, and of what the library
-    does with it. The exported file is compared with the model as every other, so that a wrong function is found.
+    The function takes the place of the operation in every export of this process from then on; what the table says of the
+    operation no longer counts. The file is compared with the model like every other one, so that a wrong function is found.
 
     Args:
         operation: name of the operation in the graph, as an `UnsupportedOpError` tells it, such as `"Betainc"`.

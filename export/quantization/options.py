@@ -239,6 +239,8 @@ CLASSES: dict[str, type[Quantization]] = {
     each.mode: each for each in (Float16, Int8, Int8Static, WeightInt8, WeightInt4, Gguf, Learned, Ternary)
 }
 MODES = tuple(CLASSES)
+# The names of all precisions, and of the folders of bundles in several.
+PRECISIONS = (FLOAT, *MODES)
 GGUF, LEARNED = Gguf.mode, Learned.mode
 # The modes that keep integers and scales which the weights were made of, instead of rounding.
 KEPT = (GGUF, LEARNED)

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.kept import KEPT, blocks_of
-from keras_transformer.export.quantization.options import CLASSES, FLOAT, MODES, Gguf, Learned, Quantization
+from keras_transformer.export.quantization.options import CLASSES, FLOAT, MODES, PRECISIONS, Gguf, Learned, Quantization
 
 Mode = str | Quantization
 Modes = list[Mode] | tuple[Mode, ...]
@@ -37,7 +37,7 @@ def precisions_of(quantize: Mode | Modes | None, model: Any = None) -> list[Quan
     if twice is not None:
         raise QuantizationError(f"quantize has {twice} twice: each precision has a folder of its own, named after it")
     if not found:
-        raise QuantizationError(f"quantize must name a precision: {', '.join((FLOAT, *MODES))}")
+        raise QuantizationError(f"quantize must name a precision: {', '.join(PRECISIONS)}")
     return [precision_of(each, model) for each in found]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError
+from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.table import remedy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
+# Loops fill lists.
 _LIST = "TensorListReserve"
 
 # The converter names an op it cannot lower with the graph node it came from:
@@ -57,8 +59,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         ConversionError: the converter fails for another reason, or weights that it must see exceed 2 GB.
     """
     names = spec.names(TFLITE)
-    traced = traced.traced_with(BY_FORMAT[TFLITE], _has_lists)
-    traced = traced.changed(lambda graph: lowered(graph, TFLITE, spec.locate))
+    traced = traced.with_graphs({name: _lowered(traced, spec, name) for name in names})
     if any(traced.graphs[name].captures for name in names):
         model = _with_captures(traced, spec)
     else:
@@ -72,12 +73,12 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     return dict.fromkeys(names, FILE)
 
 
-def _has_lists(graph: TracedGraph) -> bool:
-    """Whether a graph has lists, which loops fill."""
-    functions = graph.graph_def.library.function
-    return any(
-        node.op == _LIST for nodes in (graph.graph_def.node, *(each.node_def for each in functions)) for node in nodes
-    )
+def _lowered(traced: TracedModule, spec: ExportSpec, name: str) -> TracedGraph:
+    """The graph of a signature, of operations that TFLite has."""
+    graph = traced.graphs[name]
+    if any(node.op == _LIST for node in every_node(graph.graph_def)):
+        graph = traced.traced_again(name, BY_FORMAT[TFLITE])
+    return lowered(graph, TFLITE, spec.locate)
 
 
 def _without_captures(traced: TracedModule, spec: ExportSpec) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.graph.part import node_name
 from keras_transformer.export.graph.traced import lazy_array
 from keras_transformer.export.graph.traced_graph import weight_labels
 from keras_transformer.export.tflite.passes.products import complete_products
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     import keras
 
     from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.graph.traced import TracedModule
+    from keras_transformer.export.graph.part import node_name
+from keras_transformer.export.graph.traced import TracedModule
 
 # Smaller weights are constants: the converter may compute with them.
 _SMALL = 4096
@@ -39,7 +41,7 @@ class InputWeights:
         self._graphs = {name: traced.graphs[name] for name in names}
         self._variables = dict(zip(weight_labels(spec.variables), spec.variables, strict=True))
         found = [
-            plainly_read(graph.graph_def, graph.weights, [each.split(":")[0] for each in graph.outputs.values()])
+            plainly_read(graph.graph_def, graph.weights, [node_name(each) for each in graph.outputs.values()])
             for graph in self._graphs.values()
         ]
         plain = {label for _, labels in found for label in labels}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.export.graph.part import constant_value, node_name
 from keras_transformer.export.operations.table import OPERATIONS
 
 # Products of other than matrices are written otherwise.
@@ -44,7 +45,7 @@ def _reachable(nodes: dict[str, Any], outputs: Iterable[str]) -> set[str]:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending.extend(map(_node_name, nodes[name].input))
+            pending.extend(map(node_name, nodes[name].input))
     return found
 
 
@@ -58,7 +59,7 @@ class _Readers:
         self._readers: dict[str, list[tuple[Any, int]]] = collections.defaultdict(list)
         for node in nodes:
             for position, source in enumerate(node.input):
-                self._readers[_node_name(source)].append((node, position))
+                self._readers[node_name(source)].append((node, position))
 
     def are_plain(self, name: str, rank: int) -> bool:
         """Whether all consumers of a tensor, which is the result of a node or an argument, are of the known kinds."""
@@ -107,12 +108,12 @@ class _Readers:
 
     def source(self, name: str) -> str:
         """The tensor that a tensor is equal to."""
-        node = self._nodes.get(_node_name(name))
-        return self.source(node.input[0]) if node is not None and node.op == "Identity" else _node_name(name)
+        node = self._nodes.get(node_name(name))
+        return self.source(node.input[0]) if node is not None and node.op == "Identity" else node_name(name)
 
     def _depends_on_inputs(self, source: str) -> bool:
         """Whether a tensor depends on the values of inputs, not only on their shapes."""
-        pending, seen = [_node_name(source)], set()
+        pending, seen = [node_name(source)], set()
         while pending:
             name = pending.pop()
             node = self._nodes.get(name)
@@ -120,15 +121,8 @@ class _Readers:
                 return True
             if name not in seen and node.op != "Shape":
                 seen.add(name)
-                pending.extend(map(_node_name, node.input))
+                pending.extend(map(node_name, node.input))
         return False
 
     def _constant(self, source: str) -> np.ndarray | None:
-        from tensorflow import make_ndarray
-
-        node = self._nodes.get(_node_name(source))
-        return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
-
-
-def _node_name(source: str) -> str:
-    return source.lstrip("^").split(":")[0]
+        return constant_value(self._nodes.get(node_name(source)))

@@ -11,7 +11,7 @@ from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
-from keras_transformer.export.quantization.options import FLOAT, MODES
+from keras_transformer.export.quantization.options import MODES, PRECISIONS
 from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
@@ -94,7 +94,7 @@ def quantize(
     manifest = read_manifest(source)
     check_hashes(source, manifest)
     names = _formats(source, manifest)
-    target = writing.check_target(directory, precisions=(FLOAT, *MODES) if is_several else ())
+    target = writing.check_target(directory, precisions=PRECISIONS if is_several else ())
     if target == source.resolve() or source.resolve().is_relative_to(target):
         raise InvalidBundleError(f"'{directory}' is the float bundle itself, or contains it: it is not replaced")
     spec = _spec(source, manifest, names, evaluation)

@@ -14,6 +14,7 @@ import onnx_ir as ir
 import tensorflow as tf
 
 from keras_transformer.export.graph.inlining import is_repeated, opened, result_names
+from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.repeated_layers import MARK, WEIGHT
 from keras_transformer.export.graph.traced_graph import TracedGraph
 from keras_transformer.export.onnx.graph import add_constant, all_graphs, all_nodes, name_of
@@ -44,16 +45,9 @@ def with_opaque_layers(graph: TracedGraph) -> tuple[TracedGraph, dict[str, Trace
             names = _copy(each.node_def, copy.node_def, ":output:0")
             for key, source in each.ret.items():
                 copy.ret[key] = names.get(source, source)
-    used = {node.attr[_NAME].s.decode() for nodes in _every_node(graph_def) for node in nodes if node.op == OPAQUE}
+    used = {node.attr[_NAME].s.decode() for node in every_node(graph_def) if node.op == OPAQUE}
     parts = {name: _part(functions[name], functions.values()) for name in sorted(used)}
     return dataclasses.replace(graph, graph_def=graph_def), parts
-
-
-def _every_node(graph_def: Any) -> Iterator[Any]:
-    """The operations of a graph, and those of each of its functions."""
-    yield graph_def.node
-    for each in graph_def.library.function:
-        yield each.node_def
 
 
 def _copy(nodes: Iterable[Any], copies: Any, output: str) -> dict[str, str]:

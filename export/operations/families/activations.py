@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_float32
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
@@ -28,7 +29,7 @@ def relu6_of_product(x: Tensor) -> Tensor:
 
 def _is_of_product(node: Node) -> bool:
     """Whether a node reads a product of tensors, perhaps reshaped, or scaled and shifted by weights."""
-    return node.dtype() == tf.float32 and _is_product(node, node.inputs[0])
+    return is_float32(node) and _is_product(node, node.inputs[0])
 
 
 def _is_product(node: Node, source: str) -> bool:

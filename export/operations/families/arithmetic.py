@@ -9,24 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_float, is_float32, is_int64, is_integer
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation, Refused
 from keras_transformer.utils.types import Tensor
-
-
-def _is_float32(node: Node) -> bool:
-    return node.dtype() == tf.float32
-
-
-def _is_integer(node: Node) -> bool:
-    return node.dtype().is_integer
-
-
-def _is_float(node: Node) -> bool:
-    return node.dtype().is_floating
-
-
-def _is_int64(node: Node) -> bool:
-    return node.dtype() == tf.int64
 
 
 def is_infinite(x: Tensor) -> Tensor:
@@ -115,13 +100,13 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-_NO_INT64 = Refused("LiteRT divides integers of 32 bits only", "cast to int32 before", _is_int64)
+_NO_INT64 = Refused("LiteRT divides integers of 32 bits only", "cast to int32 before", is_int64)
 _REMAINDER = Decomposed(truncated_remainder)
 
 OPERATIONS = (
-    Operation("Abs", {TFLITE: Decomposed(absolute_integer, when=_is_integer)}),
-    Operation("Sign", {TFLITE: Decomposed(sign_of_integer, when=_is_integer)}),
-    Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=_is_float32)}),
+    Operation("Abs", {TFLITE: Decomposed(absolute_integer, when=is_integer)}),
+    Operation("Sign", {TFLITE: Decomposed(sign_of_integer, when=is_integer)}),
+    Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=is_float32)}),
     Operation("Add", rounds=True),
     Operation("AddV2", rounds=True),
     Operation("Sub", rounds=True),
@@ -132,12 +117,12 @@ OPERATIONS = (
     Operation("DivNoNan", rounds=True),
     Operation("Inv", {ONNX: Decomposed(tf.math.reciprocal)}, rounds=True),
     Operation("Reciprocal", rounds=True),
-    Operation("FloorDiv", {TFLITE: _NO_INT64, ONNX: Decomposed(floor_division_of_integers, when=_is_integer)}),
+    Operation("FloorDiv", {TFLITE: _NO_INT64, ONNX: Decomposed(floor_division_of_integers, when=is_integer)}),
     Operation("FloorMod", {ONNX: Native(floor_remainder)}),
     Operation("Mod", {TFLITE: (_NO_INT64, _REMAINDER), ONNX: _REMAINDER}),
     Operation(
         "TruncateDiv",
-        {TFLITE: _NO_INT64, ONNX: Decomposed(truncated_division, when=_is_float)},
+        {TFLITE: _NO_INT64, ONNX: Decomposed(truncated_division, when=is_float)},
     ),
     Operation("TruncateMod", {TFLITE: (_NO_INT64, _REMAINDER), ONNX: _REMAINDER}),
     Operation("SquaredDifference", rounds=True),

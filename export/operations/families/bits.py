@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, Refused
+from keras_transformer.export.operations.conditions import is_int64
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, Refused, in_both
 from keras_transformer.utils.types import Tensor
 
 _SIGN = np.iinfo("int32").min
@@ -61,22 +62,14 @@ def _float_of(node: Node) -> list[str]:
     return [] if producer is None else [producer.inputs[0]]
 
 
-def _is_int32(node: Node) -> bool:
-    return node.dtype() == tf.int32
-
-
-def _is_int64(node: Node) -> bool:
-    return not _is_int32(node)
-
-
 _SIGN_BIT = Decomposed(sign_bit, when=_is_sign_bit, operands=_float_of)
-_REFUSED = Refused("LiteRT has bitwise operators of int32 only", "cast to int32 before", _is_int64)
+_REFUSED = Refused("LiteRT has bitwise operators of int32 only", "cast to int32 before", is_int64)
 
 OPERATIONS = (
     Operation("BitwiseAnd", {TFLITE: (_SIGN_BIT, _REFUSED, Decomposed(bits_in_both)), ONNX: _SIGN_BIT}),
     Operation("BitwiseOr", {TFLITE: (_REFUSED, Decomposed(bits_in_either))}),
     Operation("BitwiseXor", {TFLITE: _REFUSED}),
-    Operation("Invert", {TFLITE: Decomposed(inverted), ONNX: Decomposed(inverted)}),
+    Operation("Invert", in_both(Decomposed(inverted))),
     Operation("LeftShift", {TFLITE: (_REFUSED, Decomposed(shifted_left)), ONNX: Decomposed(shifted_left)}),
-    Operation("RightShift", {TFLITE: _REFUSED, ONNX: Decomposed(shifted_right, when=_is_int64)}),
+    Operation("RightShift", {TFLITE: _REFUSED, ONNX: Decomposed(shifted_right, when=is_int64)}),
 )

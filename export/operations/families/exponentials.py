@@ -5,19 +5,15 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_float32
 from keras_transformer.export.operations.families.polynomials import fitted, horner
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 # 2 artanh(z) / z as a polynomial of z² for |z| <= 1/3, 2e-9 of it away.
 _ARTANH = [2 * each for each in fitted(lambda x: np.arctanh(np.sqrt(x)) / np.sqrt(x), 4, [0, 1 / 9])]
 # (exp(x) - 1) / x for |x| <= 1/2, 3e-9 of it away.
 _EXPM1 = fitted(lambda x: np.expm1(x) / x, 7, [-0.5, 0.5])
-
-
-def _is_float32(node: Node) -> bool:
-    return node.dtype() == tf.float32
 
 
 def _logarithm_near_one(x: Tensor) -> Tensor:
@@ -51,11 +47,11 @@ _LOG1P, _EXPM1_FUNCTION = Decomposed(log1p), Decomposed(expm1)
 
 OPERATIONS = (
     Operation("Exp", rounds=True),
-    Operation("Expm1", {TFLITE: _EXPM1_FUNCTION, ONNX: _EXPM1_FUNCTION}, rounds=True),
+    Operation("Expm1", in_both(_EXPM1_FUNCTION), rounds=True),
     Operation("Log", rounds=True),
-    Operation("Log1p", {TFLITE: _LOG1P, ONNX: _LOG1P}, rounds=True),
+    Operation("Log1p", in_both(_LOG1P), rounds=True),
     Operation("Rsqrt", rounds=True),
     Operation("Sqrt", rounds=True),
     Operation("Square", rounds=True),
-    Operation("Softplus", {TFLITE: Decomposed(softplus, when=_is_float32)}, rounds=True),
+    Operation("Softplus", {TFLITE: Decomposed(softplus, when=is_float32)}, rounds=True),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -82,9 +82,9 @@ _PATCHES = Decomposed(patches, ("ksizes", "strides", "rates", "padding"))
 _HSV, _RGB = Decomposed(hue_saturation_value), Decomposed(red_green_blue)
 
 OPERATIONS = (
-    Operation("ExtractImagePatches", {TFLITE: _PATCHES, ONNX: _PATCHES}),
-    Operation("HSVToRGB", {TFLITE: _RGB, ONNX: _RGB}, rounds=True),
+    Operation("ExtractImagePatches", in_both(_PATCHES)),
+    Operation("HSVToRGB", in_both(_RGB), rounds=True),
     Operation("ResizeBicubic", rounds=True),
     Operation("ResizeBilinear", rounds=True),
-    Operation("RGBToHSV", {TFLITE: _HSV, ONNX: _HSV}, rounds=True),
+    Operation("RGBToHSV", in_both(_HSV), rounds=True),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_int8
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 from keras_transformer.utils.types import Tensor
@@ -33,11 +34,7 @@ def product_of_transposed(x: Tensor, y: Tensor, *, adj_x: bool, adj_y: bool, Tou
 
 
 def _is_transposed(node: Node) -> bool:
-    return _is_of_bytes(node) and bool(node.attribute("adj_x") or node.attribute("adj_y"))
-
-
-def _is_of_bytes(node: Node) -> bool:
-    return node.dtype() == tf.int8
+    return is_int8(node) and bool(node.attribute("adj_x") or node.attribute("adj_y"))
 
 
 def _of_matrices(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
@@ -66,7 +63,7 @@ def _of_transposed(attributes: Attributes, inputs: Sequence[Tensor], result: Ten
 
 
 _OPTIONS = ("adj_x", "adj_y", "Tout")
-_BYTES = Decomposed(product_of_bytes, _OPTIONS, _is_of_bytes)
+_BYTES = Decomposed(product_of_bytes, _OPTIONS, is_int8)
 _TRANSPOSED = Decomposed(product_of_transposed, _OPTIONS, _is_transposed)
 
 OPERATIONS = (

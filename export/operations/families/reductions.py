@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -28,7 +28,7 @@ _NORM = Decomposed(euclidean_norm, ("keep_dims",))
 
 OPERATIONS = (
     Operation("AvgPool", rounds=True),
-    Operation("EuclideanNorm", {TFLITE: _NORM, ONNX: _NORM}, rounds=True, sum_length=_length),
+    Operation("EuclideanNorm", in_both(_NORM), rounds=True, sum_length=_length),
     Operation("L2Loss", {ONNX: Decomposed(half_sum_of_squares)}, rounds=True, sum_length=_length),
     Operation("Mean", rounds=True, sum_length=_length),
     Operation("Prod", rounds=True, sum_length=_length),

@@ -9,7 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.conditions import is_integer
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -70,7 +71,7 @@ def _is_of_known_axis(node: Node) -> bool:
 
 
 def _is_of_integers(node: Node) -> bool:
-    return node.dtype().is_integer and _is_of_known_axis(node)
+    return is_integer(node) and _is_of_known_axis(node)
 
 
 def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
@@ -85,5 +86,5 @@ _LOGSUMEXP = Decomposed(running_logsumexp, _OPTIONS, _is_of_known_axis)
 OPERATIONS = (
     Operation("Cumprod", {TFLITE: _PRODUCT, ONNX: _OF_INTEGERS}, rounds=True, sum_length=_length),
     Operation("Cumsum", rounds=True, sum_length=_length),
-    Operation("CumulativeLogsumexp", {TFLITE: _LOGSUMEXP, ONNX: _LOGSUMEXP}, rounds=True, sum_length=_length),
+    Operation("CumulativeLogsumexp", in_both(_LOGSUMEXP), rounds=True, sum_length=_length),
 )

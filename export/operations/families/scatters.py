@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_int8
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
@@ -61,13 +62,9 @@ def _is_of_known_depth(node: Node) -> bool:
     return node.part.spec(node.inputs[1]).shape[-1] is not None
 
 
-def _is_of_bytes(node: Node) -> bool:
-    return node.dtype() == tf.int8
-
-
 OPERATIONS = (
     Operation("TensorScatterAdd", rounds=True),
-    Operation("TensorScatterUpdate", {TFLITE: Decomposed(scatter_of_bytes, when=_is_of_bytes)}),
+    Operation("TensorScatterUpdate", {TFLITE: Decomposed(scatter_of_bytes, when=is_int8)}),
     Operation("TensorScatterMax", {TFLITE: Decomposed(scatter_maximum, when=_is_of_known_depth)}),
     Operation("TensorScatterMin", {TFLITE: Decomposed(scatter_minimum, when=_is_of_known_depth)}),
     Operation("XlaDynamicUpdateSlice", {ONNX: Decomposed(dynamic_update_slice)}),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -17,13 +17,17 @@ def bucket(x: Tensor, *, boundaries: Sequence[float]) -> Tensor:
 
 
 def lower_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
-    below = tf.expand_dims(rows, 1) < tf.expand_dims(values, 2)
-    return tf.cast(tf.reduce_sum(tf.cast(below, tf.int32), -1), out_type)
+    return _counted(tf.less, rows, values, out_type)
 
 
 def upper_bound(rows: Tensor, values: Tensor, *, out_type: tf.DType) -> Tensor:
-    reached = tf.expand_dims(rows, 1) <= tf.expand_dims(values, 2)
-    return tf.cast(tf.reduce_sum(tf.cast(reached, tf.int32), -1), out_type)
+    return _counted(tf.less_equal, rows, values, out_type)
+
+
+def _counted(is_before: Callable[[Tensor, Tensor], Tensor], rows: Tensor, values: Tensor, dtype: tf.DType) -> Tensor:
+    """How many elements of its row come before each value."""
+    before = is_before(tf.expand_dims(rows, 1), tf.expand_dims(values, 2))
+    return tf.cast(tf.reduce_sum(tf.cast(before, tf.int32), -1), dtype)
 
 
 def in_top(predictions: Tensor, targets: Tensor, count: Tensor) -> Tensor:
@@ -78,8 +82,8 @@ OPERATIONS = (
             ONNX: Decomposed(bin_count, ("binary_output",), _is_weighted),
         },
     ),
-    Operation("InTopKV2", {TFLITE: _IN_TOP, ONNX: _IN_TOP}),
-    Operation("LowerBound", {TFLITE: _LOWER, ONNX: _LOWER}),
-    Operation("NthElement", {TFLITE: _NTH, ONNX: _NTH}),
-    Operation("UpperBound", {TFLITE: _UPPER, ONNX: _UPPER}),
+    Operation("InTopKV2", in_both(_IN_TOP)),
+    Operation("LowerBound", in_both(_LOWER)),
+    Operation("NthElement", in_both(_NTH)),
+    Operation("UpperBound", in_both(_UPPER)),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -57,15 +57,11 @@ def _extreme(function: Callable[..., Tensor], x: Tensor, segments: Tensor) -> Te
     return tf.where(sizes > 0, found, tf.zeros_like(found))
 
 
-def _both(function: Callable[..., Tensor]) -> dict[str, Decomposed]:
-    return {TFLITE: Decomposed(function), ONNX: Decomposed(function)}
-
-
 OPERATIONS = (
     Operation("SegmentSum", {TFLITE: Decomposed(segment_sum)}, rounds=True),
-    Operation("SegmentMean", _both(segment_mean), rounds=True),
-    Operation("SegmentMax", _both(segment_maximum)),
-    Operation("SegmentMin", _both(segment_minimum)),
+    Operation("SegmentMean", in_both(Decomposed(segment_mean)), rounds=True),
+    Operation("SegmentMax", in_both(Decomposed(segment_maximum))),
+    Operation("SegmentMin", in_both(Decomposed(segment_minimum))),
     Operation("UnsortedSegmentSum", {ONNX: Decomposed(segment_sum_by_scatter)}, rounds=True),
     Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}),
     Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}),

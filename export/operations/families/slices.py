@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.conditions import is_float32
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
@@ -124,7 +125,7 @@ def squeezed_by_sum(x: Tensor, *, squeeze_dims: Sequence[int]) -> Tensor:
 def _is_squeezed_transposition(node: Node) -> bool:
     producer = node.producer(0)
     is_transposed = producer is not None and producer.op == "Transpose"
-    return is_transposed and bool(node.attribute("squeeze_dims")) and node.dtype() == tf.float32
+    return is_transposed and bool(node.attribute("squeeze_dims")) and is_float32(node)
 
 
 def diagonal(x: Tensor, k: Tensor, padding: Tensor) -> Tensor:
@@ -157,7 +158,7 @@ _DIAGONAL, _CROSS = Decomposed(diagonal, when=_is_main_diagonal), Decomposed(cro
 _SLICE_GRADIENT = Decomposed(slice_gradient, _MASKS, _has_steps_of_one)
 
 OPERATIONS = (
-    Operation("Cross", {TFLITE: _CROSS, ONNX: _CROSS}, rounds=True),
+    Operation("Cross", in_both(_CROSS), rounds=True),
     Operation("GatherV2", reads_weight=0),
     Operation("Identity", moves_weight=True),
     Operation("MatrixDiagPartV3", {TFLITE: _DIAGONAL}),
@@ -166,6 +167,6 @@ OPERATIONS = (
     Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
     Operation("StridedSlice", {TFLITE: Decomposed(slice_then_new_axes, _MASKS, _has_new_axes)}),
-    Operation("StridedSliceGrad", {TFLITE: _SLICE_GRADIENT, ONNX: _SLICE_GRADIENT}),
+    Operation("StridedSliceGrad", in_both(_SLICE_GRADIENT)),
     Operation("Transpose", moves_weight=True),
 )

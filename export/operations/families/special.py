@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_float32
 from keras_transformer.export.operations.families.polynomials import fitted, horner
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 # In float32, erfc is 0 beyond.
@@ -103,15 +104,11 @@ def _is_gelu(node: Node) -> bool:
 
 
 def _is_shared_gelu(node: Node) -> bool:
-    return len(node.readers) > 1 and _is_float32(node)
+    return len(node.readers) > 1 and is_float32(node)
 
 
 def _is_alone(node: Node) -> bool:
-    return _is_float32(node) and not _is_gelu(node)
-
-
-def _is_float32(node: Node) -> bool:
-    return node.dtype() == tf.float32
+    return is_float32(node) and not _is_gelu(node)
 
 
 _OF_GELU = Decomposed(error_function_of_gelu, when=_is_shared_gelu)
@@ -127,6 +124,6 @@ OPERATIONS = (
         },
         rounds=True,
     ),
-    Operation("Erfinv", {TFLITE: _ERFINV, ONNX: _ERFINV}, rounds=True),
-    Operation("Ndtri", {TFLITE: _QUANTILE, ONNX: _QUANTILE}, rounds=True),
+    Operation("Erfinv", in_both(_ERFINV), rounds=True),
+    Operation("Ndtri", in_both(_QUANTILE), rounds=True),
 )
