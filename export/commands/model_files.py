@@ -5,9 +5,11 @@ from __future__ import annotations
 import pathlib
 import sys
 import zipfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.importing import quick_imports
+from keras_transformer.export.commands.user_modules import check_imports, custom_objects
 from keras_transformer.export.errors import InvalidModelError, nearest_path
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.errors import library_exceptions, one_line
@@ -17,11 +19,19 @@ if TYPE_CHECKING:
     import keras
 
 
-def check_model(path: Path) -> pathlib.Path:
+# Parts of what Keras says where a class is missing, and where a file contains Python; what to do about it.
+_REMEDIES = {
+    "Could not locate": "; pass the Python file that defines it: --import FILE.py",
+    "Python `lambda`": "; load it in Python, keras.models.load_model(path, safe_mode=False), and call export(model, ...)",
+}
+
+
+def check_model(path: Path, imports: Sequence[str] = ()) -> pathlib.Path:
     """Checks, from its first bytes, that a path is a `.keras` (or `.h5`) file or the folder of a checkpoint.
 
     Args:
         path: str or path.
+        imports: Python files and modules that define its classes; files must exist.
 
     Returns:
         `pathlib.Path`.
@@ -29,6 +39,7 @@ def check_model(path: Path) -> pathlib.Path:
     Raises:
         InvalidModelError: it is none of these, or does not exist.
     """
+    check_imports(imports)
     path = pathlib.Path(path)
     if not path.exists():
         raise InvalidModelError(f"no such file: '{path}'{nearest_path(path)}")
@@ -49,18 +60,19 @@ def check_model(path: Path) -> pathlib.Path:
     return path
 
 
-def load_model(path: Path, dtype: str | None = None) -> keras.Model:
+def load_model(path: Path, dtype: str | None = None, imports: Sequence[str] = ()) -> keras.Model:
     """Loads the model of a file or a folder on the TensorFlow backend, without the output of converters and drivers.
 
     Args:
         path: path that `check_model` accepts, or the name of a Hugging Face repository.
         dtype: dtype of the weights of a checkpoint, or None for float32.
+        imports: Python files and modules that define classes and functions of a file.
 
     Returns:
         `keras.Model`.
 
     Raises:
-        InvalidModelError: the file cannot be loaded.
+        InvalidModelError: the file cannot be loaded, or a module cannot be imported.
         CheckpointError: the checkpoint cannot be loaded.
     """
     from keras_transformer.utils.captured_stderr import captured
@@ -69,17 +81,25 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
     with captured():
         with quick_imports():  # On TensorFlow: saved models load on every backend.
             require_keras("a Keras model")
-        return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
+        return _load_file(path, imports) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 
 
-def _load_file(path: Path) -> keras.Model:
+def _load_file(path: Path, imports: Sequence[str]) -> keras.Model:
     import keras
 
+    objects = custom_objects(imports)
     try:
-        model: Any = keras.models.load_model(path, compile=False)
+        model: Any = keras.models.load_model(path, custom_objects=objects, compile=False)
         return model
     except library_exceptions(ImportError) as error:
-        raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
+        raise InvalidModelError(f"'{path}' cannot be loaded: {_reason(str(error))}") from error
+
+
+def _reason(text: str) -> str:
+    """The cause, which Keras writes below the config of the whole model, and what to do about it."""
+    cause = text.rsplit("Exception encountered: ", 1)[-1]
+    remedy = next((remedy for words, remedy in _REMEDIES.items() if words in cause), "")
+    return one_line(cause).removesuffix(".") + remedy if remedy else one_line(text)
 
 
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:

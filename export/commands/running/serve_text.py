@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.export.commands.console import BACKEND_HELP, positive_int, print_status
 from keras_transformer.export.commands.running.serve import access_of, add_address, missing
+from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_BACKEND
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="a language model: a .keras file, a Hugging Face checkpoint, or a bundle"
     )
+    add_import_option(parser)
     parser.add_argument("--name", help="name of the model for clients (default: the name of the file)")
     parser.add_argument("--backend", default=DEFAULT_BACKEND, help=f"of a bundle: {BACKEND_HELP}")
     help = "largest number of requests that run at once (default: 16)"
@@ -81,7 +83,7 @@ def _load(arguments: argparse.Namespace) -> Any:
     else:
         from keras_transformer.export.commands.model_files import check_model, load_model
 
-        model = load_model(check_model(arguments.model))
+        model = load_model(check_model(arguments.model, arguments.imports), imports=arguments.imports)
     if not hasattr(model, "paged_steps"):
         raise ExportError(f"'{arguments.model}' is not a language model: it cannot generate")
     return model

@@ -6,6 +6,7 @@ import argparse
 import pathlib
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import QuantizationError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer compress`."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a .keras file of model.save, or the folder of a Hugging Face checkpoint")
+    add_import_option(parser)
     add("--out", required=True, metavar="DIR", help="directory of the bundle; an old bundle is replaced")
     add("--budget", metavar="SIZE", help="bytes of the files of each format, such as 20MB")
     help = "how much worse than that of the float files the metric may be, such as 0.002 of an accuracy; keeps the smallest"
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.commands.model_files import check_model, load_model
     from keras_transformer.export.compression.budget import Budget
 
-    path = check_model(arguments.model)
+    path = check_model(arguments.model, arguments.imports)
     check_target(arguments.out)
     Budget.of(arguments.budget, arguments.max_loss)
     for name in (arguments.data, arguments.evaluate):
@@ -53,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.compression.compress import compress
     from keras_transformer.export.reporting.terminal import show
 
-    model = load_model(path)
+    model = load_model(path, imports=arguments.imports)
     data, evaluation = _read(model, arguments.data, arguments.evaluate)
     found = compress(
         model,

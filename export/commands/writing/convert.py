@@ -4,6 +4,7 @@ import argparse
 import pathlib
 
 from keras_transformer.export.commands.console import print_status
+from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.utils.atomic_write import replacing_file
 
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer convert`."""
     help = "a folder with config.json and safetensors, the name of a repository, or a .keras file"
     parser.add_argument("source", metavar="SOURCE", help=help)
+    add_import_option(parser)
     parser.add_argument("target", metavar="TARGET", help="the .keras file to write; from a .keras file, the folder")
     parser.add_argument("--dtype", metavar="DTYPE", help="dtype of the weights in the .keras file (default: float32)")
     help = "from a .keras file: the checkpoint that it was converted from, for its config"
@@ -51,7 +53,7 @@ def _to_folder(arguments: argparse.Namespace, target: pathlib.Path) -> int:
         raise ExportError("a .keras file does not contain the config of a checkpoint: pass one with --like FOLDER")
     if arguments.dtype is not None:
         raise ExportError("--dtype is for reading a checkpoint: a folder is written in the dtypes of --like")
-    model = load_model(check_model(arguments.source))
+    model = load_model(check_model(arguments.source, arguments.imports), imports=arguments.imports)
     from keras_transformer.checkpoints import to_huggingface
 
     to_huggingface(model, target, like=arguments.like, verbose=0)

@@ -1,9 +1,11 @@
 """The command `engine`: writes a model for onnxruntime-genai, LiteRT-LM, MediaPipe Tasks or transformers.js."""
 
 import argparse
+import functools
 import pathlib
 from typing import Any
 
+from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.engines.mediapipe.tasks import TASKS as MEDIAPIPE
 from keras_transformer.export.engines.transformers_js.tasks import IMAGE, TRANSCRIBER
 from keras_transformer.export.engines.transformers_js.tasks import TASKS as PIPELINES
@@ -24,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer engine`."""
     help = "a model: a .keras file, or a Hugging Face checkpoint; for genai and litertlm a language model"
     parser.add_argument("model", metavar="MODEL", help=help)
+    add_import_option(parser)
     help = (
         "genai: onnxruntime-genai's directory; litertlm: LiteRT-LM's file; mediapipe: a file for MediaPipe Tasks;"
         " transformers_js: a folder for transformers.js"
@@ -49,19 +52,20 @@ def run(arguments: argparse.Namespace) -> int:
 
     _check(arguments)
     quantization = parsed(arguments.quantize)
-    path = check_model(arguments.model)
+    path = check_model(arguments.model, arguments.imports)
     options = {"max_length": arguments.max_length, "quantize": quantization}
+    loaded = functools.partial(load_model, path, imports=arguments.imports)
     if arguments.engine == "genai":
         from keras_transformer.export.engines.genai.model_directory import write_genai
 
-        print(write_genai(load_model(path), arguments.out, tokenizer=not arguments.no_tokenizer, **options))
+        print(write_genai(loaded(), arguments.out, tokenizer=not arguments.no_tokenizer, **options))
     elif arguments.engine == "litertlm":
         from keras_transformer.export.engines.litertlm.model_file import write_litertlm
 
-        print(write_litertlm(load_model(path), arguments.out, **options))
+        print(write_litertlm(loaded(), arguments.out, **options))
     else:
         own = {"task": arguments.task, "tokenizer": _tokenizer(path), "metadata": _metadata(arguments)}
-        print(_write_for_app(arguments, path, load_model(path), {**own, **options}))
+        print(_write_for_app(arguments, path, loaded(), {**own, **options}))
     return 0
 
 

@@ -7,6 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands import quantize_arguments
+from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats
 from keras_transformer.export.targets import TARGETS, get_target
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer export`."""
     help = "a .keras file of model.save, or the folder of a Hugging Face checkpoint"
     parser.add_argument("model", metavar="MODEL", help=help)
+    add_import_option(parser)
     help = "directory of the bundle; an old bundle is replaced"
     parser.add_argument("--out", required=True, metavar="DIR", help=help)
     parser.add_argument(
@@ -58,9 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     quantize, options = quantize_arguments.read_quantize(arguments), _options(arguments)
     if options.target is not None:
         formats = target_formats(get_target(options.target), formats)
-    path = check_model(arguments.model)
+    path = check_model(arguments.model, arguments.imports)
     check_target(arguments.out)
-    model = load_model(path)
+    model = load_model(path, imports=arguments.imports)
     from keras_transformer.export.api import export
     from keras_transformer.export.reporting.terminal import show
 
