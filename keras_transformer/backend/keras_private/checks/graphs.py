@@ -15,6 +15,13 @@ def _functional() -> None:
     expect(tuple(private.functional(nested()).inputs[0].shape), (None, 3))
 
 
+@CHECKS.of("Layer._tracker.config")
+def _has_own_input() -> None:
+    deferred = keras.Sequential([dense()])
+    deferred.build((1, 3))
+    expect([private.has_own_input(each) for each in (nested(), deferred)], [True, False])
+
+
 @CHECKS.of("Functional._nodes_by_depth")
 def _nodes_in_order() -> None:
     nodes = private.nodes_in_order(private.functional(nested()))
