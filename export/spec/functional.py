@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,12 @@ def functional_spec(
         InvalidModelError: the model is not functional, an argument does not fit it, or it fails on a probe.
     """
     model = check_model(model)
+    if training := state.layers_in_training(model):
+        warnings.warn(
+            f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
+            " them with training=True: for other values in each call, make random numbers an input of the model",
+            stacklevel=2,
+        )
     one_length = one_length or any("length" in each for each in probes or ())
     inputs = input_specs(model, dynamic_axes or {}, one_length)
     function = _serving_function(model, inputs)

@@ -66,6 +66,18 @@ def with_states(function: Function, states: Mapping[str, keras.Variable]) -> Fun
     return called
 
 
+def layers_in_training(model: keras.Model) -> list[str]:
+    """Names of the layers that the graph of a Functional model calls with `training=True`."""
+    found: list[str] = []
+    for node in keras_private.nodes_in_order(model):
+        inner = keras_private.functional(node.operation)
+        if keras_private.named_arguments(node).get("training") is True:
+            found.append(node.operation.name)
+        elif isinstance(inner, keras.Model) and keras_private.is_graph(inner):
+            found += layers_in_training(inner)
+    return found
+
+
 def changes_in_a_call(model: keras.Model, call: Callable[[], object]) -> str:
     """What a model changes when it is called, in words, for the error of one that computes other values each time.
 

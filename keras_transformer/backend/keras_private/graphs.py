@@ -58,6 +58,11 @@ def fill_in(node: Any, values: Mapping[int, Tensor]) -> tuple[tuple[Any, ...], d
     return node.arguments.fill_in(values)
 
 
+def named_arguments(node: Any) -> dict[str, Any]:
+    """Returns the arguments by keyword with which a node calls its operation."""
+    return dict(node.arguments.kwargs)
+
+
 def first_argument(node: Any) -> Any:
     """Returns the symbolic tensors that a node's operation takes as its first argument."""
     return node.arguments.args[0] if node.arguments.args else next(iter(node.arguments.kwargs.values()))

@@ -52,6 +52,9 @@ def _arguments() -> None:
     expect([first.name, second.name], ["first", "second"])
     arguments, options = private.fill_in(node, {id(first): 5.0, id(second): 2.0})
     expect((list(arguments[0]), options), ([5.0, 2.0], {}))
+    x = keras.Input((3,))
+    (node,) = private.nodes_in_order(keras.Model(x, keras.layers.Dropout(0.5)(x, training=True)))
+    expect(private.named_arguments(node), {"training": True})
 
 
 @CHECKS.of("KerasTensor._keras_history, Operation._outbound_nodes")
