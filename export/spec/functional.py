@@ -16,19 +16,13 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
-from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
-from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
 # Of the floats in further probes of models of logarithms, roots and the like.
 _RANGES = ((0.05, 0.95), (1.05, 3.0))
-_REMEDY = (
-    "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers, or the state before the"
-    " call, whose next value is an output"
-)
 
 
 def functional_spec(
@@ -54,29 +48,10 @@ def functional_spec(
         InvalidModelError: the model is not functional, an argument does not fit it, or it fails on a probe.
     """
     model = check_model(model)
-    if training := state.layers_in_training(model):
-        warnings.warn(
-            f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
-            " them with training=True: for other values in each call, make random numbers an input of the model",
-            stacklevel=2,
-        )
+    _warn_of_training(model)
     one_length = one_length or any("length" in each for each in probes or ())
     inputs = input_specs(model, dynamic_axes or {}, one_length)
-    function = _serving_function(model, inputs)
-    states = state.states_of(model, (*(each.name for each in inputs), *names.output_names(model)))
-    inputs = (*inputs, *state.state_specs(states))
-    signature = Signature(
-        state.with_states(function, states),
-        inputs,
-        _probes(model, inputs, _with_states(probes, inputs, states)),
-        labels=names.output_labels(model),
-        states=tuple(states),
-    )
-    fill_references(signature, lambda call: state.changes_in_a_call(model, call), may_be_nan=True)
-    if probes is None:
-        _add_finite_probes(model, signature)
-        _add_reaching_probe(model, signature)
-    _check_finite(signature.probes)
+    signature = _signature(model, inputs, probes)
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
@@ -88,6 +63,35 @@ def functional_spec(
         axis_limits=limits,
         layers=tuple(layers_in_order(model)),
     )
+
+
+def _warn_of_training(model: Any) -> None:
+    if training := state.layers_in_training(model):
+        warnings.warn(
+            f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
+            " them with training=True: for other values in each call, make random numbers an input of the model",
+            stacklevel=3,
+        )
+
+
+def _signature(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> Signature:
+    """The signature of the inference of a model, with its states, its probes and what it computes of them."""
+    states = state.states_of(model, (*(each.name for each in inputs), *names.output_names(model)))
+    function = state.with_states(_serving_function(model, inputs), states)
+    inputs = (*inputs, *state.state_specs(states))
+    signature = Signature(
+        function,
+        inputs,
+        _probes(model, inputs, _with_states(given, inputs, states)),
+        labels=names.output_labels(model),
+        states=tuple(states),
+    )
+    probes.fill_references(signature, lambda call: state.changes_in_a_call(model, call), may_be_nan=True)
+    if given is None:
+        _add_finite_probes(model, signature)
+        _add_reaching_probe(model, signature)
+    probes.check_finite(signature.probes)
+    return signature
 
 
 def _with_states(
@@ -124,66 +128,6 @@ def check_model(model: Any) -> Any:
                 f"input '{tensor.name}' is {tensor.dtype}, sparse or ragged: only dense numbers export"
             )
     return functional
-
-
-def fill_references(
-    signature: Signature,
-    cause: Callable[[Callable[[], object]], str] | None = None,
-    may_be_nan: bool = False,
-) -> None:
-    """Runs a signature's own function on every probe, whose `outputs` become its results.
-
-    A probe that has outputs, since signatures of the same function share it, is left as it is. A signature that computes
-    what another one does is not called a second time.
-
-    Args:
-        signature: `Signature`.
-        cause: says why two calls return other values, given a function that makes one.
-        may_be_nan: bool. Whether NaN is a result like others.
-
-    Raises:
-        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call.
-    """
-    with full_precision():
-        for probe in (each for each in signature.probes if not each.outputs):
-            probe.outputs = _reference(signature, probe)
-            for name, value in probe.outputs.items():
-                if not may_be_nan and value.dtype.kind == "f" and np.isnan(value).any():
-                    raise InvalidModelError(f"the model itself computes NaN in output '{name}' on {probe.label}")
-        if signature.general is not None or signature.is_repeatable:
-            return
-        first = signature.probes[0]
-        again = _reference(signature, first)
-    for name, value in first.outputs.items():
-        if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5, equal_nan=True):
-            raise InvalidModelError(
-                f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
-                + (f": {cause(lambda: _reference(signature, first))}; {_REMEDY}" if cause else "")
-            )
-
-
-def _check_finite(probes: Sequence[Probe]) -> None:
-    """Refuses outputs that are NaN wherever they were computed. Of others a file has NaN where Keras has it."""
-    for name in probes[0].outputs:
-        values = np.concatenate([probe.outputs[name].ravel() for probe in probes])
-        if values.dtype.kind == "f" and values.size and np.isnan(values).all():
-            raise InvalidModelError(
-                f"the model itself computes NaN in output '{name}' on {probes[0].label}, and on every other probe: pass"
-                " `probes`, arrays on which it is finite, or check its weights"
-            )
-
-
-def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
-    import tensorflow as tf
-
-    try:
-        outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
-    except Exception as error:  # A user's own layer may raise anything.
-        raise InvalidModelError(
-            f"the model itself fails on the probe {probe.label}: {one_line(error)}"
-            " (pass `probes`: sizes or arrays that it accepts)"
-        ) from error
-    return {name: np.asarray(value) for name, value in outputs.items()}
 
 
 def input_specs(
@@ -233,7 +177,7 @@ def _add_reaching_probe(model: Any, signature: Signature) -> None:
     limits = _integer_limits(model, signature.inputs)
     for probe in probes.reaching_probes(signature.inputs, limits, reaching_length(model)):
         with contextlib.suppress(InvalidModelError):
-            fill_references(dataclasses.replace(signature, probes=[probe]), may_be_nan=True)
+            probes.fill_references(dataclasses.replace(signature, probes=[probe]), may_be_nan=True)
             signature.probes.append(probe)
 
 
@@ -249,7 +193,7 @@ def _add_finite_probes(model: Any, signature: Signature) -> None:
         for name, array in probe.inputs.items():
             if array.dtype.kind == "f" and not name.endswith("_rate"):
                 probe.inputs[name] = (low + (high - low) * np.abs(np.tanh(array))).astype(array.dtype)
-        fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
+        probes.fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
         signature.probes.append(probe)
 
 
