@@ -56,6 +56,7 @@ class Signature:
         is_repeatable: bool. Whether it is known that a second call returns the same.
         labels: dict of output name to the key of the model's own dict of outputs, where that is no identifier.
         states: names of the inputs and outputs in which the state of the model goes from call to call.
+        draws: dict of the name of an input of random numbers to their distribution, `"normal"` or `"uniform"`.
 
     Example:
 
@@ -75,6 +76,7 @@ class Signature:
     is_repeatable: bool = False
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     states: tuple[str, ...] = ()
+    draws: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
 
 @dataclasses.dataclass

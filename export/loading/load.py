@@ -115,6 +115,7 @@ def _open(
         return open_language_model(directory, manifest, backend, num_threads)
     model = open_artifact(directory, manifest, backend, signature, num_threads)
     model.keep_state(manifest.states.get(signature, ()))
+    model.draw(manifest.draws.get(signature, {}))
     model.use_labels()
     model.tokenizer = read_tokenizer(directory, manifest)
     model.tokenizer_options = {} if manifest.tokenizer is None else manifest.tokenizer.options

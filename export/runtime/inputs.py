@@ -99,6 +99,32 @@ def _is_part(value: ArrayLike) -> bool:
     return isinstance(value, Mapping) or bool(getattr(value, "shape", ()))
 
 
+def drawn_arrays(
+    specs: Sequence[ArraySpec], given: Mapping[str, ArrayLike], kinds: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    """Random numbers for those inputs of a call that are made of them and were not given.
+
+    Args:
+        specs: tuple of `ArraySpec`.
+        given: dict of input name to array, not checked.
+        kinds: dict of input name to `"normal"` or `"uniform"`.
+    """
+    wanted = [spec for spec in specs if spec.name in kinds.keys() - given.keys()]
+    if not wanted:
+        return {}
+    sizes: dict[str, int] = {}
+    for spec in specs:
+        if spec.name in given:
+            shape = np.shape(given[spec.name])
+            sizes.update({axis: size for axis, size in zip(spec.axes, shape, strict=False) if axis})
+    random, drawn = np.random.default_rng(), {}
+    for spec in wanted:
+        shape = tuple(sizes.get(axis, 1) if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True))
+        values = random.standard_normal(shape) if kinds[spec.name] == "normal" else random.random(shape)
+        drawn[spec.name] = values.astype(spec.dtype)
+    return drawn
+
+
 def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
     """Arrays in the dtypes of the signature.
 

@@ -14,7 +14,13 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.errors import InputError, InvalidBundleError, RunError
-from keras_transformer.export.runtime.inputs import check_axis_limits, check_inputs, check_outputs, named_arrays
+from keras_transformer.export.runtime.inputs import (
+    check_axis_limits,
+    check_inputs,
+    check_outputs,
+    drawn_arrays,
+    named_arrays,
+)
 from keras_transformer.export.runtime.runtime import Runtime, named_runtime
 from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike
@@ -38,7 +44,7 @@ class RuntimeModel:
     Returns:
         Dict of output name to numpy array, in the order of the outputs of the Keras model. The states of a model with
         `stateful=True` are kept for the next call, as Keras keeps them; called with its states, the model returns the next
-        ones too, and keeps nothing.
+        ones too, and keeps nothing. Random numbers that the model draws are drawn in each call, unless it is given them.
 
     Attributes:
         metadata: dict that describes the model, as it was given to `export`: class names, ranges of inputs and others.
@@ -67,6 +73,7 @@ class RuntimeModel:
         self._states: tuple[str, ...] = ()
         self._state: dict[str, np.ndarray] = {}
         self._state_lock = threading.Lock()
+        self._draws: Mapping[str, str] = {}
         self.axis_limits: Mapping[str, int] = {}
         self.metadata: dict[str, Any] = {}
 
@@ -93,6 +100,14 @@ class RuntimeModel:
         with self._state_lock:
             specs = (spec for spec in self.inputs if spec.name in self._states)
             self._state = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
+
+    def draw(self, kinds: Mapping[str, str]) -> None:
+        """Lets the model draw random inputs that a call does not give.
+
+        Args:
+            kinds: dict of input name to `"normal"` or `"uniform"`.
+        """
+        self._draws = dict(kinds)
 
     def use_labels(self) -> None:
         """Names the outputs as the Keras model does, in place of identifiers."""
@@ -178,8 +193,10 @@ class RuntimeModel:
         first = arrays[0] if len(arrays) == 1 else None
         if isinstance(first, str) or (isinstance(first, (list, tuple)) and first and isinstance(first[0], str)):
             arrays = [encode_texts(first, self.tokenizer, self.tokenizer_options, self.inputs)]
-        specs = [spec for spec in self.inputs if spec.name not in self._states]
-        return named_arrays(specs, [each for each in arrays if each is not None], named)
+        own = {*self._states, *self._draws} - named.keys()
+        specs = [spec for spec in self.inputs if spec.name not in own]
+        found = named_arrays(specs, [each for each in arrays if each is not None], named)
+        return found | drawn_arrays(self.inputs, found, self._draws)
 
     def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:

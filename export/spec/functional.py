@@ -14,7 +14,7 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
-from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
@@ -86,12 +86,39 @@ def _signature(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mappin
         labels=names.output_labels(model),
         states=tuple(states),
     )
-    probes.fill_references(signature, lambda call: state.changes_in_a_call(model, call), may_be_nan=True)
+    try:
+        _fill(model, signature)
+    except NotDeterministicError:
+        signature = _with_draws(signature)
+        if not signature.draws:
+            raise
+        _fill(model, signature)
     if given is None:
         _add_finite_probes(model, signature)
         _add_reaching_probe(model, signature)
     probes.check_finite(signature.probes)
     return signature
+
+
+def _fill(model: Any, signature: Signature) -> None:
+    probes.fill_references(signature, lambda call: state.changes_in_a_call(model, call), may_be_nan=True)
+
+
+def _with_draws(signature: Signature) -> Signature:
+    """A signature whose random numbers are inputs; the same one where that cannot be."""
+    draws = state.draws_of(signature.function, [probe.inputs for probe in signature.probes], signature.inputs)
+    found = []
+    for probe in signature.probes:
+        sizes = axes.sizes_of(signature.inputs, probe.inputs)
+        drawn = probes.probe_of_sizes(list(draws), {}, sizes, padded=False).inputs
+        found.append(Probe(probe.inputs | drawn, probe.label))
+    return dataclasses.replace(
+        signature,
+        function=state.with_draws(signature.function, [each.name for each in draws]),
+        inputs=(*signature.inputs, *draws),
+        probes=found,
+        draws={each.name: kind for each, kind in draws.items()},
+    )
 
 
 def _with_states(

@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
-from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import ArrayLike, Shape
@@ -17,8 +17,8 @@ from keras_transformer.utils.types import ArrayLike, Shape
 Limits = Mapping[str, int | None]
 
 _REMEDY = (
-    "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers, or the state before the"
-    " call, whose next value is an output"
+    "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers; normal and uniform ones"
+    " of keras.random become inputs by themselves"
 )
 # Short and long sizes of each kind of axis, all different, so that no two axes can be confused.
 _SIZES = {"height": (48, 72), "width": (64, 56)}
@@ -118,7 +118,8 @@ def fill_references(
         may_be_nan: bool. Whether NaN is a result like others.
 
     Raises:
-        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call.
+        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call, a
+            `NotDeterministicError`.
     """
     with full_precision():
         for probe in (each for each in signature.probes if not each.outputs):
@@ -132,7 +133,7 @@ def fill_references(
         again = _reference(signature, first)
     for name, value in first.outputs.items():
         if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5, equal_nan=True):
-            raise InvalidModelError(
+            raise NotDeterministicError(
                 f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
                 + (f": {cause(lambda: _reference(signature, first))}; {_REMEDY}" if cause else "")
             )
@@ -172,7 +173,8 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
 def probe_of_sizes(inputs: Sequence[ArraySpec], limits: Limits, sizes: Mapping[str, int], padded: bool) -> Probe:
     """One probe with these sizes of the axes. Its values depend on the names and sizes only.
 
-    Floats are standard normal, but between 0.5 and 2 in an input with a name that ends in "_rate".
+    Floats are standard normal, but between 0.5 and 2 in an input with a name that ends in "_rate", and between 0 and 1 in
+    one with a name that begins with "uniform_noise".
     """
     label = _label(sizes, padded)
     arrays = {}
@@ -197,6 +199,8 @@ def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, rand
         return values
     if spec.name.endswith("_rate"):
         return random.uniform(0.5, 2.0, shape).astype(spec.dtype)
+    if spec.name.startswith("uniform_noise"):
+        return random.random(shape).astype(spec.dtype)
     return random.standard_normal(shape).astype(spec.dtype)
 
 

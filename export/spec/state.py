@@ -1,17 +1,21 @@
-"""State that a call of a model changes: that of stateful layers, which files take and return, and of random generators."""
+"""What a model has beside its inputs: the states of stateful layers, which files take and return, and random numbers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import keras
+import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.utils.types import Tensor
+from keras_transformer.export.data.axes import output_axes, sizes_of
+from keras_transformer.utils.types import Shape, Tensor
 
+# Of random inputs, the distribution.
+Draws: TypeAlias = dict[ArraySpec, str]
 # A signature: from named tensors to named tensors.
 Function: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
@@ -62,6 +66,61 @@ def with_states(function: Function, states: Mapping[str, keras.Variable]) -> Fun
                 scope.add_update((variable, tensors[name]))
             outputs = function({name: each for name, each in tensors.items() if name not in states})
             return outputs | {name: scope.get_current_value(variable) for name, variable in states.items()}
+
+    return called
+
+
+def draws_of(function: Function, probes: Sequence[Mapping[str, np.ndarray]], inputs: Sequence[ArraySpec]) -> Draws:
+    """The random numbers that a model draws in a call, as inputs.
+
+    Args:
+        function: the inference of the model.
+        probes: its inputs, in several sizes.
+        inputs: tuple of `ArraySpec` of these.
+
+    Returns:
+        Dict of the `ArraySpec` of each draw to its distribution, `"normal"` or `"uniform"`; empty where calls do not draw
+        the same ones, or sizes that are not those of the inputs.
+    """
+    calls = [_drawn(function, arrays) for arrays in probes]
+    kinds = [[(kind, len(shape)) for kind, shape in call] for call in calls]
+    sizes = [sizes_of(inputs, arrays) for arrays in probes]
+    taken, found = {each.name for each in inputs}, dict[ArraySpec, str]()
+    if any(each != kinds[0] for each in kinds):
+        return {}
+    for number, (kind, _) in enumerate(kinds[0]):
+        shapes = [call[number][1] for call in calls]
+        shape = tuple(each[0] if len(set(each)) == 1 else None for each in zip(*shapes, strict=True))
+        same = [position for position, (other, _) in enumerate(kinds[0]) if other == kind]
+        name = f"{kind}_noise_{same.index(number)}" if len(same) > 1 else f"{kind}_noise"
+        axes = output_axes(name, shape, list(zip(sizes, shapes, strict=True)))
+        if name in taken or any(axis and axis not in sizes[0] for axis in axes):
+            return {}
+        found[ArraySpec(name, "float32", shape, axes)] = kind
+    return found
+
+
+def _drawn(function: Function, arrays: Mapping[str, np.ndarray]) -> list[tuple[str, Shape]]:
+    """The distribution and the shape of each draw of a call."""
+    found: list[tuple[str, Shape]] = []
+    random = np.random.default_rng(0)
+
+    def draw(kind: str, shape: Shape) -> Tensor:
+        found.append((kind, tuple(map(int, shape))))
+        return keras.ops.convert_to_tensor(random.random(found[-1][1]), "float32")
+
+    with keras_private.replaced_draws(draw):
+        function({name: keras.ops.convert_to_tensor(array) for name, array in arrays.items()})
+    return found
+
+
+def with_draws(function: Function, names: Sequence[str]) -> Function:
+    """A function that takes the random numbers of a model as inputs, in the order in which it draws them."""
+
+    def called(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        given = iter([tensors[name] for name in names])
+        with keras_private.replaced_draws(lambda kind, shape: next(given)):
+            return function({name: each for name, each in tensors.items() if name not in names})
 
     return called
 

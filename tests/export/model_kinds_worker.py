@@ -276,6 +276,39 @@ def streaming(format):
     return [*(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True)), float(state)]
 
 
+class Sampling(layers.Layer):
+    """The latent vector of a variational autoencoder, with dropout that never ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.seed, self.dropout = keras.random.SeedGenerator(1), layers.Dropout(0.25)
+
+    def call(self, x):
+        mean, variance = ops.split(x, 2, axis=-1)
+        noise = keras.random.normal(ops.shape(mean), stddev=2.0, seed=self.seed)
+        return self.dropout(mean + ops.exp(variance / 2) * noise, training=True)
+
+
+def sampling(format):
+    """Differences with the noise of the call, the shapes of what the bundle draws, and how far two calls of it differ."""
+    x = keras.Input((4,), name="x")
+    model, array = keras.Model(x, Sampling()(x)), normal(6, 4)
+    noise, uniform = normal(6, 2), RANDOM.random((6, 2)).astype("float32")
+    with tempfile.TemporaryDirectory() as folder:
+        export(model, f"{folder}/bundle", [format], progress=False)
+        bundle = load(f"{folder}/bundle", backend=format)
+        found = bundle(array, normal_noise=noise, uniform_noise=uniform)["output"]
+        expected = (array[:, :2] + np.exp(array[:, 2:] / 2) * 2 * noise) * (uniform >= 0.25) / 0.75
+        given = [each.describe() for each in bundle.inputs]
+        again = [bundle(array, uniform_noise=uniform)["output"] for _ in "ab"]
+    return {
+        "difference": float(np.abs(found - expected).max()),
+        "inputs": given,
+        "drawn": float(np.abs(again[0] - again[1]).max()),
+        "dropped": [float(np.abs(each[uniform < 0.25]).max(initial=0.0)) for each in again],
+    }
+
+
 def signatures(format):
     """Differences of each signature of a model, in half precision too, and of one that has no `call`."""
     model, x, found = Autoencoder(), normal(3, 4), []
@@ -300,6 +333,7 @@ def main(out):
     results = {}
     for format in FORMATS:
         cases = {name: lambda name=name, format=format: difference(name, format) for name in CASES}
+        cases["sampling"] = lambda format=format: sampling(format)
         cases |= {
             "streaming": lambda format=format: streaming(format),
             "signatures": lambda format=format: signatures(format),

@@ -29,6 +29,7 @@ class IsolatedModel(RuntimeModel):
         super().__init__(lambda arrays: process.ask("call", arrays), *specs, origin, directory)
         self.axis_limits, self.metadata = manifest.axis_limits, manifest.metadata
         self.keep_state(manifest.states.get(origin[1], ()))
+        self.draw(manifest.draws.get(origin[1], {}))
         self.outputs = labeled(self.outputs)
         if manifest.tokenizer is not None:
             self.tokenizer = lambda texts, **options: process.ask("tokenize", texts, **options)

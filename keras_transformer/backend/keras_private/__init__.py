@@ -45,6 +45,7 @@ from keras_transformer.backend.keras_private.optimizers import (
     update_weights,
     variable_index,
 )
+from keras_transformer.backend.keras_private.random import replaced_draws
 from keras_transformer.backend.keras_private.training import (
     put_state_back,
     run_train_function,
@@ -98,6 +99,7 @@ __all__ = [
     "put_state_back",
     "remove_variables",
     "replace_update",
+    "replaced_draws",
     "run_train_function",
     "seed_generators",
     "set_initial_epoch",
