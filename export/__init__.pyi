@@ -71,6 +71,9 @@ from .errors import (
     MissingLibraryError as MissingLibraryError,
 )
 from .errors import (
+    NotDeterministicError as NotDeterministicError,
+)
+from .errors import (
     OptionsError as OptionsError,
 )
 from .errors import (

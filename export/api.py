@@ -15,7 +15,7 @@ from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.kept import check_models
 from keras_transformer.export.quantization.precisions import Mode, Modes
 from keras_transformer.export.reporting.progress import Progress
-from keras_transformer.export.request import Request, generates, request_of
+from keras_transformer.export.request import Request, check_is_layer, generates, request_of
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.export.targets.fixed_shapes import (
     fixed_language_spec,
@@ -32,7 +32,7 @@ __all__ = ["export", "export_spec"]
 
 @overload
 def export(
-    model: keras.Model,
+    model: keras.layers.Layer,
     directory: Path,
     formats: str | Iterable[str] = ...,
     *,
@@ -46,7 +46,7 @@ def export(
 
 @overload
 def export(
-    model: keras.Model,
+    model: keras.layers.Layer,
     directory: Path,
     formats: str | Iterable[str] = ...,
     *,
@@ -60,7 +60,7 @@ def export(
 
 @takes_former_arguments
 def export(
-    model: keras.Model,
+    model: keras.layers.Layer,
     directory: Path,
     formats: str | Iterable[str] = DEFAULT_FORMATS,
     *,
@@ -78,7 +78,9 @@ def export(
     process that runs Keras on TensorFlow. The model itself is not changed: other threads may use it meanwhile.
 
     Args:
-        model: a built Functional or Sequential Keras model.
+        model: any Keras model or layer: functional, sequential, subclassed, loaded from a `.keras` or `.h5` file, or a
+            `keras.layers.TFSMLayer` of a SavedModel. A model that was called takes the shapes of that call, with any number
+            of rows; `ExportOptions(inputs=...)` says others, and those of one that was not.
         directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
         formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`, all three by default; or `"openvino"`,
             which is made from the ONNX files.
@@ -122,13 +124,23 @@ def export(
     True
     """
     require_keras("export")
-    request = request_of(model, directory, formats, quantize, tokenizer, probes, options)
+    check_is_layer(model)
+    form, options = _functional(model, options)
+    request = request_of(form, directory, formats, quantize, tokenizer, probes, options)
     if not _is_on_tensorflow():
-        return _export_elsewhere(model, request, progress)
-    twin = export_twin(model, streams=not request.runs_floats)
+        return _export_elsewhere(form, request, progress)
+    twin = export_twin(form, streams=not request.runs_floats)
     check_models(request.precisions, twin, request.formats)
     reports = write_bundles(model_spec(twin, request), request, progress)
     return reports if request.has_folders else next(iter(reports.values()))
+
+
+def _functional(model: keras.layers.Layer, options: ExportOptions) -> tuple[keras.Model, ExportOptions]:
+    """The model as a Functional one, and the options without the inputs that it was made for."""
+    from keras_transformer.export.spec.method_signatures import form_of
+
+    form = form_of(model, options.inputs, options.signatures or {})
+    return form, dataclasses.replace(options, inputs=None)
 
 
 def _is_on_tensorflow() -> bool:
@@ -199,7 +211,11 @@ def _forward_spec(model: keras.Model, request: Request) -> ExportSpec:
     from keras_transformer.export.spec.static_signatures import static_signatures
 
     options = request.options
-    spec = functional_spec(model, options.tolerance, request.probes, options.dynamic_axes)
+    spec = functional_spec(model, options.tolerance, request.probes, options.dynamic_axes, options.has_one_length)
+    if options.signatures:
+        from keras_transformer.export.spec.method_signatures import with_methods
+
+        spec = with_methods(spec, model, options.signatures)
     if request.target is not None:
         return fixed_spec(spec, request.target, options.static)
     return static_signatures(spec, options.static) if options.static else spec
@@ -209,9 +225,11 @@ def _language_spec(model: keras.Model, request: Request) -> ExportSpec:
     from keras_transformer.export.spec.language import GenerationOptions, language_spec, static_length
 
     options, target = request.options, request.target
-    if request.probes is not None or options.dynamic_axes is not None or options.static is not None:
+    forward = (request.probes, options.dynamic_axes, options.static, options.signatures)
+    if any(each is not None for each in forward):
         raise ExportError(
-            "probes, dynamic_axes and static are for a model's forward pass: pass ExportOptions(generation=False) too"
+            "probes, dynamic_axes, static and signatures are for a model's forward pass: pass"
+            " ExportOptions(generation=False) too"
         )
     steps = options.generation if isinstance(options.generation, GenerationOptions) else GenerationOptions()
     if target is None:

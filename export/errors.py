@@ -16,7 +16,11 @@ class ExportError(Exception):
 
 
 class InvalidModelError(ExportError):
-    """The model cannot be exported: it is no Keras model, not functional, not built, or fails on its own inputs."""
+    """The model cannot be exported: it is no Keras model, its inputs are not known, or it fails on its own inputs."""
+
+
+class NotDeterministicError(InvalidModelError):
+    """The model computes other values each time it is called, by random numbers that cannot become inputs, say."""
 
 
 class InvalidBundleError(ExportError):

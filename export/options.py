@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from keras_transformer.export.bundle.metadata import check_metadata
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.language import GenerationOptions
 
 _Record = TypeVar("_Record")
-# Data, which a file of options does not contain.
-_DATA = "evaluation"
+# Data and objects, which a file of options does not contain.
+_DATA = ("evaluation", "inputs", "signatures")
 _TYPES: dict[str, tuple[Any, str]] = {
+    "signatures": (
+        Mapping,
+        "a dict of signature name to a method of the model, or to a tuple of a method and its inputs",
+    ),
     "dynamic_axes": (Mapping, "a dict of input name to a dict of axis index to axis name"),
     "static": ((Mapping, Sequence), "a dict of axis name to size, or a list of such dicts"),
     "tokenizer_options": (Mapping, "a dict"),
@@ -36,6 +40,12 @@ class ExportOptions:
     """Options of `export` that most models do without.
 
     Args:
+        inputs: `keras.InputSpec` or `keras.Input` of each input of a subclassed model, of a layer, or of a Sequential model
+            without an `Input`: in the structure that the first argument of `call` takes, or in a dict by the names of its
+            arguments, such as `{"x": keras.InputSpec(shape=(None, 8)), "mask": keras.InputSpec(shape=(None, 8),
+            dtype="bool")}`. By default the shapes that it was built with, for any batch.
+        signatures: dict of name to further entry points beside `serve`, such as `{"encode": model.encode}`: methods of the
+            model that take what its `call` takes, or a tuple of a method and its inputs, as `inputs` takes them.
         dynamic_axes: dict of input name to a dict of axis index to axis name; inputs that share a name share a size. By
             default `batch`, then `length` (or `height` and `width`).
         static: dict of axis name to size, such as `{"batch": 1, "length": 128}`, or a list of such dicts: TFLite has a copy
@@ -70,6 +80,9 @@ class ExportOptions:
     ExportOptions(static={'batch': 1}, target='litert-gpu')
     """
 
+    # Entry points.
+    inputs: Any = None
+    signatures: Mapping[str, Callable[..., Any] | tuple[Callable[..., Any], Any]] | None = None
     # Shapes.
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None
     static: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None
@@ -99,12 +112,19 @@ class ExportOptions:
         if self.target is not None:
             get_target(self.target)
 
+    @property
+    def has_one_length(self) -> bool:
+        """bool: whether `static` has a size of the axis `length`, so that all sequences share it."""
+        sizes = [self.static] if isinstance(self.static, Mapping) else self.static or ()
+        return any("length" in each for each in sizes)
+
     def __repr__(self) -> str:
         return short_repr(self)
 
     @classmethod
     def from_file(cls, path: Path) -> ExportOptions:
-        """Options from a TOML file, whose keys are the names of the arguments; it has no `evaluation`, which is data.
+        """Options from a TOML file, whose keys are the names of the arguments; it has no `evaluation`,
+        `inputs` and `signatures`, which are data and objects.
 
         Tables are dicts, such as `static = {batch = 1}`; `[generation]` has the arguments of `GenerationOptions`, `[onnx]`
         those of `OnnxOptions`, and `[dynamic_axes.x]` lines such as `0 = "batch"`.
@@ -127,7 +147,7 @@ class ExportOptions:
             raise OptionsError(f"no such file: '{path}'") from error
         except ValueError as error:
             raise OptionsError(f"'{path}' is not a TOML file: {error}") from error
-        valid = [field.name for field in dataclasses.fields(cls) if field.name != _DATA]
+        valid = [field.name for field in dataclasses.fields(cls) if field.name not in _DATA]
         _check_keys(content, valid, f"'{path}'")
         if isinstance(content.get("generation"), dict):
             from keras_transformer.export.spec.language import GenerationOptions

@@ -30,6 +30,26 @@ if TYPE_CHECKING:
 LARGEST_RUN = 2**31
 
 
+def check_is_layer(model: Any) -> None:
+    """Refuses what is no Keras model or layer, such as a path.
+
+    Raises:
+        InvalidModelError: says how a path is loaded.
+    """
+    import keras
+
+    if isinstance(model, (str, bytes, os.PathLike)):
+        hint = "load it first, with keras_transformer.load_model"
+        if pathlib.Path(os.fsdecode(model)).is_dir():
+            hint = (
+                "load it first, with keras_transformer.checkpoints.from_huggingface for a checkpoint, or with"
+                " keras.layers.TFSMLayer for a SavedModel"
+            )
+        raise InvalidModelError(f"model must be a Keras model, not the path '{os.fsdecode(model)}': {hint}")
+    if not isinstance(model, keras.layers.Layer):
+        raise InvalidModelError(f"model must be a Keras model or layer, not {type(model).__name__}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What is written, and where.
@@ -83,7 +103,6 @@ def request_of(
     _check_libraries(names)
     has_folders = isinstance(quantize, (list, tuple))
     path = writing.check_target(directory, PRECISIONS if has_folders else ())
-    _check_model(model)
     is_ternary = ternary.has_ternary_layers(model)
     precisions = precisions_of(Ternary() if quantize is None and is_ternary else quantize, model)
     if options.evaluation is not None and not any(precisions):
@@ -119,18 +138,6 @@ def _check_libraries(formats: Iterable[str]) -> None:
 def generates(model: keras.Model, options: ExportOptions) -> bool:
     """Whether the signatures are those of a language model that generates."""
     return options.generation is not False and hasattr(model, "generation_spec")
-
-
-def _check_model(model: Any) -> None:
-    import keras
-
-    if isinstance(model, (str, bytes, os.PathLike)):
-        hint = "load it first, with keras_transformer.load_model"
-        if pathlib.Path(os.fsdecode(model)).is_dir():
-            hint = "load it first, with keras_transformer.checkpoints.from_huggingface for a checkpoint"
-        raise InvalidModelError(f"model must be a Keras model, not the path '{os.fsdecode(model)}': {hint}")
-    if not isinstance(model, keras.Model):
-        raise InvalidModelError(f"model must be a Keras model, not {type(model).__name__}")
 
 
 def _with_defaults(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.manifest_records import FileNames
-from keras_transformer.export.graph.output_names import output_names
+from keras_transformer.export.graph.interface_names import output_names
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec

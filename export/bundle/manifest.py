@@ -61,6 +61,8 @@ def new_manifest(spec: ExportSpec, versions: Mapping[str, str]) -> Manifest:
         generation=spec.generation or None,
         axis_limits=spec.axis_limits,
         metadata=spec.metadata,
+        states={name: each.states for name, each in spec.signatures.items() if each.states},
+        draws={name: each.draws for name, each in spec.signatures.items() if each.draws},
     )
 
 

@@ -21,6 +21,7 @@ class ArraySpec:
         dtype: numpy dtype name, such as `"float32"`.
         shape: sizes; None where the size is dynamic.
         axes: for each dimension the name of the dynamic axis, or None where the size is fixed.
+        label: what a loaded bundle calls an output whose key in the Keras model is no identifier; or None.
 
     Example:
 
@@ -32,10 +33,12 @@ class ArraySpec:
     dtype: str
     shape: Shape
     axes: tuple[str | None, ...]
+    label: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The spec as plain lists and strings, for `manifest.json`."""
-        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "axes": list(self.axes)}
+        label = {} if self.label is None else {"label": self.label}
+        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "axes": list(self.axes), **label}
 
     @classmethod
     def from_dict(cls, record: object, owner: str = "the record") -> "ArraySpec":
@@ -49,7 +52,7 @@ class ArraySpec:
             IncompleteError: a field is missing, or out of its range.
         """
         fields = record if is_object(record) else {}
-        name, dtype, shape, axes = map(fields.get, ("name", "dtype", "shape", "axes"))
+        name, dtype, shape, axes, label = map(fields.get, ("name", "dtype", "shape", "axes", "label"))
         if not isinstance(name, str) or not name:
             raise IncompleteError(f"{owner} has an input or output without a name")
         where = f"{owner}, '{shown(name)}'"
@@ -62,7 +65,7 @@ class ArraySpec:
             if not (axis is None and is_count(size)) and not (size is None and isinstance(axis, str) and axis):
                 raise IncompleteError(f"{where}: size {shown(size)} along axis {shown(axis)}")
             names.append(axis)
-        return cls(name, dtype, tuple(shape), tuple(names))
+        return cls(name, dtype, tuple(shape), tuple(names), label if isinstance(label, str) and label else None)
 
     def describe(self) -> str:
         """The spec in one line: `float32 (batch, length, 64)`."""

@@ -54,6 +54,9 @@ class Signature:
         formats: names of the formats that have it; all of them when None.
         general: name of the signature that computes the same for any shapes; None for this one.
         is_repeatable: bool. Whether it is known that a second call returns the same.
+        labels: dict of output name to the key of the model's own dict of outputs, where that is no identifier.
+        states: names of the inputs and outputs in which the state of the model goes from call to call.
+        draws: dict of the name of an input of random numbers to their distribution, `"normal"` or `"uniform"`.
 
     Example:
 
@@ -71,6 +74,9 @@ class Signature:
     formats: tuple[str, ...] | None = None
     general: str | None = None
     is_repeatable: bool = False
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    states: tuple[str, ...] = ()
+    draws: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
 
 
 @dataclasses.dataclass

@@ -19,9 +19,19 @@ from keras_transformer.utils.types import Path
 FILE = "manifest.json"
 PRODUCER = "keras_transformer.export"
 SCHEMA = 1
+# Distributions of random inputs.
+DRAWS = ("normal", "uniform")
 SCHEMA_PATH = pathlib.Path(__file__).with_name("manifest.schema.json")
 _REQUIRED = {"signatures": dict, "artifacts": dict, "tolerance": float, "versions": dict, "files": dict}
-_OPTIONAL = {"metadata": dict, "tokenizer": dict, "generation": dict, "target": dict, "created": str}
+_OPTIONAL = {
+    "metadata": dict,
+    "tokenizer": dict,
+    "generation": dict,
+    "states": dict,
+    "draws": dict,
+    "target": dict,
+    "created": str,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +48,9 @@ class Manifest:
         generation: how a language model is run: the fields of `GenerationSpec`, and the names of the cache; or None.
         axis_limits: dict of axis name to the largest size that the model allows.
         metadata: dict of JSON values that describe the model.
+        states: dict of signature name to the names of the inputs and outputs in which state goes from call to call.
+        draws: dict of signature name to a dict of input name to the distribution of its random numbers, `"normal"` (mean 0,
+            deviation 1) or `"uniform"` (from 0 to 1).
         tokenizer: `TokenizerRecord`, or None.
         target: `TargetResult` of an export for an accelerator, as a dict, or None.
         training: signatures and weights of a file that trains on the device, as a dict, or None.
@@ -61,6 +74,8 @@ class Manifest:
     generation: dict[str, Any] | None = None
     axis_limits: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    states: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict[str, tuple[str, ...]])
+    draws: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict[str, Mapping[str, str]])
     tokenizer: TokenizerRecord | None = None
     target: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
@@ -118,6 +133,8 @@ class Manifest:
             "tolerance": self.tolerance,
             "versions": dict(self.versions),
             "metadata": self.metadata,
+            "states": {name: list(each) for name, each in self.states.items()} or None,
+            "draws": {name: dict(each) for name, each in self.draws.items()} or None,
             "files": {name: each.to_dict() for name, each in self.files.items()},
             "tokenizer": tokenizer,
             "target": self.target,
@@ -170,6 +187,8 @@ class Manifest:
             generation=generation,
             axis_limits={axis: size for axis, size in objects.get("axis_limits", {}).items() if is_count(size)},
             metadata=objects.get("metadata", {}),
+            states=_states(objects.get("states", {}), signatures),
+            draws=_draws(objects.get("draws", {}), signatures),
             tokenizer=None if tokenizer is None else TokenizerRecord.from_dict(tokenizer),
             target=objects.get("target"),
             training=objects.get("training"),
@@ -211,6 +230,30 @@ def _tolerance(value: object) -> float:
     if not isinstance(value, float) or not math.isfinite(value) or value <= 0:
         raise IncompleteError(f"tolerance {value}")
     return value
+
+
+def _states(record: Mapping[str, object], signatures: Mapping[str, SignatureRecord]) -> dict[str, tuple[str, ...]]:
+    """The names of states by signature, each an input of fixed shape and an output."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key, names in record.items():
+        if key not in signatures or not is_names(names):
+            raise IncompleteError(f"'states' of signature '{shown(key)}'")
+        inputs, outputs = ({each.name: each for each in side} for side in signatures[key])
+        if not all(name in outputs and name in inputs and not any(inputs[name].axes) for name in names):
+            raise IncompleteError(f"'states' of signature '{shown(key)}' are no inputs of fixed shape and outputs")
+        found[key] = tuple(names)
+    return found
+
+
+def _draws(record: Mapping[str, object], signatures: Mapping[str, SignatureRecord]) -> dict[str, Mapping[str, str]]:
+    """The distributions of random inputs by signature."""
+    found: dict[str, Mapping[str, str]] = {}
+    for key, kinds in record.items():
+        names = {each.name for each in signatures[key].inputs} if key in signatures else set[str]()
+        if not is_object(kinds) or not all(name in names and kind in DRAWS for name, kind in kinds.items()):
+            raise IncompleteError(f"'draws' of signature '{shown(key)}'")
+        found[key] = {name: str(kind) for name, kind in kinds.items()}
+    return found
 
 
 def _check_states(record: Mapping[str, object]) -> None:

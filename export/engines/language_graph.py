@@ -8,7 +8,7 @@ from typing import Any
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.graph.operation_origin import locator
-from keras_transformer.export.spec.functional import fill_references
+from keras_transformer.export.spec.probes import fill_references
 
 
 def graph_spec(model: Any, signatures: Mapping[str, Signature], tolerance: float | None) -> ExportSpec:

@@ -260,4 +260,4 @@ def _output_spec(signature: Signature, name: str, tensor: Tensor) -> ArraySpec:
         for probe in signature.probes
     ]
     shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-    return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))
+    return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes), signature.labels.get(name))

@@ -50,8 +50,10 @@ def load(
             after another. A language model has `generate` there, without `stream`. Default False.
 
     Returns:
-        A `RuntimeModel`: call it with arrays by name, or with texts where the bundle has a tokenizer; it returns a dict of
-        numpy arrays. For a language model a `RuntimeLanguageModel`, which has `generate` and `stream`.
+        A `RuntimeModel`: call it as the Keras model is called, with arrays, lists, tuples or dicts of them, or arrays by
+        name; or with texts where the bundle has a tokenizer. It returns a dict of numpy arrays, with the same keys in the
+        same order for every backend: the model's. For a language model a `RuntimeLanguageModel`, which has `generate` and
+        `stream`.
 
     Raises:
         InvalidBundleError: there is no bundle, a file of it is missing, altered or unreadable, or it has no such artifact
@@ -112,6 +114,9 @@ def _open(
 
         return open_language_model(directory, manifest, backend, num_threads)
     model = open_artifact(directory, manifest, backend, signature, num_threads)
+    model.keep_state(manifest.states.get(signature, ()))
+    model.draw(manifest.draws.get(signature, {}))
+    model.use_labels()
     model.tokenizer = read_tokenizer(directory, manifest)
     model.tokenizer_options = {} if manifest.tokenizer is None else manifest.tokenizer.options
     return model

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries
 from keras_transformer.export.data.manifest import PRODUCER
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError
-from keras_transformer.export.graph.output_names import output_names
+from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.graph.traced import weight_arrays, weight_names
 from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.graph import all_nodes, name_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.graph.output_names import output_names
+from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:

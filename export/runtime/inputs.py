@@ -1,15 +1,128 @@
 """Checks and casts of the arrays that a signature takes and returns."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InputError
+from keras_transformer.export.graph.interface_names import identifier
 from keras_transformer.utils.types import ArrayLike
 
 # As in "source_token_ids"; "input_ids" is the name in transformers.
 _TOKEN_IDS = ("token_ids", "input_ids")
+
+
+def named_arrays(
+    specs: Sequence[ArraySpec], arrays: Sequence[ArrayLike], named: Mapping[str, ArrayLike]
+) -> dict[str, ArrayLike]:
+    """The arrays of a call by the names of the inputs, not checked.
+
+    Args:
+        specs: tuple of `ArraySpec`, in the order in which Keras flattens the inputs of the model.
+        arrays: the positional arguments: arrays, or lists, tuples and dicts of them, nested as the model takes them.
+        named: arrays by name.
+
+    Raises:
+        InputError: there are more arrays without a name than inputs, or fewer.
+
+    Example:
+
+    >>> left, right = (ArraySpec(name, "float32", (None,), ("batch",)) for name in ("left", "right"))
+    >>> named_arrays([left, right], [[[1.0], [2.0]]], {})
+    {'left': [1.0], 'right': [2.0]}
+    """
+    names = [spec.name for spec in specs]
+    found = {_name(path, names): array for path, array in _leaves(named, names)}
+    rest = [spec for spec in specs if spec.name not in found]
+    unnamed: list[ArrayLike] = []
+    for path, array in _positional(rest, arrays, names):
+        if any(isinstance(part, str) for part in path):
+            found[_name(path, names)] = array
+        else:
+            unnamed.append(array)
+    free = [name for name in names if name not in found]
+    if unnamed and len(unnamed) != len(free):
+        raise InputError("(unnamed)", f"{', '.join(names)}, in this order or in a dict", f"{len(unnamed)} arrays")
+    return found | dict(zip(free, unnamed, strict=False))
+
+
+_Path: TypeAlias = tuple[str | int, ...]
+
+
+def _positional(
+    specs: Sequence[ArraySpec], arrays: Sequence[ArrayLike], names: Sequence[str]
+) -> list[tuple[_Path, ArrayLike]]:
+    """The arrays in the positional arguments of a call, with their paths."""
+    items = arrays[0] if len(arrays) == 1 else list(arrays)
+    if isinstance(items, Mapping):
+        return _leaves(items, names)
+    if len(arrays) == 1 and (len(specs) == 1 or not isinstance(items, (list, tuple))):
+        is_wrapped = isinstance(items, (list, tuple)) and len(items) == 1 and _rank(items[0]) == len(specs[0].shape)
+        items = items if is_wrapped else [items]
+    if len(items) == len(specs) and not any(isinstance(each, Mapping) for each in items):
+        return [((), each) for each in items]
+    return _leaves(items, names)
+
+
+def _rank(value: ArrayLike) -> int | None:
+    """The number of axes of what may be an array."""
+    try:
+        return np.ndim(value)
+    except ValueError:  # A ragged list.
+        return None
+
+
+def _name(path: _Path, names: Sequence[str]) -> str:
+    """The name of the input at a path of a structure: the path itself, or the identifier that it was made into."""
+    key = "_".join(map(str, path))
+    found = identifier(key, "input")
+    return found if found in names and key not in names else key
+
+
+def _leaves(value: ArrayLike, names: Sequence[str], path: _Path = ()) -> list[tuple[_Path, ArrayLike]]:
+    """The arrays in a structure with their paths, in the order of `keras.tree.flatten`. Lists of numbers are arrays."""
+    if path and _name(path, names) in names:
+        return [(path, value)]
+    if isinstance(value, Mapping):
+        parts: list[tuple[str | int, ArrayLike]] = [(str(key), value[key]) for key in sorted(value, key=str)]
+    elif isinstance(value, (list, tuple)) and (not path or any(_is_part(each) for each in value)):
+        parts = list(enumerate(value))
+    else:
+        return [(path, value)]
+    return [leaf for key, part in parts for leaf in _leaves(part, names, (*path, key))]
+
+
+def _is_part(value: ArrayLike) -> bool:
+    """Whether what is in a list makes that a list of arrays, and not an array itself."""
+    return isinstance(value, Mapping) or bool(getattr(value, "shape", ()))
+
+
+def drawn_arrays(
+    specs: Sequence[ArraySpec], given: Mapping[str, ArrayLike], kinds: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    """Random numbers for those inputs of a call that are made of them and were not given.
+
+    Args:
+        specs: tuple of `ArraySpec`.
+        given: dict of input name to array, not checked.
+        kinds: dict of input name to `"normal"` or `"uniform"`.
+    """
+    wanted = [spec for spec in specs if spec.name in kinds.keys() - given.keys()]
+    if not wanted:
+        return {}
+    sizes: dict[str, int] = {}
+    for spec in specs:
+        if spec.name in given:
+            shape = np.shape(given[spec.name])
+            sizes.update({axis: size for axis, size in zip(spec.axes, shape, strict=False) if axis})
+    random, drawn = np.random.default_rng(), {}
+    for spec in wanted:
+        shape = tuple(sizes.get(axis, 1) if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True))
+        values = random.standard_normal(shape) if kinds[spec.name] == "normal" else random.random(shape)
+        drawn[spec.name] = values.astype(spec.dtype)
+    return drawn
 
 
 def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
@@ -106,14 +219,14 @@ def check_axis_limits(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarra
 
 
 def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Raises for results that differ from the manifest.
+    """The results in the order of the signature.
 
     Args:
         specs: tuple of `ArraySpec`.
         arrays: dict of name to numpy array.
 
     Returns:
-        `arrays`.
+        Dict of name to numpy array, in the order of `specs`: runtimes sort them, or do not say in which order they are.
 
     Raises:
         ValueError: names the output, what was expected and what was returned.
@@ -127,4 +240,4 @@ def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> 
         has_sizes = all(size is None or size == got for size, got in zip(spec.shape, array.shape, strict=False))
         if not has_dtype or array.ndim != len(spec.shape) or not has_sizes:
             raise ValueError(f"output '{spec.name}' is {array.dtype} {array.shape}, not {spec.describe()}")
-    return arrays
+    return {spec.name: arrays[spec.name] for spec in specs}

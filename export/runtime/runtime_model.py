@@ -1,7 +1,9 @@
 """A signature of a bundle as a callable model."""
 
+import dataclasses
 import pathlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,16 @@ from keras_transformer.export.bundle.probe_files import read_probes, resized_inp
 from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.errors import InputError, InvalidBundleError, RunError
-from keras_transformer.export.runtime.inputs import check_axis_limits, check_inputs, check_outputs
-from keras_transformer.export.runtime.runtime import Runtime
+from keras_transformer.export.runtime.inputs import (
+    check_axis_limits,
+    check_inputs,
+    check_outputs,
+    drawn_arrays,
+    named_arrays,
+)
+from keras_transformer.export.runtime.runtime import Runtime, named_runtime
 from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike
 
@@ -28,12 +37,14 @@ class RuntimeModel:
         directory: path of the bundle, for its probes.
 
     Call arguments:
-        arrays: a dict of input name to array, or the array itself where the model has one input; or a text or a list of
-            texts, where the bundle has a tokenizer.
-        named: the same by keyword.
+        arrays: what the Keras model takes: an array for each input, or a list, tuple or dict of them; or a text or a list
+            of texts, where the bundle has a tokenizer.
+        named: arrays by the name of the input.
 
     Returns:
-        Dict of output name to numpy array.
+        Dict of output name to numpy array, in the order of the outputs of the Keras model. The states of a model with
+        `stateful=True` are kept for the next call, as Keras keeps them; called with its states, the model returns the next
+        ones too, and keeps nothing. Random numbers that the model draws are drawn in each call, unless it is given them.
 
     Attributes:
         metadata: dict that describes the model, as it was given to `export`: class names, ranges of inputs and others.
@@ -59,13 +70,52 @@ class RuntimeModel:
         self.outputs = outputs
         self.tokenizer: Any = None
         self.tokenizer_options: dict[str, Any] = {}
+        self._states: tuple[str, ...] = ()
+        self._state: dict[str, np.ndarray] = {}
+        self._state_lock = threading.Lock()
+        self._draws: Mapping[str, str] = {}
         self.axis_limits: Mapping[str, int] = {}
         self.metadata: dict[str, Any] = {}
 
-    def __call__(self, arrays: ArrayLike = None, **named: ArrayLike) -> dict[str, np.ndarray]:
-        return self._run(self._read(arrays, named))
+    def __call__(self, *arrays: ArrayLike, **named: ArrayLike) -> dict[str, np.ndarray]:
+        given = self._named(arrays, named)
+        if not self._states or any(name in given for name in self._states):
+            return self._run(check_inputs(self.inputs, given))
+        with self._state_lock:
+            results = self._run(check_inputs(self.inputs, given | self._state))
+            self._state = {name: results.pop(name) for name in self._states}
+        return results
 
-    def predict(self, arrays: ArrayLike = None, *, batch_size: int = 32, **named: ArrayLike) -> dict[str, np.ndarray]:
+    def keep_state(self, names: Iterable[str]) -> None:
+        """Lets the model keep some of its outputs as the inputs of the next call, at first zeros.
+
+        Args:
+            names: each of an input of fixed shape, and of an output.
+        """
+        self._states = tuple(names)
+        self.reset_state()
+
+    def reset_state(self) -> None:
+        """Makes the states zeros again, as `reset_state` of a Keras layer does."""
+        with self._state_lock:
+            specs = (spec for spec in self.inputs if spec.name in self._states)
+            self._state = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in specs}
+
+    def draw(self, kinds: Mapping[str, str]) -> None:
+        """Lets the model draw random inputs that a call does not give.
+
+        Args:
+            kinds: dict of input name to `"normal"` or `"uniform"`.
+        """
+        self._draws = dict(kinds)
+
+    def use_labels(self) -> None:
+        """Names the outputs as the Keras model does, in place of identifiers."""
+        inputs = {spec.name: spec.name for spec in self.inputs}
+        names = FileNames(inputs, {spec.label or spec.name: spec.name for spec in self.outputs})
+        self._runtime, self.outputs = named_runtime(self._runtime, names), labeled(self.outputs)
+
+    def predict(self, *arrays: ArrayLike, batch_size: int = 32, **named: ArrayLike) -> dict[str, np.ndarray]:
         """Calls the model on batches of examples, and concatenates the outputs.
 
         Args:
@@ -81,7 +131,9 @@ class RuntimeModel:
         """
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
             raise InputError("batch_size", "a positive integer", repr(batch_size))
-        checked = self._read(arrays, named)
+        if self._states:
+            return self(*arrays, **named)
+        checked = check_inputs(self.inputs, self._named(arrays, named))
         input_axes, output_axes = _batch_axes(self.inputs), _batch_axes(self.outputs)
         total = next((checked[name].shape[axis] for name, axis in input_axes.items()), 0)
         if total <= batch_size:
@@ -136,15 +188,15 @@ class RuntimeModel:
             check_inputs(self.inputs, probe.inputs)
         return probes
 
-    def _read(self, arrays: ArrayLike, named: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-        if isinstance(arrays, str) or (isinstance(arrays, (list, tuple)) and arrays and isinstance(arrays[0], str)):
-            arrays = encode_texts(arrays, self.tokenizer, self.tokenizer_options, self.inputs)
-        if arrays is not None and not isinstance(arrays, dict):
-            if len(self.inputs) != 1:
-                names = ", ".join(spec.name for spec in self.inputs)
-                raise InputError("(unnamed)", f"a dict with {names}", type(arrays).__name__)
-            arrays = {self.inputs[0].name: arrays}
-        return check_inputs(self.inputs, {**(arrays or {}), **named})
+    def _named(self, arrays: Sequence[ArrayLike], named: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
+        """The arrays of a call by name, not checked."""
+        first = arrays[0] if len(arrays) == 1 else None
+        if isinstance(first, str) or (isinstance(first, (list, tuple)) and first and isinstance(first[0], str)):
+            arrays = [encode_texts(first, self.tokenizer, self.tokenizer_options, self.inputs)]
+        own = {*self._states, *self._draws} - named.keys()
+        specs = [spec for spec in self.inputs if spec.name not in own]
+        found = named_arrays(specs, [each for each in arrays if each is not None], named)
+        return found | drawn_arrays(self.inputs, found, self._draws)
 
     def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
@@ -157,3 +209,8 @@ class RuntimeModel:
 def _batch_axes(specs: tuple[ArraySpec, ...]) -> dict[str, int]:
     """Index of the batch axis by name, of the arrays that have one."""
     return {spec.name: spec.axes.index("batch") for spec in specs if "batch" in spec.axes}
+
+
+def labeled(specs: Sequence[ArraySpec]) -> tuple[ArraySpec, ...]:
+    """Outputs under the names that the Keras model has for them."""
+    return tuple(dataclasses.replace(spec, name=spec.label or spec.name, label=None) for spec in specs)

@@ -47,7 +47,7 @@ def float32_twin(model: keras.Model) -> keras.Model:
     """
     if not uses_half_precision(model):
         return model
-    twin = rebuilt(model, _in_float32, _REASON)
+    twin = _rebuilt_in_float32(model)
     twin.set_weights([weight.astype("float32") if _is_half(weight) else weight for weight in model.get_weights()])
     return twin
 
@@ -69,11 +69,28 @@ def streamed_twin(model: keras.Model) -> keras.Model:
     if not uses_half_precision(model):
         return model
     with unallocated():
-        twin = rebuilt(model, _in_float32, _REASON)
+        twin = _rebuilt_in_float32(model)
     if [tuple(each.shape) for each in twin.variables] != [tuple(each.shape) for each in model.variables]:
         raise InvalidModelError(f"model '{model.name}' has {_REASON}, and its config does not build the same weights")
     for variable, source in zip(twin.variables, model.variables, strict=True):
         keras_private.set_initializer(variable, _reader(source))
+    return twin
+
+
+def _rebuilt_in_float32(model: keras.Model) -> keras.Model:
+    """The model from its config in float32. Layers that another one makes by itself take the policy of the process."""
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
+    try:
+        twin = rebuilt(model, _in_float32, _REASON)
+    finally:
+        keras.config.set_dtype_policy(policy)
+    for layer in keras_private.flatten_layers(twin):
+        if layer.compute_dtype in _HALF:
+            raise InvalidModelError(
+                f"layer '{layer.name}' ({type(layer).__name__}) computes in {layer.compute_dtype} by its own code: let the"
+                " layer that makes it take `dtype`, and pass it on"
+            )
     return twin
 
 

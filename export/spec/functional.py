@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -13,15 +14,15 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
-from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
 from keras_transformer.export.graph.operation_origin import locator
-from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.spec import names, probes, vocabulary
-from keras_transformer.export.spec.reach import reaching_length
-from keras_transformer.utils.errors import one_line
+from keras_transformer.export.spec import names, probes, state, vocabulary
+from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
+# Of the floats in further probes of models of logarithms, roots and the like.
+_RANGES = ((0.05, 0.95), (1.05, 3.0))
 
 
 def functional_spec(
@@ -29,6 +30,7 @@ def functional_spec(
     tolerance: float | None = None,
     probes: Sequence[Mapping[str, ArrayLike]] | None = None,
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    one_length: bool = False,
 ) -> ExportSpec:
     """Export spec of a built Functional or Sequential model, with the one signature `serve`.
 
@@ -37,6 +39,7 @@ def functional_spec(
         tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
         probes: list of dicts, each of input arrays or of axis sizes; generated when None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
+        one_length: bool. Whether all sequences have one length, `length`, as probes say that name it.
 
     Returns:
         An `ExportSpec` whose signature has its inputs and probes, with the outputs of the Keras model in each probe.
@@ -45,11 +48,10 @@ def functional_spec(
         InvalidModelError: the model is not functional, an argument does not fit it, or it fails on a probe.
     """
     model = check_model(model)
-    inputs = input_specs(model, dynamic_axes or {})
-    signature = Signature(_serving_function(model, inputs), inputs, _probes(model, inputs, probes))
-    fill_references(signature)
-    if probes is None:
-        _add_reaching_probe(model, signature)
+    _warn_of_training(model)
+    one_length = one_length or any("length" in each for each in probes or ())
+    inputs = input_specs(model, dynamic_axes or {}, one_length)
+    signature = _signature(model, inputs, probes)
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
@@ -61,6 +63,71 @@ def functional_spec(
         axis_limits=limits,
         layers=tuple(layers_in_order(model)),
     )
+
+
+def _warn_of_training(model: Any) -> None:
+    if training := state.layers_in_training(model):
+        warnings.warn(
+            f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
+            " them with training=True: for other values in each call, make random numbers an input of the model",
+            stacklevel=3,
+        )
+
+
+def _signature(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> Signature:
+    """The signature of the inference of a model, with its states, its probes and what it computes of them."""
+    states = state.states_of(model, (*(each.name for each in inputs), *names.output_names(model)))
+    function = state.with_states(_serving_function(model, inputs), states)
+    inputs = (*inputs, *state.state_specs(states))
+    signature = Signature(
+        function,
+        inputs,
+        _probes(model, inputs, _with_states(given, inputs, states)),
+        labels=names.output_labels(model),
+        states=tuple(states),
+    )
+    try:
+        _fill(model, signature)
+    except NotDeterministicError:
+        signature = _with_draws(signature)
+        if not signature.draws:
+            raise
+        _fill(model, signature)
+    if given is None:
+        _add_finite_probes(model, signature)
+        _add_reaching_probe(model, signature)
+    probes.check_finite(signature.probes)
+    return signature
+
+
+def _fill(model: Any, signature: Signature) -> None:
+    probes.fill_references(signature, lambda call: state.changes_in_a_call(model, call), may_be_nan=True)
+
+
+def _with_draws(signature: Signature) -> Signature:
+    """A signature whose random numbers are inputs; the same one where that cannot be."""
+    draws = state.draws_of(signature.function, [probe.inputs for probe in signature.probes], signature.inputs)
+    found = []
+    for probe in signature.probes:
+        sizes = axes.sizes_of(signature.inputs, probe.inputs)
+        drawn = probes.probe_of_sizes(list(draws), {}, sizes, padded=False).inputs
+        found.append(Probe(probe.inputs | drawn, probe.label))
+    return dataclasses.replace(
+        signature,
+        function=state.with_draws(signature.function, [each.name for each in draws]),
+        inputs=(*signature.inputs, *draws),
+        probes=found,
+        draws={each.name: kind for each, kind in draws.items()},
+    )
+
+
+def _with_states(
+    probes: Sequence[Mapping[str, ArrayLike]] | None, inputs: Sequence[ArraySpec], states: Container[str]
+) -> Sequence[Mapping[str, ArrayLike]] | None:
+    """The arrays of the user, with states of zeros where they have none."""
+    zeros = {each.name: np.zeros(each.shape, each.dtype) for each in inputs if each.name in states}
+    own = {each.name for each in inputs} - zeros.keys()
+    return probes and [{**zeros, **each} if set(each) & own else each for each in probes]
 
 
 def check_model(model: Any) -> Any:
@@ -90,46 +157,16 @@ def check_model(model: Any) -> Any:
     return functional
 
 
-def fill_references(signature: Signature) -> None:
-    """Runs a signature's own function on every probe, whose `outputs` become its results.
-
-    A probe that has outputs, since signatures of the same function share it, is left as it is. A signature that computes
-    what another one does is not called a second time.
-
-    Raises:
-        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call.
-    """
-    with full_precision():
-        for probe in (each for each in signature.probes if not each.outputs):
-            probe.outputs = _reference(signature, probe)
-            for name, value in probe.outputs.items():
-                if value.dtype.kind == "f" and np.isnan(value).any():
-                    raise InvalidModelError(f"the model itself computes NaN in output '{name}' on {probe.label}")
-        if signature.general is not None or signature.is_repeatable:
-            return
-        again = _reference(signature, signature.probes[0])
-    for name, value in signature.probes[0].outputs.items():
-        if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5):
-            raise InvalidModelError(
-                f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
-            )
-
-
-def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
-    import tensorflow as tf
-
-    try:
-        outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
-    except Exception as error:  # A user's own layer may raise anything.
-        raise InvalidModelError(
-            f"the model itself fails on the probe {probe.label}: {one_line(error)}"
-            " (pass `probes`: sizes or arrays that it accepts)"
-        ) from error
-    return {name: np.asarray(value) for name, value in outputs.items()}
-
-
-def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
+def input_specs(
+    model: Any, dynamic_axes: Mapping[str, Mapping[int, str]], one_length: bool = False
+) -> tuple[ArraySpec, ...]:
     """Specs of the inputs of a Functional model, as `check_model` returns it.
+
+    Args:
+        model: the model.
+        dynamic_axes: dict of input name to a dict of axis index to axis name.
+        one_length: bool. Whether all sequences have one length; by default those that the model takes with lengths of their
+            own have an axis each.
 
     Raises:
         InvalidModelError: `dynamic_axes` names no input.
@@ -143,7 +180,10 @@ def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tu
         shape = tuple(tensor.shape)
         dtype = keras.backend.standardize_dtype(tensor.dtype)
         specs.append(ArraySpec(name, dtype, shape, axes.axis_names(name, shape, dynamic_axes.get(name))))
-    return tuple(specs)
+    if one_length:
+        return tuple(specs)
+    limits = _integer_limits(model, specs)
+    return with_own_lengths(specs, limits, _serving_function(model, specs), dynamic_axes)
 
 
 def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> list[Probe]:
@@ -153,9 +193,10 @@ def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[s
     return probes.user_probes(inputs, limits, given)
 
 
-def _integer_limits(model: Any, inputs: tuple[ArraySpec, ...]) -> dict[str, int | None]:
-    tensors = keras.tree.flatten(model.input)
-    return dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
+def _integer_limits(model: Any, inputs: Sequence[ArraySpec]) -> dict[str, int | None]:
+    """The limits of the inputs of the model, which come before its states."""
+    limits = vocabulary.integer_limits(keras.tree.flatten(model.input))
+    return dict(zip([spec.name for spec in inputs][: len(limits)], limits, strict=True))
 
 
 def _add_reaching_probe(model: Any, signature: Signature) -> None:
@@ -163,17 +204,33 @@ def _add_reaching_probe(model: Any, signature: Signature) -> None:
     limits = _integer_limits(model, signature.inputs)
     for probe in probes.reaching_probes(signature.inputs, limits, reaching_length(model)):
         with contextlib.suppress(InvalidModelError):
-            fill_references(dataclasses.replace(signature, probes=[probe]))
+            probes.fill_references(dataclasses.replace(signature, probes=[probe]), may_be_nan=True)
             signature.probes.append(probe)
 
 
-def _serving_function(model: Any, inputs: tuple[ArraySpec, ...]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+def _add_finite_probes(model: Any, signature: Signature) -> None:
+    """Adds probes of floats between 0 and 1, and above 1, where an output has values that are not finite on the others."""
+    values = [value for probe in signature.probes for value in probe.outputs.values()]
+    if all(np.isfinite(value).all() for value in values if value.dtype.kind == "f"):
+        return
+    sizes = axes.sizes_of(signature.inputs, signature.probes[-1].inputs)
+    for low, high in _RANGES:
+        probe = probes.probe_of_sizes(signature.inputs, _integer_limits(model, signature.inputs), sizes, padded=False)
+        probe.label = f"{probe.label}, between {low} and {high}"
+        for name, array in probe.inputs.items():
+            if array.dtype.kind == "f" and not name.endswith("_rate"):
+                probe.inputs[name] = (low + (high - low) * np.abs(np.tanh(array))).astype(array.dtype)
+        probes.fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
+        signature.probes.append(probe)
+
+
+def _serving_function(model: Any, inputs: Sequence[ArraySpec]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """Inference of the model as a function from named tensors to named tensors."""
     structure, outputs = model.input, names.output_names(model)
     order = [spec.name for spec in inputs]
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
-        return dict(zip(outputs, keras.tree.flatten(results), strict=True))
+        return dict(zip(outputs, (each for _, each in names.outputs_in_order(results)), strict=True))
 
     return serve

@@ -9,9 +9,9 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
-from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
+from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.utils.types import Tensor
 
 _UNBOUNDED, _MOST_SLOTS = 512, 1024

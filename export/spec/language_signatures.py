@@ -7,7 +7,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.language_probes import LanguageProbes, as_arrays, label_of
-from keras_transformer.export.spec.reach import reaching_length
+from keras_transformer.export.spec.lengths import reaching_length
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import Tensor
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.export.graph.interface_names import identifier
 
 _AUTOMATIC_INPUT = re.compile(r"^(keras_tensor|input_layer)(_\d+)?$")
 
@@ -23,14 +24,38 @@ def input_names(model: keras.Model) -> list[str]:
 
 
 def output_names(model: keras.Model) -> list[str]:
-    """Names of the outputs in flattened order.
+    """Names of the outputs in the order of the model: that of the keys of a dict, not of the sorted ones.
 
     A dict-structured model keeps its keys, an output keeps the name of its layer if it is not an automatic one; the
     others become `output`, or `output_0`, `output_1`...
     """
-    flat = keras.tree.flatten_with_path(model.output)
-    wanted = [_key(path) or _output_label(tensor) for path, tensor in flat]
+    wanted = [_key(path) or _output_label(tensor) for path, tensor in outputs_in_order(model.output)]
     return _finish(wanted, "output")
+
+
+def output_labels(model: keras.Model) -> dict[str, str]:
+    """The keys of a dict of outputs that are no identifiers, by the names of these outputs."""
+    keys = [_key(path) for path, _ in outputs_in_order(model.output)]
+    return {name: key for name, key in zip(output_names(model), keys, strict=True) if key not in (None, name)}
+
+
+def outputs_in_order(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """The path and the value of each leaf of a structure of outputs, in the order of the structure.
+
+    `keras.tree.flatten` sorts the keys of dicts.
+
+    Example:
+
+    >>> outputs_in_order({"b": [1, 2], "a": 3})
+    [(('b', 0), 1), (('b', 1), 2), (('a',), 3)]
+    """
+    if isinstance(structure, dict):
+        parts = list(structure.items())
+    elif isinstance(structure, (list, tuple)):
+        parts = list(enumerate(structure))
+    else:
+        return [((), structure)]
+    return [((key, *path), leaf) for key, part in parts for path, leaf in outputs_in_order(part)]
 
 
 def _key(path: Sequence[Any]) -> str | None:
@@ -55,14 +80,13 @@ def _automatic_name(operation: keras.Operation) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 
 
-def _finish(wanted: list[str | None], default: str) -> list[str]:
-    """Fills in defaults, then makes every name a unique identifier."""
+def _finish(wanted: Sequence[str | None], default: str) -> list[str]:
+    """Fills in defaults, then makes every name a unique identifier that begins with a letter."""
     if len(wanted) == 1:
         wanted = [wanted[0] or default]
     names: list[str] = []
     for index, given in enumerate(wanted):
-        name = re.sub(r"\W", "_", given or f"{default}_{index}", flags=re.ASCII)
-        name = f"_{name}" if name[0].isdigit() else name
+        name = identifier(given or f"{default}_{index}", default)
         while name in names:
             name = f"{name}_{index}"
         names.append(name)

@@ -1,19 +1,25 @@
-"""Probes: the inputs on which every artifact is compared with the Keras model."""
+"""Probes: the inputs on which every artifact is compared with the Keras model, and what that computes of them."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
-from keras_transformer.export.data.export_spec import Probe
-from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.data.export_spec import Probe, Signature
+from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
+from keras_transformer.export.runtime.precision import full_precision
+from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import ArrayLike, Shape
 
 Limits = Mapping[str, int | None]
 
+_REMEDY = (
+    "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers; normal and uniform ones"
+    " of keras.random become inputs by themselves"
+)
 # Short and long sizes of each kind of axis, all different, so that no two axes can be confused.
 _SIZES = {"height": (48, 72), "width": (64, 56)}
 _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
@@ -96,10 +102,79 @@ def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Map
     return probes
 
 
+def fill_references(
+    signature: Signature,
+    cause: Callable[[Callable[[], object]], str] | None = None,
+    may_be_nan: bool = False,
+) -> None:
+    """Runs a signature's own function on every probe, whose `outputs` become its results.
+
+    A probe that has outputs, since signatures of the same function share it, is left as it is. A signature that computes
+    what another one does is not called a second time.
+
+    Args:
+        signature: `Signature`.
+        cause: says why two calls return other values, given a function that makes one.
+        may_be_nan: bool. Whether NaN is a result like others.
+
+    Raises:
+        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call, a
+            `NotDeterministicError`.
+    """
+    with full_precision():
+        for probe in (each for each in signature.probes if not each.outputs):
+            probe.outputs = _reference(signature, probe)
+            for name, value in probe.outputs.items():
+                if not may_be_nan and value.dtype.kind == "f" and np.isnan(value).any():
+                    raise InvalidModelError(f"the model itself computes NaN in output '{name}' on {probe.label}")
+        if signature.general is not None or signature.is_repeatable:
+            return
+        first = signature.probes[0]
+        again = _reference(signature, first)
+    for name, value in first.outputs.items():
+        if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5, equal_nan=True):
+            raise NotDeterministicError(
+                f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
+                + (f": {cause(lambda: _reference(signature, first))}; {_REMEDY}" if cause else "")
+            )
+
+
+def check_finite(probes: Sequence[Probe]) -> None:
+    """Refuses outputs that are NaN wherever they were computed. Of others a file has NaN where Keras has it.
+
+    Args:
+        probes: list of `Probe` with outputs.
+
+    Raises:
+        InvalidModelError: names the output.
+    """
+    for name in probes[0].outputs:
+        values = np.concatenate([probe.outputs[name].ravel() for probe in probes])
+        if values.dtype.kind == "f" and values.size and np.isnan(values).all():
+            raise InvalidModelError(
+                f"the model itself computes NaN in output '{name}' on {probes[0].label}, and on every other probe: pass"
+                " `probes`, arrays on which it is finite, or check its weights"
+            )
+
+
+def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
+    import tensorflow as tf
+
+    try:
+        outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
+    except Exception as error:  # A user's own layer may raise anything.
+        raise InvalidModelError(
+            f"the model itself fails on the probe {probe.label}: {one_line(error)}"
+            " (pass `probes`: sizes or arrays that it accepts)"
+        ) from error
+    return {name: np.asarray(value) for name, value in outputs.items()}
+
+
 def probe_of_sizes(inputs: Sequence[ArraySpec], limits: Limits, sizes: Mapping[str, int], padded: bool) -> Probe:
     """One probe with these sizes of the axes. Its values depend on the names and sizes only.
 
-    Floats are standard normal, but between 0.5 and 2 in an input with a name that ends in "_rate".
+    Floats are standard normal, but between 0.5 and 2 in an input with a name that ends in "_rate", and between 0 and 1 in
+    one with a name that begins with "uniform_noise".
     """
     label = _label(sizes, padded)
     arrays = {}
@@ -124,6 +199,8 @@ def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, rand
         return values
     if spec.name.endswith("_rate"):
         return random.uniform(0.5, 2.0, shape).astype(spec.dtype)
+    if spec.name.startswith("uniform_noise"):
+        return random.random(shape).astype(spec.dtype)
     return random.standard_normal(shape).astype(spec.dtype)
 
 

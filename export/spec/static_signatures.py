@@ -13,6 +13,7 @@ from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.formats import formats_with
+from keras_transformer.export.spec.probes import fill_references
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
@@ -64,8 +65,6 @@ def _check_sizes(name: str, axes: list[str], sizes: Mapping[str, int]) -> None:
 
 
 def _static(name: str, signature: Signature, sizes: Mapping[str, int]) -> Signature:
-    from keras_transformer.export.spec.functional import fill_references
-
     inputs = tuple(
         ArraySpec(each.name, each.dtype, _fixed(each, sizes), (None,) * len(each.shape)) for each in signature.inputs
     )
@@ -74,8 +73,8 @@ def _static(name: str, signature: Signature, sizes: Mapping[str, int]) -> Signat
     sources = [signature.probes[0], signature.probes[-1]] if len(signature.probes) > 1 else signature.probes
     probes = [_resized(signature, probe, sizes, f"{label}, {number}") for number, probe in enumerate(sources, 1)]
     formats = formats_with("takes_fixed_shapes")
-    static = Signature(signature.function, inputs, probes, formats=formats, general=name)
-    fill_references(static)
+    static = dataclasses.replace(signature, inputs=inputs, probes=probes, outputs=(), formats=formats, general=name)
+    fill_references(static, may_be_nan=True)
     return static
 
 

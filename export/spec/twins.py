@@ -31,9 +31,17 @@ def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> ke
             twin.build(model.input_shape)
     except library_exceptions(ImportError) as error:
         raise InvalidModelError(
-            f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(error)}"
+            f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(_first_cause(error))};"
+            " a class of your own must take the arguments that its get_config returns, such as those of **kwargs"
         ) from error
     return twin
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """The error that Keras reports within others, of each class around it."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return error
 
 
 def merged_twin(model: keras.Model) -> keras.Model:

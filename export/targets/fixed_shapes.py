@@ -101,7 +101,7 @@ def check_sizes(target: Target, model: Any, options: ExportOptions) -> None:
     """
     from keras_transformer.export.spec.functional import check_model, input_specs
 
-    inputs = input_specs(check_model(model), options.dynamic_axes or {})
+    inputs = input_specs(check_model(model), options.dynamic_axes or {}, options.has_one_length)
     axes = list(dict.fromkeys(axis for each in inputs for axis in each.axes if axis))
     if axes:
         with_defaults(target, axes, options.static)

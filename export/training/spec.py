@@ -14,7 +14,8 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names
-from keras_transformer.export.spec.functional import check_model, fill_references, input_specs
+from keras_transformer.export.spec.functional import check_model, input_specs
+from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.export.training.steps import LABELS, LOSS, TrainingSteps
 from keras_transformer.utils.types import Tensor
 

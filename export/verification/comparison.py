@@ -89,7 +89,7 @@ def compare(
     """Compares one output with its reference.
 
     Blocks of the last axes are judged apart, each by its own rounding. Sentinels, such as the -1e9 of a mask, the least
-    float or an infinity, must be equal, and are no part of the scale.
+    float, an infinity or NaN, must be equal, and are no part of the scale.
 
     Args:
         got: array of a runtime.
@@ -152,7 +152,7 @@ def _are_same(got: np.ndarray, expected: np.ndarray) -> bool:
     is_finite = np.isfinite(expected)
     distance = np.abs(got[is_finite] - expected[is_finite])
     is_close = (distance <= _UNITS * _ULP * np.abs(expected[is_finite])).all()
-    return bool(is_close and np.array_equal(got[~is_finite], expected[~is_finite]))
+    return bool(is_close and np.array_equal(got[~is_finite], expected[~is_finite], equal_nan=True))
 
 
 def _compare_exact(got: np.ndarray, expected: np.ndarray, rounding: np.ndarray | None, limit: Limit) -> Difference:

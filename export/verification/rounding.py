@@ -181,5 +181,5 @@ def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
         return (result != expected).astype("float32")
     with np.errstate(invalid="ignore"):
         difference = np.abs(result.astype("float64") - expected)
-    difference = np.where(result == expected, 0.0, difference)
+    difference = np.where((result == expected) | (np.isnan(result) & np.isnan(expected)), 0.0, difference)
     return np.asarray(np.nan_to_num(difference, nan=np.inf), "float32")

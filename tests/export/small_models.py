@@ -47,7 +47,7 @@ class Noise(layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(1)
 
     def call(self, inputs):
-        return inputs + keras.random.normal((4,), seed=self.seed_generator)
+        return inputs + keras.random.truncated_normal((4,), seed=self.seed_generator)
 
 
 class CacheUpdate(layers.Layer):

@@ -36,7 +36,7 @@ def dense():
             InvalidModelError,
             "model must be a Keras model, not the path 'model.keras': load it first",
         ),
-        ((np.ones(3),), {}, InvalidModelError, "model must be a Keras model, not ndarray"),
+        ((np.ones(3),), {}, InvalidModelError, "model must be a Keras model or layer, not ndarray"),
         ((None,), {"formats": ["tflit"]}, UnknownFormatError, "unknown format 'tflit'.*did you mean 'tflite'"),
         ((None,), {"quantize": "int_8"}, QuantizationError, "unknown quantization 'int_8'.*did you mean 'int8'"),
         ((None,), {"quantize": 8}, QuantizationError, "quantize must be the name of a mode.*8"),

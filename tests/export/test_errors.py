@@ -50,7 +50,7 @@ def test_tolerance_is_kept_to(exported):
 
 
 def test_a_model_that_is_random_in_inference_is_refused(exported):
-    assert exported["noise"]["error"] == "InvalidModelError"
+    assert exported["noise"]["error"] == "NotDeterministicError"
     assert "not deterministic" in exported["noise"]["message"]
 
 

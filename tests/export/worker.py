@@ -20,6 +20,7 @@ from worker_metadata import METADATA
 
 from keras_transformer import export as export_package
 from keras_transformer.export.spec import functional
+from keras_transformer.export.spec.probes import fill_references
 
 ALL = ("saved_model", "tflite", "onnx")
 
@@ -109,7 +110,7 @@ def two_signatures(out):
             arrays = {key: array.astype("float32") for key, array in arrays.items()}
             probes.append(export_package.Probe(arrays, f"batch={batch}, length={length}"))
         signatures[name] = export_package.Signature(function, (cache, x), probes)
-        functional.fill_references(signatures[name])
+        fill_references(signatures[name])
     return {
         "report": export_package.export_spec(
             export_package.ExportSpec(signatures), out / "two_signatures", ALL

@@ -19,7 +19,8 @@ from keras_transformer.export.engines.mediapipe.tasks import IDS, IMAGE, MASK, S
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec import names
-from keras_transformer.export.spec.functional import SERVE, fill_references
+from keras_transformer.export.spec.functional import SERVE
+from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.export.tflite.format import TFLITE
 
 if TYPE_CHECKING:

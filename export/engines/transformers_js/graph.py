@@ -19,7 +19,8 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.spec import names, vocabulary
-from keras_transformer.export.spec.functional import SERVE, fill_references
+from keras_transformer.export.spec.functional import SERVE
+from keras_transformer.export.spec.probes import fill_references
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor

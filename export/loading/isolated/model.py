@@ -11,7 +11,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.loading.isolated.isolation import Isolation
 from keras_transformer.export.loading.isolated.process import IsolatedProcess
-from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.export.runtime.runtime_model import RuntimeModel, labeled
 
 
 class IsolatedModel(RuntimeModel):
@@ -28,6 +28,9 @@ class IsolatedModel(RuntimeModel):
         specs = manifest.signature(origin[1])
         super().__init__(lambda arrays: process.ask("call", arrays), *specs, origin, directory)
         self.axis_limits, self.metadata = manifest.axis_limits, manifest.metadata
+        self.keep_state(manifest.states.get(origin[1], ()))
+        self.draw(manifest.draws.get(origin[1], {}))
+        self.outputs = labeled(self.outputs)
         if manifest.tokenizer is not None:
             self.tokenizer = lambda texts, **options: process.ask("tokenize", texts, **options)
             self.tokenizer_options = manifest.tokenizer.options

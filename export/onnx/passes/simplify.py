@@ -1,5 +1,7 @@
 """Simplification of ONNX graphs that changes no operator: constants are folded, and what is twice or unused goes."""
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import optimizer
@@ -14,6 +16,7 @@ def simplify(model: ir.Model) -> None:
 
     This is what is needed of the optimizer of tf2onnx, whose passes copy the graph and search it again and again.
     """
+    outputs = [each.name for each in model.graph.outputs]
     make_names_unique(model.graph)  # Rules number their values from 1, and name constants after one weight.
     optimizer.fold_constants(model, input_size_limit=_FOLD_BYTES, output_size_limit=_FOLD_BYTES)
     for each in (
@@ -24,7 +27,21 @@ def simplify(model: ir.Model) -> None:
         each(model)
     _remove_duplicates(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
+    _separate_outputs(model.graph, outputs)
     make_names_unique(model.graph)
+
+
+def _separate_outputs(graph: ir.Graph, names: Sequence[str | None]) -> None:
+    """Makes each output a value of its own: the passes merge outputs that are equal, and a runtime knows them by name."""
+    first: dict[ir.Value, str | None] = {}
+    for number, (value, name) in enumerate(zip(list(graph.outputs), names, strict=True)):
+        if value in first:
+            value.name = first[value]
+            copy = ir.node("Identity", [value], name=name)
+            copy.outputs[0].name, copy.outputs[0].type, copy.outputs[0].shape = name, value.type, value.shape
+            graph.append(copy)
+            graph.outputs[number] = copy.outputs[0]
+        first.setdefault(value, name)
 
 
 def _remove_duplicates(model: ir.Model, graph: ir.Graph) -> None:

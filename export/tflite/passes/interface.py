@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries, producer
-from keras_transformer.export.graph.output_names import output_names
+from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.tflite.tree import add_buffer, schema
 
 if TYPE_CHECKING:

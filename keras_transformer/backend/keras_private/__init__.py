@@ -9,8 +9,10 @@ from keras_transformer.backend.keras_private.graphs import (
     fill_in,
     first_argument,
     functional,
+    has_own_input,
     input_names,
     is_graph,
+    named_arguments,
     nodes_in_order,
     pack_inputs,
     producer,
@@ -43,6 +45,7 @@ from keras_transformer.backend.keras_private.optimizers import (
     update_weights,
     variable_index,
 )
+from keras_transformer.backend.keras_private.random import replaced_draws
 from keras_transformer.backend.keras_private.training import (
     put_state_back,
     run_train_function,
@@ -80,6 +83,7 @@ __all__ = [
     "functional",
     "get_mask",
     "gradient_accumulators",
+    "has_own_input",
     "has_value",
     "initialize",
     "initialize_with",
@@ -87,6 +91,7 @@ __all__ = [
     "input_names",
     "is_graph",
     "kernel",
+    "named_arguments",
     "nodes_in_order",
     "own_weights",
     "pack_inputs",
@@ -94,6 +99,7 @@ __all__ = [
     "put_state_back",
     "remove_variables",
     "replace_update",
+    "replaced_draws",
     "run_train_function",
     "seed_generators",
     "set_initial_epoch",

@@ -15,6 +15,15 @@ def functional(model: keras.layers.Layer) -> Any:
     return getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
 
 
+def has_own_input(model: keras.Sequential) -> bool:
+    """Returns whether a built `Sequential` was given an `Input`, and did not make one for the first data that it got.
+
+    What it was given is tracked before the other layers.
+    """
+    _, tracked = model._tracker.config["layers"]
+    return isinstance(tracked[0], keras.layers.InputLayer)
+
+
 def nodes_in_order(model: keras.Model) -> list[Any]:
     """Returns the nodes of a Functional model in the order of computation, without its inputs."""
     depths = sorted(model._nodes_by_depth, reverse=True)
@@ -47,6 +56,11 @@ def pack_inputs(model: keras.Model, tensors: Sequence[Tensor]) -> Any:
 def fill_in(node: Any, values: Mapping[int, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments of a node, with values by the ids of symbolic tensors in their place."""
     return node.arguments.fill_in(values)
+
+
+def named_arguments(node: Any) -> dict[str, Any]:
+    """Returns the arguments by keyword with which a node calls its operation."""
+    return dict(node.arguments.kwargs)
 
 
 def first_argument(node: Any) -> Any:

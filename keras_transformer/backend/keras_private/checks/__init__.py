@@ -2,10 +2,26 @@
 
 import keras
 
-from keras_transformer.backend.keras_private.checks import graphs, layers, masks, optimizers, training, variables
+from keras_transformer.backend.keras_private.checks import (
+    graphs,
+    layers,
+    masks,
+    optimizers,
+    random,
+    training,
+    variables,
+)
 from keras_transformer.utils.errors import library_exceptions
 
-CHECKS = layers.CHECKS | variables.CHECKS | masks.CHECKS | graphs.CHECKS | training.CHECKS | optimizers.CHECKS
+CHECKS = (
+    layers.CHECKS
+    | variables.CHECKS
+    | masks.CHECKS
+    | graphs.CHECKS
+    | training.CHECKS
+    | optimizers.CHECKS
+    | random.CHECKS
+)
 
 
 class KerasPrivateError(RuntimeError):

@@ -15,6 +15,13 @@ def _functional() -> None:
     expect(tuple(private.functional(nested()).inputs[0].shape), (None, 3))
 
 
+@CHECKS.of("Layer._tracker.config")
+def _has_own_input() -> None:
+    deferred = keras.Sequential([dense()])
+    deferred.build((1, 3))
+    expect([private.has_own_input(each) for each in (nested(), deferred)], [True, False])
+
+
 @CHECKS.of("Functional._nodes_by_depth")
 def _nodes_in_order() -> None:
     nodes = private.nodes_in_order(private.functional(nested()))
@@ -45,6 +52,9 @@ def _arguments() -> None:
     expect([first.name, second.name], ["first", "second"])
     arguments, options = private.fill_in(node, {id(first): 5.0, id(second): 2.0})
     expect((list(arguments[0]), options), ([5.0, 2.0], {}))
+    x = keras.Input((3,))
+    (node,) = private.nodes_in_order(keras.Model(x, keras.layers.Dropout(0.5)(x, training=True)))
+    expect(private.named_arguments(node), {"training": True})
 
 
 @CHECKS.of("KerasTensor._keras_history, Operation._outbound_nodes")

@@ -1,0 +1,140 @@
+"""Lengths of sequences: which inputs of a model share one, and the length that goes past every window, block and chunk.
+
+Two sequences may have a length each; a sequence and its mask have one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_transformer.backend import keras_private
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.spec.probes import Limits, is_mask, probe_of_sizes
+from keras_transformer.export.spec.vocabulary import longest_sequence
+from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.types import Tensor
+
+_AXIS = "length"
+# Of the inputs that are tried with another length, and of the others.
+_OTHER, _LENGTH = 7, 5
+# More inputs than so many are taken to share theirs: each division of them into two groups is a call.
+_MOST_INPUTS = 5
+# Past the tiles and tables of 64 and 128 positions that are usual, where a model names none.
+_USUAL = 131
+_MOST = 1100
+_WORDS = ("window", "block_size", "chunk_size", "chunk_length", "segment_length", "max_distance", "bucket_size")
+
+
+def with_own_lengths(
+    inputs: Sequence[ArraySpec],
+    limits: Limits,
+    function: Callable[[dict[str, Tensor]], object],
+    given: Mapping[str, object],
+) -> tuple[ArraySpec, ...]:
+    """The inputs, those whose length the model takes to be independent of that of the others with an axis of their own.
+
+    Args:
+        inputs: tuple of `ArraySpec`. Those with the axis `length` are tried with different lengths.
+        limits: as of `make_probes`.
+        function: the inference of the model, called on small arrays.
+        given: names of the inputs whose axes the user has named, which are left as they are.
+
+    Returns:
+        Tuple of `ArraySpec`. An axis is named after the first input that has it, `NAME_length`.
+    """
+    names = [each.name for each in inputs if _AXIS in each.axes]
+    is_clear = not 2 <= len(names) <= _MOST_INPUTS or any(name in given for name in names)
+    if is_clear or keras.backend.backend() != "tensorflow":
+        return tuple(inputs)
+    groups = _groups(names, lambda part: _takes(inputs, part, limits, function))
+    if len(groups) == 1:
+        return tuple(inputs)
+    masks = {each.name for each in inputs if is_mask(each)}
+    axes = {
+        name: f"{next((each for each in group if each not in masks), group[0])}_{_AXIS}"
+        for group in groups
+        for name in group
+    }
+    return tuple(_renamed(each, axes[each.name]) if each.name in axes else each for each in inputs)
+
+
+def _groups(names: list[str], is_independent: Callable[[Sequence[str]], bool]) -> list[list[str]]:
+    """The smallest groups of inputs whose lengths are independent of those of all others."""
+    for size in range(1, len(names) // 2 + 1):
+        for part in itertools.combinations(names, size):
+            if is_independent(part):
+                others = [name for name in names if name not in part]
+                return sorted([list(part), *_groups(others, is_independent)], key=lambda group: names.index(group[0]))
+    return [names]
+
+
+def _takes(
+    inputs: Sequence[ArraySpec], part: Sequence[str], limits: Limits, function: Callable[[dict[str, Tensor]], object]
+) -> bool:
+    """Whether the model takes some inputs of another length than that of all others."""
+    import tensorflow as tf
+
+    tried = [_renamed(each, "other_length") if each.name in part else each for each in inputs]
+    sizes = {axis: 2 if axis == "batch" else _LENGTH for each in inputs for axis in each.axes if axis}
+    arrays = probe_of_sizes(tried, limits, sizes | {"other_length": _OTHER}, padded=False).inputs
+    try:
+        function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
+    except library_exceptions():  # Whatever a layer or TensorFlow raises for shapes that do not fit.
+        return False
+    return True
+
+
+def _renamed(spec: ArraySpec, axis: str) -> ArraySpec:
+    return dataclasses.replace(spec, axes=tuple(axis if each == _AXIS else each for each in spec.axes))
+
+
+def reaching_length(model: keras.Model) -> int:
+    """The length of a sequence that reaches what only long sequences reach.
+
+    That is the longest sequence that the model takes, if this is short enough, and otherwise more than twice the largest
+    window, block, chunk or segment that the config of a layer names, up to 1,100 tokens. A layer of recordings names its own
+    length in samples, `probe_length`.
+
+    Args:
+        model: a built Keras model.
+
+    Example:
+
+    >>> x = keras.Input((None, 8))
+    >>> reaching_length(keras.Model(x, keras.layers.Dense(2)(x)))
+    131
+    """
+    layers = keras_private.flatten_layers(model)
+    sizes = [size for layer in layers for size in _sizes(_config(layer))]
+    length = min(max(_USUAL, 2 * max(sizes, default=0) + 3), _MOST)
+    length = max(length, *(getattr(layer, "probe_length", 0) for layer in layers), 0)
+    most = longest_sequence(model)
+    if most is None:
+        return length
+    return most if most <= _MOST else length
+
+
+def _config(layer: keras.layers.Layer) -> Any:
+    try:
+        return layer.get_config()
+    except library_exceptions():  # A layer that cannot be saved can still be exported.
+        return {}
+
+
+def _sizes(config: Any) -> Iterator[int]:
+    """All sizes in a config, at any depth."""
+    if isinstance(config, dict):
+        for name, value in config.items():
+            is_size = isinstance(value, int) and not isinstance(value, bool)
+            if is_size and isinstance(name, str) and any(word in name for word in _WORDS):
+                yield value
+            else:
+                yield from _sizes(value)
+    elif isinstance(config, (list, tuple)):
+        for value in config:
+            yield from _sizes(value)

@@ -1,0 +1,70 @@
+"""Random numbers of Keras, replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.utils.types import Tensor
+
+_NAMES = ("normal", "uniform", "dropout")
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def replaced_draws(draw: Callable[[str, Any], Tensor]) -> Iterator[None]:
+    """Context in which this thread's normal and uniform random numbers, and those of dropout, come from a function.
+
+    Other random numbers, such as integers and categories, stay as they are.
+
+    Args:
+        draw: maps `"normal"` or `"uniform"`, for numbers with mean 0 and deviation 1, or from 0 to 1, and a shape to a
+            float32 tensor.
+    """
+    from keras.src import backend
+
+    module: Any = backend.random
+    numbers, thread = _Numbers(draw), threading.get_ident()
+
+    def replaced(name: str, before: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def called(*arguments: Any, **options: Any) -> Tensor:
+            function = getattr(numbers, name) if threading.get_ident() == thread else before
+            return function(*arguments, **options)
+
+        return called
+
+    with _lock:
+        before = {name: getattr(module, name) for name in _NAMES}
+        try:
+            for name, function in before.items():
+                setattr(module, name, replaced(name, function))
+            yield
+        finally:
+            for name, function in before.items():
+                setattr(module, name, function)
+
+
+class _Numbers:
+    """Functions of `keras.random` that make their numbers of those that another one draws."""
+
+    def __init__(self, draw: Callable[[str, Any], Tensor]) -> None:
+        self._draw = draw
+
+    def normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+        return ops.cast(self._draw("normal", shape), dtype or keras.config.floatx()) * stddev + mean
+
+    def uniform(self, shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Tensor:
+        drawn = ops.cast(self._draw("uniform", shape), dtype or keras.config.floatx())
+        return drawn * (maxval - minval) + minval
+
+    def dropout(self, inputs: Tensor, rate: float, noise_shape: Any = None, seed: Any = None) -> Tensor:
+        shape = ops.shape(inputs)
+        if noise_shape is not None:
+            shape = [size if given is None else given for size, given in zip(shape, noise_shape, strict=True)]
+        is_kept = self._draw("uniform", shape) >= rate
+        return ops.where(is_kept, inputs / (1.0 - rate), ops.zeros_like(inputs))
