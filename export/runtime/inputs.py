@@ -105,15 +105,23 @@ def check_axis_limits(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarra
                 raise InputError(spec.name, f"{spec.describe()} with {axis} <= {limits[axis]}", f"{axis}={size}")
 
 
+def decoded(array: np.ndarray) -> np.ndarray:
+    """Strings of a runtime, which are objects of bytes or text, as text; other arrays unchanged."""
+    if array.dtype != object:
+        return array
+    texts = [each.decode("utf-8") if isinstance(each, bytes) else each for each in array.ravel()]
+    return np.array(texts, str).reshape(array.shape)
+
+
 def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Raises for results that differ from the manifest.
 
     Args:
         specs: tuple of `ArraySpec`.
-        arrays: dict of name to numpy array.
+        arrays: dict of name to numpy array, as a runtime returns them.
 
     Returns:
-        `arrays`.
+        `arrays`, with strings as text.
 
     Raises:
         ValueError: names the output, what was expected and what was returned.
@@ -121,6 +129,7 @@ def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> 
     expected = {spec.name for spec in specs}
     if set(arrays) != expected:
         raise ValueError(f"it returns {', '.join(sorted(arrays))}, not {', '.join(sorted(expected))}")
+    arrays = {name: decoded(array) for name, array in arrays.items()}
     for spec in specs:
         array = arrays[spec.name]
         has_dtype = array.dtype.kind == "U" if spec.dtype == "string" else array.dtype == spec.dtype

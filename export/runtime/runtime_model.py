@@ -1,7 +1,7 @@
 """A signature of a bundle as a callable model."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class RuntimeModel:
 
     Call arguments:
         arrays: a dict of input name to array, or the array itself where the model has one input; or a text or a list of
-            texts, where the bundle has a tokenizer.
+            texts, where the bundle has a tokenizer or the one input takes strings.
         named: the same by keyword.
 
     Returns:
@@ -138,13 +138,19 @@ class RuntimeModel:
 
     def _read(self, arrays: ArrayLike, named: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
         if isinstance(arrays, str) or (isinstance(arrays, (list, tuple)) and arrays and isinstance(arrays[0], str)):
-            arrays = encode_texts(arrays, self.tokenizer, self.tokenizer_options, self.inputs)
+            arrays = self._of_texts([arrays] if isinstance(arrays, str) else arrays)
         if arrays is not None and not isinstance(arrays, dict):
             if len(self.inputs) != 1:
                 names = ", ".join(spec.name for spec in self.inputs)
                 raise InputError("(unnamed)", f"a dict with {names}", type(arrays).__name__)
             arrays = {self.inputs[0].name: arrays}
         return check_inputs(self.inputs, {**(arrays or {}), **named})
+
+    def _of_texts(self, texts: Sequence[str]) -> ArrayLike:
+        """Texts as they are, where the only input takes strings; or as the tokenizer encodes them."""
+        if [spec.dtype for spec in self.inputs] == ["string"]:
+            return texts
+        return encode_texts(texts, self.tokenizer, self.tokenizer_options, self.inputs)
 
     def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:

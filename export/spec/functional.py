@@ -15,8 +15,10 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
+from keras_transformer.export.runtime.inputs import decoded
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names, probes, vocabulary
+from keras_transformer.export.spec.known_values import known_values, with_known_values
 from keras_transformer.export.spec.reach import reaching_length
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import ArrayLike, Tensor
@@ -29,6 +31,7 @@ def functional_spec(
     tolerance: float | None = None,
     probes: Sequence[Mapping[str, ArrayLike]] | None = None,
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    output_names: Sequence[str] | None = None,
 ) -> ExportSpec:
     """Export spec of a built Functional or Sequential model, with the one signature `serve`.
 
@@ -37,6 +40,7 @@ def functional_spec(
         tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
         probes: list of dicts, each of input arrays or of axis sizes; generated when None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
+        output_names: names of the outputs, in flattened order; those of the model when None.
 
     Returns:
         An `ExportSpec` whose signature has its inputs and probes, with the outputs of the Keras model in each probe.
@@ -46,7 +50,7 @@ def functional_spec(
     """
     model = check_model(model)
     inputs = input_specs(model, dynamic_axes or {})
-    signature = Signature(_serving_function(model, inputs), inputs, _probes(model, inputs, probes))
+    signature = Signature(serving_function(model, inputs, output_names), inputs, probes_of(model, inputs, probes))
     fill_references(signature)
     if probes is None:
         _add_reaching_probe(model, signature)
@@ -59,6 +63,7 @@ def functional_spec(
         locator(model),
         tuple(model.variables),
         axis_limits=limits,
+        modules=lookup_tables(model),
         layers=tuple(layers_in_order(model)),
     )
 
@@ -83,10 +88,8 @@ def check_model(model: Any) -> Any:
             " keras.Model(inputs, outputs) or keras.Sequential with an Input"
         )
     for tensor in keras.tree.flatten(functional.input):
-        if str(tensor.dtype) == "string" or tensor.sparse or getattr(tensor, "ragged", False):
-            raise InvalidModelError(
-                f"input '{tensor.name}' is {tensor.dtype}, sparse or ragged: only dense numbers export"
-            )
+        if tensor.sparse or getattr(tensor, "ragged", False):
+            raise InvalidModelError(f"input '{tensor.name}' is sparse or ragged: only dense inputs export")
     return functional
 
 
@@ -109,7 +112,7 @@ def fill_references(signature: Signature) -> None:
             return
         again = _reference(signature, signature.probes[0])
     for name, value in signature.probes[0].outputs.items():
-        if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5):
+        if not _is_near(value, again[name]):
             raise InvalidModelError(
                 f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
             )
@@ -125,7 +128,11 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
             f"the model itself fails on the probe {probe.label}: {one_line(error)}"
             " (pass `probes`: sizes or arrays that it accepts)"
         ) from error
-    return {name: np.asarray(value) for name, value in outputs.items()}
+    return {name: decoded(np.asarray(value)) for name, value in outputs.items()}
+
+
+def _is_near(array: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(array, other) if array.dtype.kind == "U" else np.allclose(array, other, rtol=1e-3, atol=1e-5)
 
 
 def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
@@ -146,11 +153,22 @@ def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tu
     return tuple(specs)
 
 
-def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> list[Probe]:
+def probes_of(
+    model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None
+) -> list[Probe]:
+    """Probes of a Functional model: those that the user gives, or generated ones; without outputs."""
     limits = _integer_limits(model, inputs)
     if given is None:
-        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model))
+        longest = vocabulary.longest_sequence(model)
+        made = probes.make_probes(inputs, limits, longest)
+        return with_known_values(made, inputs, known_values(keras.tree.flatten(model.input), longest))
     return probes.user_probes(inputs, limits, given)
+
+
+def lookup_tables(model: Any) -> tuple[Any, ...]:
+    """The tables of a model's lookups, which a SavedModel keeps."""
+    lookups = (keras.layers.StringLookup, keras.layers.IntegerLookup)
+    return tuple(layer.lookup_table for layer in layers_in_order(model) if isinstance(layer, lookups))
 
 
 def _integer_limits(model: Any, inputs: tuple[ArraySpec, ...]) -> dict[str, int | None]:
@@ -167,9 +185,11 @@ def _add_reaching_probe(model: Any, signature: Signature) -> None:
             signature.probes.append(probe)
 
 
-def _serving_function(model: Any, inputs: tuple[ArraySpec, ...]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
-    """Inference of the model as a function from named tensors to named tensors."""
-    structure, outputs = model.input, names.output_names(model)
+def serving_function(
+    model: Any, inputs: tuple[ArraySpec, ...], output_names: Sequence[str] | None = None
+) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+    """Inference of a Functional model as a function from named tensors to named tensors."""
+    structure, outputs = model.input, names.output_names(model) if output_names is None else output_names
     order = [spec.name for spec in inputs]
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

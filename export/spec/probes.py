@@ -83,7 +83,7 @@ def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Map
     probes = []
     for number, probe in enumerate(given):
         if set(probe) == names:
-            arrays = {spec.name: np.asarray(probe[spec.name], spec.dtype) for spec in inputs}
+            arrays = {each.name: np.asarray(probe[each.name], _numpy_dtype(each)) for each in inputs}
             probes.append(Probe(arrays, _label(sizes_of(inputs, arrays), False)))
         elif probe and set(probe) <= axes:
             for padded in (False, True) if any(is_mask(spec) for spec in inputs) else (False,):
@@ -116,6 +116,8 @@ def is_mask(spec: ArraySpec) -> bool:
 
 
 def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, random: np.random.Generator) -> np.ndarray:
+    if spec.dtype == "string":
+        return np.full(shape, "")
     if is_mask(spec):
         return (_padded_mask(shape) if padded else np.ones(shape)).astype(spec.dtype)
     if "int" in spec.dtype:
@@ -125,6 +127,10 @@ def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, rand
     if spec.name.endswith("_rate"):
         return random.uniform(0.5, 2.0, shape).astype(spec.dtype)
     return random.standard_normal(shape).astype(spec.dtype)
+
+
+def _numpy_dtype(spec: ArraySpec) -> str:
+    return "str" if spec.dtype == "string" else spec.dtype
 
 
 def _padded_mask(shape: Shape) -> np.ndarray:

@@ -1,22 +1,27 @@
 """Writes, verifies and quantizes the artifacts of a spec, one format after another."""
 
+from __future__ import annotations
+
 import dataclasses
+import functools
 import pathlib
 import shutil
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import new_manifest, read_manifest, write_manifest
 from keras_transformer.export.bundle.metadata import check_input_names, check_metadata
+from keras_transformer.export.bundle.preprocessing import ways_of_inputs, write_vocabularies
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.parity import CEILING
+from keras_transformer.export.data.preprocessing import Preprocessing
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.data.target_result import TargetResult
 from keras_transformer.export.format import Format
@@ -26,8 +31,11 @@ from keras_transformer.export.quantization.precisions import Mode, precision_nam
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.request import Request
-from keras_transformer.export.verification.outputs import verify_format
+from keras_transformer.export.verification.outputs import check_preprocessing, verify_format
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.export.graph.traced import TracedModule
 
 
 def export_spec(
@@ -87,6 +95,7 @@ def write_bundles(spec: ExportSpec, request: Request, progress: Progress = True)
     spec, target = spec.only(request.formats), request.directory
     check_metadata(spec.metadata)
     check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
+    check_preprocessing(spec)
     reports = Reports()
     with writing.replacing(target) as work, _steps(spec, request, progress) as steps:
         job = _Job(spec, request.formats, target.name, work, steps)
@@ -204,6 +213,20 @@ def _lift(folder: pathlib.Path) -> None:
     moved.rmdir()
 
 
+class _Source(NamedTuple):
+    """What the files of a format are written from.
+
+    Args:
+        format: the `Format`.
+        traced: the `TracedModule`.
+        spec: the `ExportSpec` that it was traced from.
+    """
+
+    format: Format
+    traced: TracedModule
+    spec: ExportSpec
+
+
 class _BundleWriter:
     """A bundle that is being written: its folder, its manifest, and the traced spec."""
 
@@ -217,8 +240,8 @@ class _BundleWriter:
         steps: Steps,
     ) -> None:
         self._spec, self._traced, self._rounding = spec, traced, rounding
-        self._folder, self._steps = folder, steps
-        self.manifest = new_manifest(spec, written_versions(formats))
+        self._folder, self._formats, self._steps = folder, list(formats), steps
+        self.manifest = new_manifest(spec, written_versions(self._formats))
         if spec.tokenizer is not None:
             record = tokenizers.write_tokenizer(folder, spec.tokenizer, spec.tokenizer_options)
             self.manifest = dataclasses.replace(self.manifest, tokenizer=record)
@@ -229,42 +252,77 @@ class _BundleWriter:
 
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
+        source = self._source(name)
+        preprocessing = self._preprocessing(source)
         before = writing.bytes_in(self._folder)
-        files = self._files(FORMATS[name])
+        files = self._files(source)
         size = writing.bytes_in(self._folder) - before
-        weights = check_weights(name, self._traced, self._spec, self._folder, files)
-        names = names_record(self._spec, FORMATS[name])
-        record = ArtifactRecord(files, size, names, WeightsRecord.from_dict(weights, name), milliseconds={})
+        weights = check_weights(name, source.traced, source.spec, self._folder, files)
+        names = names_record(source.spec, source.format)
+        record = ArtifactRecord(
+            files, size, names, preprocessing, WeightsRecord.from_dict(weights, name), milliseconds={}
+        )
         self.manifest = self.manifest.with_artifact(name, record)
-        probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
-        count = sum(len(each) for each in probes.values())
+        count = sum(len(self._spec.signatures[key].probes) for key in self._spec.names(name))
+        ways = ways_of_inputs(self._spec, preprocessing)
         if not self._spec.runs_floats:
-            return Artifact(name, next(iter(files.values())), size, time.perf_counter() - start, [], count)
+            seconds = time.perf_counter() - start
+            return Artifact(name, next(iter(files.values())), size, seconds, [], count, preprocessing=ways)
         if self._rounding.is_pending:
             self._steps.begin("measuring the rounding of the model")
             self._rounding.wait()
         self._steps.begin(f"verifying {name}")
         times: dict[str, float] = {}
-        parity = verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
+        probes = self._spec.probes()
+        own = {key: probes[key] for key in self._spec.names(name)}
+        parity = verify_format(self._folder, name, own, self._spec.tolerance, self.manifest, times)
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
-        artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count)
+        artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count, preprocessing=ways)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
-    def _files(self, format: Format) -> dict[str, str]:
+    def _source(self, name: str) -> _Source:
+        """What the files of a format are written from."""
+        format = FORMATS[name]
+        if self._spec.preprocessed and format.takes_text:
+            return _Source(format, self._whole, self._spec.whole())
+        if any(FORMATS[other].made_from == name for other in self._formats):  # Of which no file takes strings.
+            return _Source(format, self._traced, dataclasses.replace(self._spec, preprocessed={}))
+        return _Source(format, self._traced, self._spec)
+
+    @functools.cached_property
+    def _whole(self) -> TracedModule:
+        from keras_transformer.export.graph.traced import TracedModule
+        from keras_transformer.export.operations.layers import EVERYWHERE
+
+        return TracedModule(self._spec.whole(), EVERYWHERE)
+
+    def _preprocessing(self, source: _Source) -> dict[str, Preprocessing]:
+        """The preprocessing in front of the files of a format, whose vocabularies are written."""
+        if self._spec.preprocessed and source.format.takes_text:
+            return {}
+        found = {}
+        for name, each in self._spec.preprocessed.items():
+            inside = source.format.steps_inside(each.preprocessing) if source.spec.preprocessed else ()
+            left = each.preprocessing.without(inside, {spec.name: spec for spec in each.signature.inputs})
+            if left.steps:
+                found[name] = left
+                write_vocabularies(self._folder, {path: each.vocabularies[path] for path in left.paths})
+        return found
+
+    def _files(self, source: _Source) -> dict[str, str]:
         """Writes the float files of a format; returns their paths by signature."""
-        if format.made_from is None:
-            return format.write(self._traced, self._spec, self._folder)
-        sources = self.manifest.artifact(format.made_from).signatures
-        return format.convert(dict(sources), self._spec, self._folder)
+        if source.format.made_from is None:
+            return source.format.write(source.traced, source.spec, self._folder)
+        files = self.manifest.artifact(source.format.made_from).signatures
+        return source.format.convert(dict(files), source.spec, self._folder)
 
     def finish(self, title: str) -> None:
         """Writes probes, report and manifest."""
         artifacts = {name: self.manifest.artifacts[name] for name in FORMATS if name in self.manifest.artifacts}
         self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts)
-        probes = {key: signature.probes for key, signature in self._spec.signatures.items()}
-        write_probes(self._folder, probes)
+        write_probes(self._folder, self._spec.probes())
         if self._spec.runs_floats:
             complete(self._folder, self.manifest, title)
