@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
-    from keras_transformer.export.data.preprocessing import Preprocessing
+    from keras_transformer.export.data.preprocessing.steps import Preprocessing
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps

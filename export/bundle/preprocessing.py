@@ -11,7 +11,7 @@ from keras_transformer.export.errors import InvalidBundleError
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
-    from keras_transformer.export.data.preprocessing import Preprocessing
+    from keras_transformer.export.data.preprocessing.steps import Preprocessing
 
 INSIDE, IN_FRONT = "in the file", "in front of the file"
 

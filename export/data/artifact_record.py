@@ -18,7 +18,7 @@ from keras_transformer.export.data.checks import (
 )
 from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord, WeightsRecord
 from keras_transformer.export.data.parity import Parity
-from keras_transformer.export.data.preprocessing import Preprocessing
+from keras_transformer.export.data.preprocessing.steps import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.preprocessing import Preprocessing
+from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -161,9 +161,8 @@ class ExportSpec:
 
     def probes(self) -> dict[str, list[Probe]]:
         """The probes of every signature, with the inputs of the whole model."""
-        found = {}
+        found = {name: signature.probes for name, signature in self.signatures.items()}
         for name, signature in self.signatures.items():
-            found[name] = signature.probes
             if name in self.preprocessed:
                 pairs = zip(self.preprocessed[name].signature.probes, signature.probes, strict=True)
                 found[name] = [dataclasses.replace(whole, rounding=part.rounding) for whole, part in pairs]

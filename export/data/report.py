@@ -104,7 +104,7 @@ class Report:
 
     def _preprocessing(self) -> list[str]:
         """A line for each format: where the preprocessing of which inputs is computed."""
-        lines = []
+        lines: list[str] = []
         for each in self.artifacts.values():
             ways = each.preprocessing or {}
             parts = [

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from keras_transformer.export.data.preprocessing import Lookup, Preprocessing, Step
+from keras_transformer.export.data.preprocessing.layers import Lookup
+from keras_transformer.export.data.preprocessing.steps import Preprocessing, Step
 from keras_transformer.export.onnx.graph import make_node, name_of
 
 if TYPE_CHECKING:

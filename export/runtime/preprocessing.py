@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.data.preprocessing import (
+from keras_transformer.export.data.preprocessing.layers import (
     Discretization,
     HashedCrossing,
     Hashing,
     Lookup,
     Operation,
-    Preprocessing,
-    Step,
     TextVectorization,
-    lookup_of,
 )
+from keras_transformer.export.data.preprocessing.steps import Preprocessing, Step
 from keras_transformer.export.errors import InputError
 from keras_transformer.export.runtime.hashing import cross_hash, farm_hash, sip_hash
 from keras_transformer.export.runtime.runtime import Runtime
@@ -77,12 +75,10 @@ class _UnknownTokenError(ValueError):
 
 def _function(operation: Operation, vocabularies: Vocabularies) -> Callable[..., np.ndarray]:
     """What an operation computes, as a function of arrays."""
-    lookup = lookup_of(operation)
-    index = None if lookup is None else _index(lookup, vocabularies[lookup.vocabulary])
-    if isinstance(operation, TextVectorization):
-        return functools.partial(_vectorized, operation, index)
     if isinstance(operation, Lookup):
-        return functools.partial(_each, index)
+        return functools.partial(_each, _index(operation, vocabularies))
+    if isinstance(operation, TextVectorization):
+        return functools.partial(_vectorized, operation, _index(operation.lookup, vocabularies))
     if isinstance(operation, Hashing):
         return functools.partial(_hashed, operation)
     if isinstance(operation, HashedCrossing):
@@ -90,14 +86,14 @@ def _function(operation: Operation, vocabularies: Vocabularies) -> Callable[...,
     return functools.partial(_discretized, operation)
 
 
-def _each(function: Callable[[_Token], int] | None, array: np.ndarray) -> np.ndarray:
+def _each(function: Callable[[_Token], int], array: np.ndarray) -> np.ndarray:
     """Integers from a function of each element."""
-    assert function is not None
     return np.array([function(each) for each in array.ravel().tolist()], "int64").reshape(array.shape)
 
 
-def _index(lookup: Lookup, vocabulary: Sequence[_Token]) -> Callable[[_Token], int]:
+def _index(lookup: Lookup, vocabularies: Vocabularies) -> Callable[[_Token], int]:
     """A function from a token to its index."""
+    vocabulary = vocabularies[lookup.vocabulary]
     table = {token: number for number, token in enumerate(vocabulary, lookup.first_index)}
     if lookup.mask is not None:
         table[lookup.mask] = lookup.mask_index

@@ -8,7 +8,8 @@ from typing import Any
 
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data.export_spec import ExportSpec, PreprocessedSignature, Signature
-from keras_transformer.export.data.preprocessing import Preprocessing, TextVectorization
+from keras_transformer.export.data.preprocessing.layers import TextVectorization
+from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.preprocessing import preprocessor

@@ -6,25 +6,19 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 from keras import layers
 
 from keras_transformer.backend import keras_private
-from keras_transformer.export.data import preprocessing as record
+from keras_transformer.export.data.preprocessing.steps import Step
 from keras_transformer.export.errors import UnsupportedOpError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.operations.lookups import (
-    HASHES,
-    encoded_lookup,
-    hashes_texts,
-    number_of_classes,
-    tokens_of,
-)
+from keras_transformer.export.operations.lookups import hashes_texts
 from keras_transformer.export.spec import names
-from keras_transformer.utils.types import Tensor
+from keras_transformer.export.spec.layer_steps import encoded, step_dtype, step_operation, step_shape
 
 FOLDER = "preprocessing"
 _REMEDY = (
@@ -44,7 +38,7 @@ class SplitModel:
     """
 
     core: keras.Model
-    steps: list[record.Step]
+    steps: list[Step]
     vocabularies: dict[str, list[Any]]
 
 
@@ -103,7 +97,7 @@ class _Splitter:
 
     def __init__(self) -> None:
         self.vocabularies: dict[str, list[Any]] = {}
-        self._steps: list[record.Step] = []
+        self._steps: list[Step] = []
         self._names: dict[int, str] = {}  # Of the inputs and the results of steps, by the id of their tensors.
         self._tensors: dict[str, keras.KerasTensor] = {}
         self._roots: dict[str, tuple[str, ...]] = {}  # Of which inputs these are made.
@@ -142,7 +136,7 @@ class _Splitter:
         renamed = [each._replace(output=labels.get(each.output, each.output)) for each in steps]
         return SplitModel(core, renamed, self.vocabularies)
 
-    def _needed_steps(self, names: Iterable[str]) -> list[record.Step]:
+    def _needed_steps(self, names: Iterable[str]) -> list[Step]:
         """The steps with a result among these, or that such a step reads."""
         needed, found = set(names), []
         for step in reversed(self._steps):
@@ -151,7 +145,7 @@ class _Splitter:
                 found.append(step)
         return found[::-1]
 
-    def _labels(self, steps: Sequence[record.Step]) -> dict[str, str]:
+    def _labels(self, steps: Sequence[Step]) -> dict[str, str]:
         """Names of results that are those of inputs: of strings that a single step reads."""
         readers = collections.Counter(name for step in steps for name in step.inputs)
         singles = [step for step in steps if len(step.inputs) == 1 and readers[step.inputs[0]] == 1]
@@ -166,11 +160,10 @@ class _Splitter:
         inner = keras_private.functional(layer)
         if keras_private.is_graph(inner) and has_preprocessing(inner):
             own = keras.tree.flatten(inner.input)
-            return self.run(
-                inner, dict(zip(map(id, own), keras.tree.flatten(args[0] if args else inputs), strict=True))
-            )
+            given = keras.tree.flatten(args[0] if args else inputs)
+            return self.run(inner, dict(zip(map(id, own), given, strict=True)))
         if hashes_texts(layer) or any(map(_is_string, inputs)):
-            return _encoded(layer, self._indices(layer, inputs))
+            return encoded(layer, self._indices(layer, inputs))
         result = layer(*args, **kwargs)
         if any(map(_is_string, keras.tree.flatten(result))):
             raise NoStepError(layer)
@@ -182,12 +175,12 @@ class _Splitter:
         sources = tuple(self._source(layer, each) for each in inputs)
         roots = tuple(dict.fromkeys(root for each in sources for root in self._roots[each]))
         name = self._name(layer, roots)
-        operation = _operation_of(layer, inputs, functools.partial(self._add_vocabulary, name))
+        operation = step_operation(layer, inputs, functools.partial(self._add_vocabulary, name))
         if operation is None:
             raise NoStepError(layer)
-        dtype = layer.dtype if isinstance(layer, HASHES) and _mode(layer) == "int" else "int64"
-        self._steps.append(record.Step(sources, name, dtype, operation))
-        return self._named(name, roots, _shape_of(operation, inputs[0].shape), dtype)
+        dtype = step_dtype(layer)
+        self._steps.append(Step(sources, name, dtype, operation))
+        return self._named(name, roots, step_shape(operation, inputs[0].shape), dtype)
 
     def _source(self, layer: Any, tensor: keras.KerasTensor) -> str:
         """The name of a tensor that a step reads: an input, the result of a step, or that of a layer that becomes one."""
@@ -227,93 +220,3 @@ def _inputs_of(outputs: Sequence[keras.KerasTensor]) -> set[int]:
 
 def _is_string(tensor: keras.KerasTensor) -> bool:
     return str(tensor.dtype) == "string"
-
-
-def _mode(layer: Any) -> str:
-    return layer.get_config()["output_mode"]
-
-
-def _operation_of(
-    layer: Any, inputs: Sequence[keras.KerasTensor], add_vocabulary: Callable[[Sequence[Any]], str]
-) -> record.Operation | None:
-    """The operation of a layer, or None where there is none."""
-    if getattr(layer, "sparse", False):
-        return None
-    if isinstance(layer, (layers.StringLookup, layers.IntegerLookup)):
-        return None if layer.invert else _lookup(layer, add_vocabulary)
-    if isinstance(layer, layers.TextVectorization):
-        return _text(layer, inputs[0], add_vocabulary)
-    if isinstance(layer, layers.Hashing):
-        return record.Hashing(layer.num_bins, layer.mask_value, _pair(layer.salt))
-    if isinstance(layer, layers.HashedCrossing):
-        return record.HashedCrossing(layer.num_bins)
-    return record.Discretization(tuple(map(float, layer.bin_boundaries))) if _is_plain(layer) else None
-
-
-def _is_plain(layer: Any) -> bool:
-    return isinstance(layer, layers.Discretization) and layer.output_mode == "int"
-
-
-def _lookup(layer: Any, add_vocabulary: Callable[[Sequence[Any]], str]) -> record.Lookup:
-    config = layer.get_config()
-    is_masked = layer.mask_token is not None
-    first = int(is_masked and layer.output_mode == "int")
-    tokens = tokens_of(layer)
-    return record.Lookup(
-        add_vocabulary(tokens),
-        first_index=first + layer.num_oov_indices,
-        unknown_index=first,
-        unknown_count=layer.num_oov_indices,
-        hashes=isinstance(layer, layers.StringLookup) or config.get("oov_method") == "farmhash",
-        salt=_pair(config.get("salt")),
-        mask=layer.mask_token,
-        mask_index=0 if layer.output_mode == "int" or not is_masked else number_of_classes(layer),
-    )
-
-
-def _text(
-    layer: Any, texts: keras.KerasTensor, add_vocabulary: Callable[[Sequence[Any]], str]
-) -> record.TextVectorization | None:
-    config, lookup = layer.get_config(), _lookup_layer(layer)
-    standardize, split = config["standardize"], config["split"]
-    is_known = standardize in record.STANDARDIZATIONS and split in record.SPLITS
-    if not is_known or config["ragged"] or config["sparse"] or (split is None and len(texts.shape) != 2):
-        return None
-    ngrams = config["ngrams"]
-    return record.TextVectorization(
-        _lookup(lookup, add_vocabulary),
-        standardize,
-        split,
-        tuple(range(1, ngrams + 1)) if isinstance(ngrams, int) else ngrams and tuple(ngrams),
-        config["output_sequence_length"],
-        0 if lookup.output_mode == "int" else number_of_classes(lookup),
-    )
-
-
-def _lookup_layer(layer: Any) -> Any:
-    """The lookup in `TextVectorization`."""
-    return next(each for each in keras_private.direct_layers(layer) if isinstance(each, layers.StringLookup))
-
-
-def _pair(salt: Any) -> tuple[int, int] | None:
-    if salt is None:
-        return None
-    return (salt, salt) if isinstance(salt, int) else (int(salt[0]), int(salt[1]))
-
-
-def _shape_of(operation: record.Operation, shape: Any) -> tuple[int | None, ...]:
-    """The shape of the indices."""
-    if isinstance(operation, record.TextVectorization):
-        own = shape[1] if operation.split is None and operation.ngrams is None else None
-        return (shape[0], operation.length or own)
-    return tuple(shape)
-
-
-def _encoded(layer: Any, indices: Tensor) -> Tensor:
-    """What a layer returns of indices, by its output mode."""
-    mode = _mode(layer)
-    if mode == "int":
-        return indices
-    if isinstance(layer, HASHES):
-        return layers.CategoryEncoding(layer.num_bins, output_mode=mode, dtype=layer.dtype)(indices)
-    return encoded_lookup(_lookup_layer(layer) if isinstance(layer, layers.TextVectorization) else layer, indices)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
 import shutil
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
@@ -21,10 +20,8 @@ from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.parity import CEILING
-from keras_transformer.export.data.preprocessing import Preprocessing
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.data.target_result import TargetResult
-from keras_transformer.export.format import Format
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats, written_versions
 from keras_transformer.export.quantization.options import FLOAT, Quantization
 from keras_transformer.export.quantization.precisions import Mode, precision_name, precision_of
@@ -32,10 +29,8 @@ from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.request import Request
 from keras_transformer.export.verification.outputs import check_preprocessing, verify_format
+from keras_transformer.export.writing.sources import Source, Sources
 from keras_transformer.utils.types import Path
-
-if TYPE_CHECKING:
-    from keras_transformer.export.graph.traced import TracedModule
 
 
 def export_spec(
@@ -213,20 +208,6 @@ def _lift(folder: pathlib.Path) -> None:
     moved.rmdir()
 
 
-class _Source(NamedTuple):
-    """What the files of a format are written from.
-
-    Args:
-        format: the `Format`.
-        traced: the `TracedModule`.
-        spec: the `ExportSpec` that it was traced from.
-    """
-
-    format: Format
-    traced: TracedModule
-    spec: ExportSpec
-
-
 class _BundleWriter:
     """A bundle that is being written: its folder, its manifest, and the traced spec."""
 
@@ -239,9 +220,11 @@ class _BundleWriter:
         formats: Iterable[str],
         steps: Steps,
     ) -> None:
-        self._spec, self._traced, self._rounding = spec, traced, rounding
-        self._folder, self._formats, self._steps = folder, list(formats), steps
-        self.manifest = new_manifest(spec, written_versions(self._formats))
+        self._spec, self._rounding = spec, rounding
+        self._folder, self._steps = folder, steps
+        names = list(formats)
+        self._sources = Sources(spec, traced, names)
+        self.manifest = new_manifest(spec, written_versions(names))
         if spec.tokenizer is not None:
             record = tokenizers.write_tokenizer(folder, spec.tokenizer, spec.tokenizer_options)
             self.manifest = dataclasses.replace(self.manifest, tokenizer=record)
@@ -252,8 +235,9 @@ class _BundleWriter:
 
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
-        source = self._source(name)
-        preprocessing = self._preprocessing(source)
+        source = self._sources.of(FORMATS[name])
+        preprocessing = self._sources.preprocessing(source)
+        write_vocabularies(self._folder, self._sources.vocabularies(preprocessing))
         before = writing.bytes_in(self._folder)
         files = self._files(source)
         size = writing.bytes_in(self._folder) - before
@@ -283,36 +267,7 @@ class _BundleWriter:
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
-    def _source(self, name: str) -> _Source:
-        """What the files of a format are written from."""
-        format = FORMATS[name]
-        if self._spec.preprocessed and format.takes_text:
-            return _Source(format, self._whole, self._spec.whole())
-        if any(FORMATS[other].made_from == name for other in self._formats):  # Of which no file takes strings.
-            return _Source(format, self._traced, dataclasses.replace(self._spec, preprocessed={}))
-        return _Source(format, self._traced, self._spec)
-
-    @functools.cached_property
-    def _whole(self) -> TracedModule:
-        from keras_transformer.export.graph.traced import TracedModule
-        from keras_transformer.export.operations.layers import EVERYWHERE
-
-        return TracedModule(self._spec.whole(), EVERYWHERE)
-
-    def _preprocessing(self, source: _Source) -> dict[str, Preprocessing]:
-        """The preprocessing in front of the files of a format, whose vocabularies are written."""
-        if self._spec.preprocessed and source.format.takes_text:
-            return {}
-        found = {}
-        for name, each in self._spec.preprocessed.items():
-            inside = source.format.steps_inside(each.preprocessing) if source.spec.preprocessed else ()
-            left = each.preprocessing.without(inside, {spec.name: spec for spec in each.signature.inputs})
-            if left.steps:
-                found[name] = left
-                write_vocabularies(self._folder, {path: each.vocabularies[path] for path in left.paths})
-        return found
-
-    def _files(self, source: _Source) -> dict[str, str]:
+    def _files(self, source: Source) -> dict[str, str]:
         """Writes the float files of a format; returns their paths by signature."""
         if source.format.made_from is None:
             return source.format.write(source.traced, source.spec, self._folder)

@@ -16,15 +16,14 @@ from keras_transformer.export.bundle.preprocessing import read_vocabularies, wri
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.checks import IncompleteError
 from keras_transformer.export.data.manifest import Manifest, manifest_schema
-from keras_transformer.export.data.preprocessing import (
+from keras_transformer.export.data.preprocessing.layers import (
     Discretization,
     HashedCrossing,
     Hashing,
     Lookup,
-    Preprocessing,
-    Step,
     TextVectorization,
 )
+from keras_transformer.export.data.preprocessing.steps import Preprocessing, Step
 from keras_transformer.export.errors import InputError, InvalidBundleError, UnsupportedOpError
 from keras_transformer.export.runtime.hashing import cross_hash, farm_hash, sip_hash
 from keras_transformer.export.runtime.preprocessing import preprocessor
