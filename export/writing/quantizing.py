@@ -14,7 +14,6 @@ from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
 from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
-from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.limits import change_limit, limits_of
 from keras_transformer.export.data.manifest import FILE as MANIFEST
@@ -123,7 +122,7 @@ class QuantizedCopies:
         is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
         others_size = writing.bytes_in(folder) - artifact.size
         files = dict(manifest.artifact(name).signatures)
-        _quantize_files(get_format(name), _of_files(spec, folder, manifest.artifact(name), name), folder, manifest)
+        _quantize_files(get_format(name), _of_files(spec, folder, manifest, name), folder, manifest)
         size = writing.bytes_in(folder) - others_size
         weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
         times: dict[str, float] = {}
@@ -247,16 +246,17 @@ def _quantize_files(format: Format, spec: ExportSpec, folder: pathlib.Path, mani
         format.convert(dict(manifest.artifact(format.made_from).signatures), spec, folder)
 
 
-def _of_files(spec: ExportSpec, folder: pathlib.Path, record: ArtifactRecord, format: str) -> ExportSpec:
+def _of_files(spec: ExportSpec, folder: pathlib.Path, manifest: Manifest, format: str) -> ExportSpec:
     """The spec of the files of a format; the calibration is of what they take."""
-    if not record.preprocessing:
+    records = manifest.artifact(format).preprocessing
+    if not records:
         return spec.whole() if get_format(format).takes_text else spec
     calibration = getattr(spec.quantization, "calibration", None)
     if calibration is None:
         return spec
-    name, preprocessing = next(iter(record.preprocessing.items()))
+    name, preprocessing = next(iter(records.items()))
     preprocess = preprocessor(preprocessing, read_vocabularies(folder, preprocessing.paths))
-    inputs = spec.preprocessed[name].signature.inputs
+    inputs = manifest.signature(name).inputs
     prepared = [preprocess(check_inputs(inputs, arrays)) for arrays in calibration]
     return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=prepared))
 

@@ -180,6 +180,7 @@ def main(out):
         keras.utils.set_random_seed(3)
         found = {case: figures(case, f"{folder}/{case}") for case in CASES}
         found["quantized"] = quantized(f"{folder}/quantized")
+        found["page"] = pathlib.Path(folder, "two_inputs", "report.html").read_text()
         found["record"] = json.loads(pathlib.Path(folder, "two_inputs", "manifest.json").read_text())
     pathlib.Path(out).write_text(json.dumps(found))
 

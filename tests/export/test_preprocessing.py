@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
@@ -61,6 +63,18 @@ def test_the_report_says_where_each_input_went(files):
     assert two["tflite"]["preprocessing"] == {"text": in_front, "color": in_front}
     assert two["onnx"]["preprocessing"] == {"text": in_front, "color": inside}
     assert files["numbers"]["tflite"]["preprocessing"] is None
+
+
+@pytest.mark.slow
+def test_the_page_of_the_bundle_lists_the_steps(files):
+    rows = re.findall(r"<tr>(.*?)</tr>", files["page"].partition("In front of the files")[2].partition("</table>")[0])
+    cells = [[re.sub("<.*?>", "", cell) for cell in re.findall("<t[hd]>(.*?)</t[hd]>", row)] for row in rows]
+    assert cells == [
+        ["", "reads", "step", "makes", "dtype"],
+        ["TFLite", "text", "TextVectorization", "text", "int64"],
+        ["TFLite", "color", "Lookup", "color", "int64"],
+        ["ONNX", "text", "TextVectorization", "text", "int64"],
+    ]
 
 
 @pytest.mark.slow
@@ -244,3 +258,57 @@ def test_files_return_strings(tmp_path, format):
     export(model, tmp_path / "bundle", [format], progress=False)
     found = load(tmp_path / "bundle", format)([2, 0, 1, -1, 2**40])["output"]
     assert found.tolist() == ["größe", "[UNK]", "red", "[UNK]", "[UNK]"]
+
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "cookbook" / "preprocessing.md"
+WORDS = ["the", "cats", "größe", "東京", "a\u0301"]
+HARD_TEXTS = [
+    *(
+        "The CAT'S größe!",
+        "",
+        " \t\n",
+        "x" * 99,
+        "東京 タワー, a\u0301 \u00e1",
+        "ÄRGER größe",
+        "a\u00a0b the\u2003cats",
+    ),
+    *(
+        "the\x0bthe\x0cthe\rthe\x1cthe",
+        "!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~' the",
+        "🚀 THE the. cats-the",
+        "the cats the cats the",
+    ),
+]
+LOOKUP = Lookup("v", first_index=2, unknown_index=1, mask="")
+
+
+def block_of(language):
+    return re.search(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+@pytest.mark.parametrize("length", [4, None])
+def test_the_javascript_of_the_page_computes_the_same(tmp_path, length):
+    operation = TextVectorization(LOOKUP, length=length)
+    step = json.dumps(dataclasses.asdict(operation))
+    call = f"console.log(JSON.stringify(vectorized({step}, {json.dumps(WORDS)}, {json.dumps(HARD_TEXTS)})))"
+    (tmp_path / "page.js").write_text(f"{block_of('js')}\n{call}\n")
+    found = subprocess.run(["node", str(tmp_path / "page.js")], check=True, capture_output=True, text=True).stdout
+    assert json.loads(found) == computed(operation, HARD_TEXTS, vocabulary=WORDS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_the_cpp_of_the_page_computes_the_same(tmp_path):
+    table = ", ".join(f"{{{json.dumps(token, ensure_ascii=False)}, {number}}}" for number, token in enumerate(WORDS, 2))
+    main = (
+        f"#include <iostream>\nint main() {{ Lookup lookup{{{{{table}}}, 1}};\n"
+        "for (std::string text; std::getline(std::cin, text, '\\0');) {\n"
+        'for (auto each : vectorized(lookup, text, 4, 0)) std::cout << each << " "; std::cout << std::endl; } }\n'
+    )
+    (tmp_path / "page.cpp").write_text(block_of("cpp") + main)
+    subprocess.run(["g++", "-std=c++17", "-o", str(tmp_path / "page"), str(tmp_path / "page.cpp")], check=True)
+    texts = "".join(f"{each}\0" for each in HARD_TEXTS)
+    found = subprocess.run([str(tmp_path / "page")], input=texts.encode(), check=True, capture_output=True).stdout
+    rows = [[int(each) for each in line.split()] for line in found.decode().splitlines()]
+    assert rows == computed(TextVectorization(LOOKUP, length=4), HARD_TEXTS, vocabulary=WORDS)
