@@ -48,11 +48,22 @@ def _as_array(spec: ArraySpec, value: ArrayLike) -> np.ndarray:
         array = np.asarray(value)
     except ValueError:
         raise InputError(spec.name, spec.describe(), "a ragged list") from None
-    if spec.dtype == "string" and array.dtype.kind in "US":
-        return array
-    if spec.dtype == "string" or array.dtype.kind not in "biuf":
+    if spec.dtype == "string":
+        return _as_texts(spec, array)
+    if array.dtype.kind not in "biuf":
         raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
     return array
+
+
+def _as_texts(spec: ArraySpec, array: np.ndarray) -> np.ndarray:
+    """Text, UTF-8 in bytes, or objects of these, as TensorFlow and pandas have them, as text."""
+    is_text = array.dtype.kind in "US" or all(isinstance(each, (str, bytes)) for each in array.ravel())
+    if array.dtype.kind not in "USO" or not is_text:
+        raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
+    try:
+        return decoded(array)
+    except UnicodeDecodeError:
+        raise InputError(spec.name, spec.describe(), "bytes that are no UTF-8") from None
 
 
 def _check_shape(spec: ArraySpec, array: np.ndarray, sizes: dict[str, int]) -> None:
@@ -106,8 +117,8 @@ def check_axis_limits(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarra
 
 
 def decoded(array: np.ndarray) -> np.ndarray:
-    """Strings of a runtime, which are objects of bytes or text, as text; other arrays unchanged."""
-    if array.dtype != object:
+    """Bytes, or objects of bytes or text, as runtimes return strings, as text; other arrays unchanged."""
+    if array.dtype.kind not in "SO":
         return array
     texts = [each.decode("utf-8") if isinstance(each, bytes) else each for each in array.ravel()]
     return np.array(texts, str).reshape(array.shape)

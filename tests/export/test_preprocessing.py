@@ -28,6 +28,7 @@ from keras_transformer.export.data.preprocessing.layers import (
 from keras_transformer.export.data.preprocessing.steps import Preprocessing, Step
 from keras_transformer.export.errors import InputError, InvalidBundleError, UnsupportedOpError
 from keras_transformer.export.runtime.hashing import cross_hash, farm_hash, sip_hash
+from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.export.runtime.preprocessing import preprocessor
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
@@ -205,6 +206,19 @@ def test_vocabularies(tmp_path):
         (tmp_path / "v.json").write_text(content)
         with pytest.raises(InvalidBundleError, match=r"v\.json"):
             read_vocabularies(tmp_path, ["v.json"])
+
+
+def test_strings_are_text_bytes_or_objects():
+    specs = (ArraySpec("x", "string", (None,), ("batch",)),)
+    expected = ["größe", "", "a"]
+    encoded = [each.encode() for each in expected]
+    for given in (expected, encoded, np.array(expected, object), np.array(encoded, object), np.array(encoded)):
+        found = check_inputs(specs, {"x": given})["x"]
+        assert found.dtype.kind == "U"
+        assert found.tolist() == expected
+    for given in ([1, 2], np.array(["a", None], object), [b"\xff"]):
+        with pytest.raises(InputError, match=r"'x': expected string \(batch\)"):
+            check_inputs(specs, {"x": given})
 
 
 def test_steps_are_only_those_that_are_needed():
