@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.data.preprocessing.steps import Preprocessing
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -29,7 +30,7 @@ class Format(Protocol):
         runtime_title: the name of the runtime that runs the files, or "".
         library: the `Library` that runs the files.
         writers: names of further distributions whose versions the manifest records.
-        takes_text: bool. Whether files take strings, so that the tokenizer can be part of the graph.
+        takes_text: bool. Whether files take strings, so that the tokenizer and all preprocessing can be part of the graph.
         takes_fixed_shapes: bool. Whether files contain further signatures of fixed shapes, which run faster.
         takes_single_tokens: bool. Whether a language model has a further signature for one token a row.
         reports_operations: bool. Whether `report.html` counts the operations.
@@ -84,6 +85,14 @@ class Format(Protocol):
             ConversionError: the converter fails.
         """
         raise TypeError(f"{self.name} is made from the model: write makes its files")
+
+    def steps_inside(self, preprocessing: Preprocessing) -> Sequence[str]:
+        """Names of the results of steps that `write` puts into the files, if the spec has them.
+
+        Args:
+            preprocessing: `Preprocessing` of a signature.
+        """
+        return ()
 
     def output_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
         """The names of the outputs of a signature in the files of this format; inputs always keep theirs.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from keras_transformer.export.bundle.manifest import vocabulary_paths
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.format import Format
@@ -74,6 +75,7 @@ def files_of(manifest: Manifest, format: str) -> list[str]:
     """Names of the files that running one format reads: its own, its weights and the tokenizer."""
     own = set(manifest.files_of(format).values())
     others = {path for each in manifest.artifacts.values() for path in each.paths} - own
+    own.update(vocabulary_paths(manifest, format))
     folders = own | (set() if manifest.tokenizer is None else {manifest.tokenizer.path})
 
     def is_read(name: str) -> bool:

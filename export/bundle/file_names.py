@@ -20,7 +20,7 @@ def names_record(spec: ExportSpec, format: Format) -> dict[str, FileNames]:
     """The names in the files that a format writes, for the manifest.
 
     Args:
-        spec: the `ExportSpec`, traced.
+        spec: the `ExportSpec` that the files are written from, traced.
         format: the `Format`.
 
     Returns:

@@ -52,8 +52,9 @@ def new_manifest(spec: ExportSpec, versions: Mapping[str, str]) -> Manifest:
         spec: the `ExportSpec`, traced.
         versions: dict of distribution to version: what writes the bundle.
     """
+    whole = spec.whole().signatures
     return Manifest(
-        signatures={name: SignatureRecord(each.inputs, each.outputs) for name, each in spec.signatures.items()},
+        signatures={name: SignatureRecord(whole[name].inputs, each.outputs) for name, each in spec.signatures.items()},
         artifacts={},
         tolerance=CEILING if spec.tolerance is None else float(spec.tolerance),
         versions=versions,
@@ -158,6 +159,7 @@ def check_files(directory: pathlib.Path, manifest: Manifest) -> None:
     for name, record in manifest.files.items():
         _check_file(directory, root, name, record)
     used = [path for artifact in manifest.artifacts.values() for path in artifact.signatures.values()]
+    used += vocabulary_paths(manifest)
     if manifest.tokenizer is not None:
         used.append(manifest.tokenizer.path)
     listed = {name[:end] for name in manifest.files for end in _ends(name)}
@@ -165,6 +167,17 @@ def check_files(directory: pathlib.Path, manifest: Manifest) -> None:
         if name not in listed:
             raise InvalidBundleError(f"'{shown(name)}' is not among the files of the manifest")
     _check_plain(directory, root)
+
+
+def vocabulary_paths(manifest: Manifest, format: str | None = None) -> list[str]:
+    """Paths of the vocabularies that the preprocessing in front of files reads.
+
+    Args:
+        manifest: `Manifest`.
+        format: name of the format of the files; all of them when None.
+    """
+    records = [each for name, each in manifest.artifacts.items() if format in (None, name)]
+    return list(dict.fromkeys(path for each in records for one in each.preprocessing.values() for path in one.paths))
 
 
 def _ends(name: str) -> list[int]:

@@ -18,6 +18,7 @@ from keras_transformer.export.data.checks import (
 )
 from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord, WeightsRecord
 from keras_transformer.export.data.parity import Parity
+from keras_transformer.export.data.preprocessing.steps import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,8 @@ class ArtifactRecord:
         signatures: dict of signature name to the path, in the bundle, of its file or folder.
         size: bytes of the files.
         names: dict of signature name to `FileNames`; empty in manifests of earlier versions.
+        preprocessing: dict of signature name to the `Preprocessing` in front of its file; empty where files contain it, or
+            there is none.
         weights: `WeightsRecord`, or None where the weights were not compared.
         milliseconds: dict of signature name to the time of a call, or None.
         parity: tuple of `Parity`, or None for files that were not run.
@@ -47,6 +50,7 @@ class ArtifactRecord:
     signatures: Mapping[str, str]
     size: int
     names: Mapping[str, FileNames] = dataclasses.field(default_factory=dict[str, FileNames])
+    preprocessing: Mapping[str, Preprocessing] = dataclasses.field(default_factory=dict[str, Preprocessing])
     weights: WeightsRecord | None = None
     milliseconds: Mapping[str, float] | None = None
     parity: tuple[Parity, ...] | None = None
@@ -75,6 +79,7 @@ class ArtifactRecord:
         fields: list[tuple[str, object]] = [
             ("signatures", dict(self.signatures)),
             ("names", {name: each.to_dict() for name, each in self.names.items()} or None),
+            ("preprocessing", {name: each.to_dict() for name, each in self.preprocessing.items()} or None),
             ("bytes", self.size),
             ("weights", weights if is_float else None),
             ("milliseconds", None if self.milliseconds is None else dict(self.milliseconds)),
@@ -108,15 +113,20 @@ class ArtifactRecord:
         tolerance, float_size = fields.get("tolerance"), fields.get("float_bytes")
         if not _is_tolerance(tolerance, "tolerance" in fields) or not (float_size is None or is_count(float_size)):
             raise IncompleteError(f"{where}: tolerance {shown(tolerance)} or float_bytes")
-        parity, names = fields.get("parity", []), fields.get("names", {})
+        parity, names, preprocessing = (
+            fields.get("parity", []),
+            fields.get("names", {}),
+            fields.get("preprocessing", {}),
+        )
         if not is_list(parity):
             raise IncompleteError(f"{where}: parity")
-        if not is_object(names):
-            raise IncompleteError(f"{where}: names")
+        if not is_object(names) or not is_object(preprocessing):
+            raise IncompleteError(f"{where}: names or preprocessing")
         of = f"{where}: names of signature"
         return cls(
             size=size,
             names={name: FileNames.from_dict(each, f"{of} '{shown(name)}'") for name, each in names.items()},
+            preprocessing={name: Preprocessing.from_dict(each, where) for name, each in preprocessing.items()},
             weights=WeightsRecord.from_dict(fields["weights"], format) if "weights" in fields else None,
             milliseconds=json_object(fields.get("milliseconds")),
             parity=tuple(Parity.from_dict(each, where) for each in parity) if "parity" in fields else None,
@@ -143,12 +153,20 @@ class ArtifactRecord:
         for name in self.signatures:
             if name not in signatures:
                 raise IncompleteError(f"{where}: signature '{shown(name)}'")
+        for name, each in self.preprocessing.items():
+            if name not in self.signatures:
+                raise IncompleteError(f"{where}: preprocessing of signature '{shown(name)}'")
+            each.check_inputs([spec.name for spec in signatures[name].inputs], where)
         for name, names in self.names.items():
             if name not in self.signatures:
                 raise IncompleteError(f"{where}: names of signature '{shown(name)}'")
-            for side, found, specs in zip(names._fields, names, signatures[name], strict=True):
+            for side, found, specs in zip(names._fields, names, self._of_file(name, signatures[name]), strict=True):
                 if set(found) != {each.name for each in specs}:
                     raise IncompleteError(f"{where}: names of signature '{shown(name)}', {side}")
+
+    def _of_file(self, name: str, signature: SignatureRecord) -> SignatureRecord:
+        """The inputs and outputs of the file of a signature."""
+        return signature._replace(inputs=self.preprocessing[name].outputs) if name in self.preprocessing else signature
 
 
 def _paths(signatures: Mapping[str, object], where: str) -> dict[str, str]:

@@ -29,6 +29,11 @@ def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
+def is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
+    """Whether a value is what a record has of a JSON array."""
+    return isinstance(value, tuple)
+
+
 def is_names(value: object) -> TypeGuard[list[str]]:
     """Whether a value is a list of texts."""
     return is_list(value) and all(isinstance(each, str) for each in value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -80,6 +81,22 @@ class Signature:
 
 
 @dataclasses.dataclass
+class PreprocessedSignature:
+    """What a signature is to its caller, where files have only the part behind its preprocessing.
+
+    Args:
+        signature: `Signature` of the whole model, for formats that contain the preprocessing.
+        preprocessing: `Preprocessing` from its inputs to those of the signature of the spec, whose probes are in the same
+            order.
+        vocabularies: dict of path in the bundle to the tokens of a lookup.
+    """
+
+    signature: Signature
+    preprocessing: Preprocessing
+    vocabularies: dict[str, list[str] | list[int]]
+
+
+@dataclasses.dataclass
 class ExportSpec:
     """What the formats write to a bundle: signatures, tolerance and options.
 
@@ -102,6 +119,7 @@ class ExportSpec:
         tokenizer: the tokenizer of the bundle, or None.
         tokenizer_options: dict of how texts are encoded, or None.
         axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
+        preprocessed: dict of the name of a signature to its `PreprocessedSignature`, if it has any.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
 
     Example:
@@ -129,12 +147,29 @@ class ExportSpec:
     tokenizer: Any = None
     tokenizer_options: Mapping[str, Any] | None = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
+    preprocessed: dict[str, PreprocessedSignature] = dataclasses.field(default_factory=dict[str, PreprocessedSignature])
 
     def only(self, formats: Iterable[str]) -> ExportSpec:
         """The spec without the signatures that belong to none of these formats."""
         kept = {name for format in formats for name in self.names(format)}
-        return dataclasses.replace(self, signatures={key: each for key, each in self.signatures.items() if key in kept})
+        signatures = {key: each for key, each in self.signatures.items() if key in kept}
+        preprocessed = {key: each for key, each in self.preprocessed.items() if key in kept}
+        return dataclasses.replace(self, signatures=signatures, preprocessed=preprocessed)
 
     def names(self, format: str) -> list[str]:
         """Names of the signatures that a format has."""
         return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]
+
+    def whole(self) -> ExportSpec:
+        """The spec of files that contain the preprocessing."""
+        whole = {key: each.signature for key, each in self.preprocessed.items()}
+        return dataclasses.replace(self, signatures=self.signatures | whole, preprocessed={})
+
+    def probes(self) -> dict[str, list[Probe]]:
+        """The probes of every signature, with the inputs of the whole model."""
+        found = {name: signature.probes for name, signature in self.signatures.items()}
+        for name, signature in self.signatures.items():
+            if name in self.preprocessed:
+                pairs = zip(self.preprocessed[name].signature.probes, signature.probes, strict=True)
+                found[name] = [dataclasses.replace(whole, rounding=part.rounding) for whole, part in pairs]
+        return found

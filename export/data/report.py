@@ -23,6 +23,8 @@ class Artifact:
         float_size: bytes of the float files that were quantized, or None.
         evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
         behavior: dict of the figures of `Behavior`, of a quantized language model, or None.
+        preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
+            front of the file"; or None.
     """
 
     format: str
@@ -34,6 +36,7 @@ class Artifact:
     float_size: int | None = None
     evaluation: dict[str, Any] | None = None
     behavior: dict[str, float] | None = None
+    preprocessing: dict[str, str] | None = None
 
     @property
     def ratio(self) -> float:
@@ -96,8 +99,19 @@ class Report:
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
-        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note]
+        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note, *self._preprocessing()]
         return parts if self.target is None else [*parts, str(self.target)]
+
+    def _preprocessing(self) -> list[str]:
+        """A line for each format: where the preprocessing of which inputs is computed."""
+        lines: list[str] = []
+        for each in self.artifacts.values():
+            ways = each.preprocessing or {}
+            parts = [
+                f"{', '.join(name for name in ways if ways[name] == way)} {way}" for way in dict.fromkeys(ways.values())
+            ]
+            lines += [f"preprocessing, {each.format}: {'; '.join(parts)}"] if parts else []
+        return lines
 
     def verdict(self) -> Verdict:
         """Returns the last line of a command: in which runtimes the files were compared with Keras."""

@@ -229,14 +229,14 @@ def _called(nodes: Iterable[NodeDef]) -> Iterator[str]:
 
 
 def _make_constants(graph_def: GraphDef, values: Mapping[str, Tensor]) -> None:
-    """Puts numbers that a function captures into its graph, such as the mean of `keras.layers.Normalization`."""
+    """Puts values that a function captures into its graph, such as the mean of `keras.layers.Normalization`."""
     for node in graph_def.node:
         if node.name in values:
-            array = values[node.name].numpy()
+            value = values[node.name]
             shapes = node.attr["_output_shapes"]
             constant: NodeDef = tf.compat.v1.NodeDef(name=node.name, op="Const")
-            constant.attr["dtype"].type = tf.as_dtype(array.dtype).as_datatype_enum
-            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array, tf.as_dtype(array.dtype)))
+            constant.attr["dtype"].type = value.dtype.as_datatype_enum
+            constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), value.dtype))
             constant.attr["_output_shapes"].CopyFrom(shapes)
             node.CopyFrom(constant)
 

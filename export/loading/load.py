@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
+from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError
 from keras_transformer.export.formats import DEFAULT_BACKEND, files_of, get_format
+from keras_transformer.export.runtime.preprocessing import preprocessed_runtime, preprocessor
 from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.utils.errors import library_exceptions, one_line
@@ -129,6 +131,10 @@ def open_artifact(
     inputs, outputs = manifest.signature(signature)
     runtime = get_format(backend).open(directory, manifest, signature, num_threads or available_cores())
     runtime = named_runtime(runtime, file_names(manifest, backend, signature))
+    preprocessing = manifest.artifact(backend).preprocessing.get(signature)
+    if preprocessing is not None:
+        vocabularies = read_vocabularies(pathlib.Path(directory), preprocessing.paths)
+        runtime = preprocessed_runtime(runtime, preprocessor(preprocessing, vocabularies))
     model = RuntimeModel(runtime, inputs, outputs, (backend, signature), directory)
     model.axis_limits = manifest.axis_limits
     model.metadata = manifest.metadata

@@ -24,6 +24,7 @@ from keras_transformer.export.onnx.passes.fold_weights import fold_weights
 from keras_transformer.export.onnx.passes.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.passes.repeated_parts import insert_parts, with_opaque_layers
 from keras_transformer.export.onnx.passes.simplify import simplify
+from keras_transformer.export.onnx.preprocessing import put_inside
 from keras_transformer.export.onnx.rewriters import only_needed
 from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights.files import WeightsFile
@@ -76,6 +77,8 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         found = fold_weights(model, arrays)
         if options.optimize:
             model = _optimized(model, options, found)
+        if name in spec.preprocessed:
+            put_inside(model, spec.preprocessed[name])
         if spec.target is not None:
             spec.target.rewrite(model, (spec.generation or {}).get(STATIC_LENGTH))
         describe(model, spec.metadata)

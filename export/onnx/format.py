@@ -14,6 +14,7 @@ from keras_transformer.export.runtime import libraries
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
+    from keras_transformer.export.data.preprocessing.steps import Preprocessing
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
     from keras_transformer.export.graph.traced import TracedModule
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -34,6 +35,11 @@ class OnnxFormat(Format):
         from keras_transformer.export.onnx.convert import write
 
         return write(traced, spec, directory)
+
+    def steps_inside(self, preprocessing: Preprocessing) -> Sequence[str]:
+        from keras_transformer.export.onnx.preprocessing import steps_inside
+
+        return steps_inside(preprocessing)
 
     def output_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
         """An output with the name of an input, such as a cache, is named `NAME_output`: a graph has one namespace."""

@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_transformer.backend.call_arguments import takes
 from keras_transformer.export.graph.replaced_layers import ReplacedLayer
+from keras_transformer.export.operations.lookups import looked_up, needs_no_table
 from keras_transformer.export.operations.operation import TFLITE
 from keras_transformer.utils.types import Tensor
 
@@ -122,5 +123,9 @@ def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kw
     return is_known and not layer.unroll and None in (batch, *sizes)
 
 
-EVERYWHERE = (ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),)
+EVERYWHERE = (
+    ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),
+    ReplacedLayer(keras.layers.IntegerLookup, "call", looked_up, needs_no_table),
+    ReplacedLayer(keras.layers.StringLookup, "call", looked_up, needs_no_table),
+)
 BY_FORMAT = {TFLITE: (ReplacedLayer(keras.layers.RNN, "inner_loop", loop_over_slots, _is_a_loop),)}

@@ -22,7 +22,7 @@ from keras_transformer.export.reporting.html_page import (
     section,
     table,
 )
-from keras_transformer.export.reporting.html_sections import signature_tables, size_plot
+from keras_transformer.export.reporting.html_sections import preprocessing_table, signature_tables, size_plot
 from keras_transformer.export.reporting.inspection import op_counts
 from keras_transformer.export.reporting.load_code import load_code
 from keras_transformer.export.reporting.verdict import verdict
@@ -65,7 +65,7 @@ def render(manifest: Manifest, ops: Mapping[str, Mapping[str, int]], title: str,
         _head(manifest, artifacts, name),
         _verdict(manifest),
         _cards(artifacts),
-        section("Inputs and outputs", signature_tables(manifest)),
+        section("Inputs and outputs", signature_tables(manifest) + preprocessing_table(manifest)),
         section("Load it", _code(load_code(manifest, title, weights))),
         _parity(artifacts),
         _scores(artifacts),

@@ -9,7 +9,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import SignatureRecord
-from keras_transformer.export.reporting.html_page import breakable, color_of, details, format_title, table
+from keras_transformer.export.reporting.html_page import breakable, color_of, details, format_label, format_title, table
 
 # About as wide as a phone, so that text is not scaled down there.
 _WIDTH, _HEIGHT = 400, 250
@@ -33,6 +33,26 @@ def signature_tables(manifest: Manifest) -> str:
     folded = "".join(each for name, each in shown.items() if name in copies)
     whole = "".join(each for name, each in shown.items() if name not in copies)
     return f'<div class="io">{whole}{_copies(copies, folded)}</div>'
+
+
+def preprocessing_table(manifest: Manifest) -> str:
+    """Returns a table of the steps in front of the files of each format, or "" where there are none.
+
+    Args:
+        manifest: a bundle's manifest.
+    """
+    rows = [
+        [
+            format_label(format),
+            *map(html.escape, (", ".join(step.inputs), step.operation.layer, step.output, step.dtype)),
+        ]
+        for format, artifact in manifest.artifacts.items()
+        for preprocessing in artifact.preprocessing.values()
+        for step in preprocessing.steps
+    ]
+    if not rows:
+        return ""
+    return f"<h3>In front of the files</h3>{table(('', 'reads', 'step', 'makes', 'dtype'), rows)}"
 
 
 def _copies(copies: set[str], folded: str) -> str:

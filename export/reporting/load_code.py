@@ -77,8 +77,8 @@ class _Call(NamedTuple):
 
 def _call(manifest: Manifest, format: str, signature: str) -> _Call | None:
     files = manifest.files_of(format)
-    if signature not in files:
-        return None
+    if signature not in files or signature in manifest.artifact(format).preprocessing:
+        return None  # No file, or one that takes what preprocessing in front of it makes.
     specs, names = manifest.signature(signature), manifest.artifact(format).names.get(signature, FileNames({}, {}))
     inputs = array_codes(specs.inputs, names.inputs, manifest.axis_limits)
     return _Call(files[signature], signature, inputs, specs.outputs, names.outputs)

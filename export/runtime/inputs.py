@@ -161,11 +161,22 @@ def _as_array(spec: ArraySpec, value: ArrayLike) -> np.ndarray:
         array = np.asarray(value)
     except ValueError:
         raise InputError(spec.name, spec.describe(), "a ragged list") from None
-    if spec.dtype == "string" and array.dtype.kind in "US":
-        return array
-    if spec.dtype == "string" or array.dtype.kind not in "biuf":
+    if spec.dtype == "string":
+        return _as_texts(spec, array)
+    if array.dtype.kind not in "biuf":
         raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
     return array
+
+
+def _as_texts(spec: ArraySpec, array: np.ndarray) -> np.ndarray:
+    """Text, UTF-8 in bytes, or objects of these, as TensorFlow and pandas have them, as text."""
+    is_text = array.dtype.kind in "US" or all(isinstance(each, (str, bytes)) for each in array.ravel())
+    if array.dtype.kind not in "USO" or not is_text:
+        raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
+    try:
+        return decoded(array)
+    except UnicodeDecodeError:
+        raise InputError(spec.name, spec.describe(), "bytes that are no UTF-8") from None
 
 
 def _check_shape(spec: ArraySpec, array: np.ndarray, sizes: dict[str, int]) -> None:
@@ -218,15 +229,24 @@ def check_axis_limits(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarra
                 raise InputError(spec.name, f"{spec.describe()} with {axis} <= {limits[axis]}", f"{axis}={size}")
 
 
+def decoded(array: np.ndarray) -> np.ndarray:
+    """Bytes, or objects of bytes or text, as runtimes return strings, as text; other arrays unchanged."""
+    if array.dtype.kind not in "SO":
+        return array
+    texts = [each.decode("utf-8") if isinstance(each, bytes) else each for each in array.ravel()]
+    return np.array(texts, str).reshape(array.shape)
+
+
 def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The results in the order of the signature.
 
     Args:
         specs: tuple of `ArraySpec`.
-        arrays: dict of name to numpy array.
+        arrays: dict of name to numpy array, as a runtime returns them.
 
     Returns:
-        Dict of name to numpy array, in the order of `specs`: runtimes sort them, or do not say in which order they are.
+        Dict of name to numpy array, with strings as text, in the order of `specs`: runtimes sort them, or do not say in
+        which order they are.
 
     Raises:
         ValueError: names the output, what was expected and what was returned.
@@ -234,6 +254,7 @@ def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> 
     expected = {spec.name for spec in specs}
     if set(arrays) != expected:
         raise ValueError(f"it returns {', '.join(sorted(arrays))}, not {', '.join(sorted(expected))}")
+    arrays = {name: decoded(array) for name, array in arrays.items()}
     for spec in specs:
         array = arrays[spec.name]
         has_dtype = array.dtype.kind == "U" if spec.dtype == "string" else array.dtype == spec.dtype

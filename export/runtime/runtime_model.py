@@ -38,7 +38,7 @@ class RuntimeModel:
 
     Call arguments:
         arrays: what the Keras model takes: an array for each input, or a list, tuple or dict of them; or a text or a list
-            of texts, where the bundle has a tokenizer.
+            of texts, where the bundle has a tokenizer or the one input takes strings.
         named: arrays by the name of the input.
 
     Returns:
@@ -192,11 +192,17 @@ class RuntimeModel:
         """The arrays of a call by name, not checked."""
         first = arrays[0] if len(arrays) == 1 else None
         if isinstance(first, str) or (isinstance(first, (list, tuple)) and first and isinstance(first[0], str)):
-            arrays = [encode_texts(first, self.tokenizer, self.tokenizer_options, self.inputs)]
+            arrays = [self._of_texts([first] if isinstance(first, str) else first)]
         own = {*self._states, *self._draws} - named.keys()
         specs = [spec for spec in self.inputs if spec.name not in own]
         found = named_arrays(specs, [each for each in arrays if each is not None], named)
         return found | drawn_arrays(self.inputs, found, self._draws)
+
+    def _of_texts(self, texts: Sequence[str]) -> ArrayLike:
+        """Texts as they are, where the only input takes strings; or as the tokenizer encodes them."""
+        if [spec.dtype for spec in self.inputs] == ["string"]:
+            return texts
+        return encode_texts(texts, self.tokenizer, self.tokenizer_options, self.inputs)
 
     def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:

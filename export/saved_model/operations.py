@@ -15,10 +15,10 @@ Xdivy Xlog1py Xlogy Zeta
 """
 _REDUCTIONS = """
 All Any ArgMax ArgMin Bincount Bucketize Cumprod Cumsum CumulativeLogsumexp DenseBincount EuclideanNorm
-HistogramFixedWidth InTopK InTopKV2 LowerBound Max Mean Min NthElement Prod SegmentMax SegmentMaxV2 SegmentMean
-SegmentMin SegmentMinV2 SegmentProd SegmentProdV2 SegmentSum SegmentSumV2 Sum TopK TopKV2 ApproxTopK Unique UniqueV2
-UniqueWithCounts UniqueWithCountsV2 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum
-UpperBound
+HistogramFixedWidth InTopK InTopKV2 LowerBound Max Mean Min NthElement Prod RaggedBincount SegmentMax SegmentMaxV2
+SegmentMean SegmentMin SegmentMinV2 SegmentProd SegmentProdV2 SegmentSum SegmentSumV2 SparseBincount Sum TopK TopKV2
+ApproxTopK Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 UnsortedSegmentMax UnsortedSegmentMin
+UnsortedSegmentProd UnsortedSegmentSum UpperBound
 """
 _ARRAYS = """
 BatchToSpace BatchToSpaceND Bitcast BroadcastArgs BroadcastGradientArgs BroadcastTo CheckNumerics CheckNumericsV2
@@ -32,7 +32,8 @@ RaggedRange RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor Ra
 Reverse ReverseSequence ReverseV2 Roll ScatterNd Select SelectV2 Shape ShapeN Size Slice Snapshot SpaceToBatch
 SpaceToBatchND SpaceToDepth Split SplitV Squeeze StopGradient StridedSlice TensorScatterAdd TensorScatterMax
 TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile Transpose Unpack UnravelIndex
-Where ZerosLike SparseFillEmptyRows SparseReorder SparseReshape SparseSlice SparseTensorDenseMatMul SparseToDense
+Where ZerosLike SparseCross SparseCrossHashed SparseCrossV2 SparseFillEmptyRows SparseReorder SparseReshape SparseSlice
+SparseTensorDenseMatMul SparseToDense
 """
 _ALGEBRA = """
 BandedTriangularSolve BatchMatMul BatchMatMulV2 BatchMatMulV3 Cholesky Einsum LogMatrixDeterminant Lu MatMul

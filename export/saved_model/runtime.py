@@ -78,11 +78,4 @@ class SavedModelRuntime:
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         check_process()
         outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
-        return {name: _decoded(tensor.numpy()) for name, tensor in outputs.items()}
-
-
-def _decoded(array: np.ndarray) -> np.ndarray:
-    """TensorFlow's strings, which are bytes, as text; other arrays unchanged."""
-    if array.dtype != object:
-        return array
-    return np.array([each.decode("utf-8") for each in array.ravel()], str).reshape(array.shape)
+        return {name: tensor.numpy() for name, tensor in outputs.items()}

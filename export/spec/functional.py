@@ -17,6 +17,7 @@ from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signatu
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec import names, probes, state, vocabulary
+from keras_transformer.export.spec.known_values import known_values, with_known_values
 from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
 from keras_transformer.utils.types import ArrayLike, Tensor
 
@@ -31,6 +32,7 @@ def functional_spec(
     probes: Sequence[Mapping[str, ArrayLike]] | None = None,
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
     one_length: bool = False,
+    output_names: Sequence[str] | None = None,
 ) -> ExportSpec:
     """Export spec of a built Functional or Sequential model, with the one signature `serve`.
 
@@ -40,6 +42,7 @@ def functional_spec(
         probes: list of dicts, each of input arrays or of axis sizes; generated when None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
         one_length: bool. Whether all sequences have one length, `length`, as probes say that name it.
+        output_names: names of the outputs, in flattened order; those of the model when None.
 
     Returns:
         An `ExportSpec` whose signature has its inputs and probes, with the outputs of the Keras model in each probe.
@@ -51,7 +54,7 @@ def functional_spec(
     _warn_of_training(model)
     one_length = one_length or any("length" in each for each in probes or ())
     inputs = input_specs(model, dynamic_axes or {}, one_length)
-    signature = _signature(model, inputs, probes)
+    signature = _signature(model, inputs, probes, output_names)
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
@@ -61,6 +64,7 @@ def functional_spec(
         locator(model),
         tuple(model.variables),
         axis_limits=limits,
+        modules=lookup_tables(model),
         layers=tuple(layers_in_order(model)),
     )
 
@@ -74,15 +78,21 @@ def _warn_of_training(model: Any) -> None:
         )
 
 
-def _signature(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> Signature:
+def _signature(
+    model: Any,
+    inputs: tuple[ArraySpec, ...],
+    given: Sequence[Mapping[str, ArrayLike]] | None,
+    outputs: Sequence[str] | None,
+) -> Signature:
     """The signature of the inference of a model, with its states, its probes and what it computes of them."""
-    states = state.states_of(model, (*(each.name for each in inputs), *names.output_names(model)))
-    function = state.with_states(_serving_function(model, inputs), states)
+    outputs = names.output_names(model) if outputs is None else outputs
+    states = state.states_of(model, (*(each.name for each in inputs), *outputs))
+    function = state.with_states(serving_function(model, inputs, outputs), states)
     inputs = (*inputs, *state.state_specs(states))
     signature = Signature(
         function,
         inputs,
-        _probes(model, inputs, _with_states(given, inputs, states)),
+        probes_of(model, inputs, _with_states(given, inputs, states)),
         labels=names.output_labels(model),
         states=tuple(states),
     )
@@ -150,10 +160,8 @@ def check_model(model: Any) -> Any:
             " keras.Model(inputs, outputs) or keras.Sequential with an Input"
         )
     for tensor in keras.tree.flatten(functional.input):
-        if str(tensor.dtype) == "string" or tensor.sparse or getattr(tensor, "ragged", False):
-            raise InvalidModelError(
-                f"input '{tensor.name}' is {tensor.dtype}, sparse or ragged: only dense numbers export"
-            )
+        if tensor.sparse or getattr(tensor, "ragged", False):
+            raise InvalidModelError(f"input '{tensor.name}' is sparse or ragged: only dense inputs export")
     return functional
 
 
@@ -183,13 +191,18 @@ def input_specs(
     if one_length:
         return tuple(specs)
     limits = _integer_limits(model, specs)
-    return with_own_lengths(specs, limits, _serving_function(model, specs), dynamic_axes)
+    return with_own_lengths(specs, limits, serving_function(model, specs), dynamic_axes)
 
 
-def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> list[Probe]:
+def probes_of(
+    model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None
+) -> list[Probe]:
+    """Probes of a Functional model: those that the user gives, or generated ones; without outputs."""
     limits = _integer_limits(model, inputs)
     if given is None:
-        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model))
+        longest = vocabulary.longest_sequence(model)
+        made = probes.make_probes(inputs, limits, longest)
+        return with_known_values(made, inputs, known_values(keras.tree.flatten(model.input), longest))
     return probes.user_probes(inputs, limits, given)
 
 
@@ -197,6 +210,12 @@ def _integer_limits(model: Any, inputs: Sequence[ArraySpec]) -> dict[str, int | 
     """The limits of the inputs of the model, which come before its states."""
     limits = vocabulary.integer_limits(keras.tree.flatten(model.input))
     return dict(zip([spec.name for spec in inputs][: len(limits)], limits, strict=True))
+
+
+def lookup_tables(model: Any) -> tuple[Any, ...]:
+    """The tables of a model's lookups, which a SavedModel keeps."""
+    lookups = (keras.layers.StringLookup, keras.layers.IntegerLookup)
+    return tuple(layer.lookup_table for layer in layers_in_order(model) if isinstance(layer, lookups))
 
 
 def _add_reaching_probe(model: Any, signature: Signature) -> None:
@@ -224,9 +243,11 @@ def _add_finite_probes(model: Any, signature: Signature) -> None:
         signature.probes.append(probe)
 
 
-def _serving_function(model: Any, inputs: Sequence[ArraySpec]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
-    """Inference of the model as a function from named tensors to named tensors."""
-    structure, outputs = model.input, names.output_names(model)
+def serving_function(
+    model: Any, inputs: Sequence[ArraySpec], output_names: Sequence[str] | None = None
+) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+    """Inference of a Functional model as a function from named tensors to named tensors."""
+    structure, outputs = model.input, names.output_names(model) if output_names is None else output_names
     order = [spec.name for spec in inputs]
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

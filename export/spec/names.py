@@ -71,10 +71,10 @@ def _output_label(tensor: keras.KerasTensor) -> str | None:
     operation = keras_private.producer(tensor)
     if not isinstance(operation, keras.layers.Layer) or isinstance(operation, keras.layers.InputLayer):
         return None
-    return None if re.match(rf"^{_automatic_name(operation)}(_\d+)?$", operation.name) else operation.name
+    return None if re.match(rf"^{automatic_name(operation)}(_\d+)?$", operation.name) else operation.name
 
 
-def _automatic_name(operation: keras.Operation) -> str:
+def automatic_name(operation: keras.Operation) -> str:
     """Keras's default name of a layer of this class: `Conv2D` is `conv2d`, `GlobalAveragePooling1D` is spelled out."""
     words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(operation).__name__)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()

@@ -10,6 +10,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
+from keras_transformer.export.runtime.inputs import decoded
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import ArrayLike, Shape
@@ -89,7 +90,7 @@ def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Map
     probes = []
     for number, probe in enumerate(given):
         if set(probe) == names:
-            arrays = {spec.name: np.asarray(probe[spec.name], spec.dtype) for spec in inputs}
+            arrays = {each.name: np.asarray(probe[each.name], _numpy_dtype(each)) for each in inputs}
             probes.append(Probe(arrays, _label(sizes_of(inputs, arrays), False)))
         elif probe and set(probe) <= axes:
             for padded in (False, True) if any(is_mask(spec) for spec in inputs) else (False,):
@@ -132,7 +133,7 @@ def fill_references(
         first = signature.probes[0]
         again = _reference(signature, first)
     for name, value in first.outputs.items():
-        if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5, equal_nan=True):
+        if not _is_near(value, again[name]):
             raise NotDeterministicError(
                 f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
                 + (f": {cause(lambda: _reference(signature, first))}; {_REMEDY}" if cause else "")
@@ -167,7 +168,13 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
             f"the model itself fails on the probe {probe.label}: {one_line(error)}"
             " (pass `probes`: sizes or arrays that it accepts)"
         ) from error
-    return {name: np.asarray(value) for name, value in outputs.items()}
+    return {name: decoded(np.asarray(value)) for name, value in outputs.items()}
+
+
+def _is_near(array: np.ndarray, other: np.ndarray) -> bool:
+    if array.dtype.kind == "U":
+        return np.array_equal(array, other)
+    return np.allclose(array, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def probe_of_sizes(inputs: Sequence[ArraySpec], limits: Limits, sizes: Mapping[str, int], padded: bool) -> Probe:
@@ -191,6 +198,8 @@ def is_mask(spec: ArraySpec) -> bool:
 
 
 def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, random: np.random.Generator) -> np.ndarray:
+    if spec.dtype == "string":
+        return np.full(shape, "")
     if is_mask(spec):
         return (_padded_mask(shape) if padded else np.ones(shape)).astype(spec.dtype)
     if "int" in spec.dtype:
@@ -202,6 +211,10 @@ def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, rand
     if spec.name.startswith("uniform_noise"):
         return random.random(shape).astype(spec.dtype)
     return random.standard_normal(shape).astype(spec.dtype)
+
+
+def _numpy_dtype(spec: ArraySpec) -> str:
+    return "str" if spec.dtype == "string" else spec.dtype
 
 
 def _padded_mask(shape: Shape) -> np.ndarray:

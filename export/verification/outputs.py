@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.data.export_spec import ExportSpec, Probe
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.errors import ParityError
@@ -48,6 +48,20 @@ def verify_format(
         ParityError: an output differs; the message has its name and the difference.
     """
     return compare_outputs(directory, format, probes, Limit(tolerance), manifest, times)
+
+
+def check_preprocessing(spec: ExportSpec) -> None:
+    """Compares the whole model with the steps in front of its files and the part behind them, both in Keras.
+
+    Raises:
+        ParityError: an output differs.
+    """
+    for name, each in spec.preprocessed.items():
+        for probe, part in zip(each.signature.probes, spec.signatures[name].probes, strict=True):
+            for output, expected in probe.outputs.items():
+                found = compare(part.outputs[output], expected)
+                if not found.is_accepted:
+                    raise parity_error("preprocessing", output, probe.label, found)
 
 
 def compare_outputs(

@@ -1,5 +1,7 @@
 """Writes, verifies and quantizes the artifacts of a spec, one format after another."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 import shutil
@@ -11,6 +13,7 @@ from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
 from keras_transformer.export.bundle.manifest import new_manifest, read_manifest, write_manifest
 from keras_transformer.export.bundle.metadata import check_input_names, check_metadata
+from keras_transformer.export.bundle.preprocessing import ways_of_inputs, write_vocabularies
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.export_spec import ExportSpec
@@ -19,14 +22,14 @@ from keras_transformer.export.data.manifest_records import WeightsRecord
 from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.data.report import Artifact, Report, Reports
 from keras_transformer.export.data.target_result import TargetResult
-from keras_transformer.export.format import Format
 from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS, check_formats, written_versions
 from keras_transformer.export.quantization.options import FLOAT, Quantization
 from keras_transformer.export.quantization.precisions import Mode, precision_name, precision_of
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.export.request import Request
-from keras_transformer.export.verification.outputs import verify_format
+from keras_transformer.export.verification.outputs import check_preprocessing, verify_format
+from keras_transformer.export.writing.sources import Source, Sources
 from keras_transformer.utils.types import Path
 
 
@@ -87,6 +90,7 @@ def write_bundles(spec: ExportSpec, request: Request, progress: Progress = True)
     spec, target = spec.only(request.formats), request.directory
     check_metadata(spec.metadata)
     check_input_names(spec.metadata, (each.name for key in spec.signatures.values() for each in key.inputs))
+    check_preprocessing(spec)
     reports = Reports()
     with writing.replacing(target) as work, _steps(spec, request, progress) as steps:
         job = _Job(spec, request.formats, target.name, work, steps)
@@ -216,9 +220,11 @@ class _BundleWriter:
         formats: Iterable[str],
         steps: Steps,
     ) -> None:
-        self._spec, self._traced, self._rounding = spec, traced, rounding
+        self._spec, self._rounding = spec, rounding
         self._folder, self._steps = folder, steps
-        self.manifest = new_manifest(spec, written_versions(formats))
+        names = list(formats)
+        self._sources = Sources(spec, traced, names)
+        self.manifest = new_manifest(spec, written_versions(names))
         if spec.tokenizer is not None:
             record = tokenizers.write_tokenizer(folder, spec.tokenizer, spec.tokenizer_options)
             self.manifest = dataclasses.replace(self.manifest, tokenizer=record)
@@ -229,42 +235,49 @@ class _BundleWriter:
 
         start = time.perf_counter()
         self._steps.begin(f"writing {name}")
+        source = self._sources.of(FORMATS[name])
+        preprocessing = self._sources.preprocessing(source)
+        write_vocabularies(self._folder, self._sources.vocabularies(preprocessing))
         before = writing.bytes_in(self._folder)
-        files = self._files(FORMATS[name])
+        files = self._files(source)
         size = writing.bytes_in(self._folder) - before
-        weights = check_weights(name, self._traced, self._spec, self._folder, files)
-        names = names_record(self._spec, FORMATS[name])
-        record = ArtifactRecord(files, size, names, WeightsRecord.from_dict(weights, name), milliseconds={})
+        weights = check_weights(name, source.traced, source.spec, self._folder, files)
+        names = names_record(source.spec, source.format)
+        record = ArtifactRecord(
+            files, size, names, preprocessing, WeightsRecord.from_dict(weights, name), milliseconds={}
+        )
         self.manifest = self.manifest.with_artifact(name, record)
-        probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
-        count = sum(len(each) for each in probes.values())
+        count = sum(len(self._spec.signatures[key].probes) for key in self._spec.names(name))
+        ways = ways_of_inputs(self._spec, preprocessing)
         if not self._spec.runs_floats:
-            return Artifact(name, next(iter(files.values())), size, time.perf_counter() - start, [], count)
+            seconds = time.perf_counter() - start
+            return Artifact(name, next(iter(files.values())), size, seconds, [], count, preprocessing=ways)
         if self._rounding.is_pending:
             self._steps.begin("measuring the rounding of the model")
             self._rounding.wait()
         self._steps.begin(f"verifying {name}")
         times: dict[str, float] = {}
-        parity = verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
+        probes = self._spec.probes()
+        own = {key: probes[key] for key in self._spec.names(name)}
+        parity = verify_format(self._folder, name, own, self._spec.tolerance, self.manifest, times)
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
-        artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count)
+        artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count, preprocessing=ways)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
-    def _files(self, format: Format) -> dict[str, str]:
+    def _files(self, source: Source) -> dict[str, str]:
         """Writes the float files of a format; returns their paths by signature."""
-        if format.made_from is None:
-            return format.write(self._traced, self._spec, self._folder)
-        sources = self.manifest.artifact(format.made_from).signatures
-        return format.convert(dict(sources), self._spec, self._folder)
+        if source.format.made_from is None:
+            return source.format.write(source.traced, source.spec, self._folder)
+        files = self.manifest.artifact(source.format.made_from).signatures
+        return source.format.convert(dict(files), source.spec, self._folder)
 
     def finish(self, title: str) -> None:
         """Writes probes, report and manifest."""
         artifacts = {name: self.manifest.artifacts[name] for name in FORMATS if name in self.manifest.artifacts}
         self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts)
-        probes = {key: signature.probes for key, signature in self._spec.signatures.items()}
-        write_probes(self._folder, probes)
+        write_probes(self._folder, self._spec.probes())
         if self._spec.runs_floats:
             complete(self._folder, self.manifest, title)

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import timestamp, write_manifest
+from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.limits import change_limit, limits_of
@@ -27,7 +28,9 @@ from keras_transformer.export.reporting.html_report import FILE as REPORT
 from keras_transformer.export.reporting.html_report import write_report
 from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.export.runtime.precision import full_precision
+from keras_transformer.export.runtime.preprocessing import preprocessor
 from keras_transformer.export.verification.quantized.classes import check_classes
 from keras_transformer.export.verification.quantized.evaluation import Evaluation, Measurement, check_loss
 from keras_transformer.export.verification.quantized.float_predictions import (
@@ -112,14 +115,14 @@ class QuantizedCopies:
         name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
         start = time.perf_counter()
         before = self._float_measurement(name) if _has_data(evaluation) else None
-        probes = {key: spec.signatures[key].probes for key in spec.names(name)}
+        probes = {key: each for key, each in spec.probes().items() if key in spec.names(name)}
         predictions = self._float_predictions(name)
         judged = predictions is not None
         limit = change_limit(quantization.mode, quantization.tolerance, is_judged_on_text=judged)
         is_lenient = judged and quantization.tolerance == limits_of(quantization.mode).change
         others_size = writing.bytes_in(folder) - artifact.size
         files = dict(manifest.artifact(name).signatures)
-        _quantize_files(get_format(name), spec, folder, manifest)
+        _quantize_files(get_format(name), _of_files(spec, folder, manifest, name), folder, manifest)
         size = writing.bytes_in(folder) - others_size
         weights = check_quantized_weights(name, self._source, folder, files, quantization, spec.variables)
         times: dict[str, float] = {}
@@ -241,6 +244,21 @@ def _quantize_files(format: Format, spec: ExportSpec, folder: pathlib.Path, mani
         format.quantize(spec, folder, dict(manifest.artifact(format.name).signatures))
     else:
         format.convert(dict(manifest.artifact(format.made_from).signatures), spec, folder)
+
+
+def _of_files(spec: ExportSpec, folder: pathlib.Path, manifest: Manifest, format: str) -> ExportSpec:
+    """The spec of the files of a format; the calibration is of what they take."""
+    records = manifest.artifact(format).preprocessing
+    if not records:
+        return spec.whole() if get_format(format).takes_text else spec
+    calibration = getattr(spec.quantization, "calibration", None)
+    if calibration is None:
+        return spec
+    name, preprocessing = next(iter(records.items()))
+    preprocess = preprocessor(preprocessing, read_vocabularies(folder, preprocessing.paths))
+    inputs = manifest.signature(name).inputs
+    prepared = [preprocess(check_inputs(inputs, arrays)) for arrays in calibration]
+    return dataclasses.replace(spec, quantization=dataclasses.replace(spec.quantization, calibration=prepared))
 
 
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:

@@ -87,7 +87,8 @@ class WeightsFile:
 
 def inline(name: str, array: AnyArray) -> onnx.TensorProto:
     """Returns a tensor with inline data."""
-    return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+    content = np.ascontiguousarray(array).reshape(array.shape)
+    return numpy_helper.from_array(content.astype(object) if content.dtype.kind == "S" else content, name)
 
 
 def read(path: pathlib.Path) -> ir.Model:

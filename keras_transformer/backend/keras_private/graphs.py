@@ -73,6 +73,12 @@ def producer(tensor: keras.KerasTensor) -> keras.Operation:
     return tensor._keras_history.operation
 
 
+def inputs_of(tensor: keras.KerasTensor) -> list[keras.KerasTensor]:
+    """Returns the symbolic tensors from which a symbolic tensor is computed; none for an input."""
+    history = tensor._keras_history
+    return list(history.operation._inbound_nodes[history.node_index].input_tensors)
+
+
 def consumers(tensor: keras.KerasTensor) -> list[Any]:
     """Returns the nodes that take a symbolic tensor as input, in every model that was made of it."""
     return [

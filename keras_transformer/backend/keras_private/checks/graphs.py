@@ -57,10 +57,12 @@ def _arguments() -> None:
     expect(private.named_arguments(node), {"training": True})
 
 
-@CHECKS.of("KerasTensor._keras_history, Operation._outbound_nodes")
+@CHECKS.of("KerasTensor._keras_history, Operation._inbound_nodes, Operation._outbound_nodes")
 def _graph() -> None:
     source = keras.Input((3,))
     first = keras.layers.Dense(2, name="first")(source)
     second = keras.layers.Dense(2, name="second")(first)
     expect(private.producer(second).name, "second")
     expect([node.operation.name for node in private.consumers(first)], ["second"])
+    expect([each is first for each in private.inputs_of(second)], [True])
+    expect(private.inputs_of(source), [])

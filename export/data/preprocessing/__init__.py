@@ -1,0 +1,1 @@
+"""The records of the layers between the inputs of a signature and those of its file."""
