@@ -216,6 +216,8 @@ def _forward_spec(model: keras.Model, request: Request) -> ExportSpec:
     require_steps(check_model(model), request.formats)
     spec = forward_spec(model, options.tolerance, request.probes, options.dynamic_axes, options.has_one_length)
     if options.signatures:
+        if request.target is not None:
+            raise ExportError("a file for a target has one signature: pass no signatures in ExportOptions")
         from keras_transformer.export.spec.method_signatures import with_methods
 
         spec = with_methods(spec, model, options.signatures)
