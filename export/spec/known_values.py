@@ -13,9 +13,10 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe
 
+_LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)
 # Of a vocabulary, evenly spaced.
 _MOST_TOKENS = 24
-_LONGEST_TEXT = 12
+_LONGEST_TEXT, _FIRST_TEXT = 12, 8
 _STRANGERS = (
     "zebra crossing",
     "",
@@ -83,7 +84,9 @@ def _values(tensor: keras.KerasTensor, longest: int | None) -> list[Any]:
     masks = [mask for each in lookups if (mask := getattr(each, "mask_token", None)) is not None]
     is_closed = any(getattr(each, "num_oov_indices", 1) == 0 for each in lookups)
     if not is_string:
-        return [*tokens, *masks, *([] if is_closed else _NUMBERS)] if lookups else []
+        limits = np.iinfo(str(tensor.dtype))
+        values = [*tokens, *masks, *([] if is_closed else _NUMBERS)] if lookups else []
+        return [each for each in values if limits.min <= each <= limits.max]
     if any(isinstance(each, keras.layers.TextVectorization) for each in lookups):
         tokens = _texts(tokens, min(longest or _LONGEST_TEXT, _LONGEST_TEXT))
     return [*tokens, *masks, *([] if is_closed else _STRANGERS)]
@@ -95,7 +98,7 @@ def _sample(vocabulary: Sequence[Any]) -> list[Any]:
 
 def _texts(tokens: Sequence[str], longest: int) -> list[str]:
     """Texts of these tokens, of different lengths, some in capitals and with punctuation."""
-    texts: list[str] = []
+    texts = [" ".join(np.resize(tokens, min(_FIRST_TEXT, longest)))] if tokens else []
     start, size = 0, min(3, longest)
     while start < len(tokens):
         words = tokens[start : start + size]
@@ -121,6 +124,3 @@ def _lookups(tensor: keras.KerasTensor, seen: set[int]) -> list[Any]:
             results = keras.tree.flatten(node.output_tensors)
             found += [each for result in results if result.dtype == tensor.dtype for each in _lookups(result, seen)]
     return found
-
-
-_LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)

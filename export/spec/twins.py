@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.serialization import model_record
@@ -29,6 +31,7 @@ def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> ke
         twin = keras.saving.deserialize_keras_object(change(record), custom_objects_of(model), safe_mode=False)
         if not twin.built:
             twin.build(model.input_shape)
+        _copy_adapted(model, twin)
     except library_exceptions(ImportError) as error:
         raise InvalidModelError(
             f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(_first_cause(error))};"
@@ -42,6 +45,19 @@ def _first_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return error
+
+
+def _copy_adapted(model: keras.Model, twin: keras.Model) -> None:
+    """Gives layers what others learned from data by `adapt`, which no config has."""
+    adaptable = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.Normalization)
+    pairs = zip(layers_in_order(model), layers_in_order(twin), strict=True)
+    for layer, other in ((layer, other) for layer, other in pairs if isinstance(layer, adaptable)):
+        if isinstance(layer, keras.layers.Normalization):
+            other.set_weights(layer.get_weights())
+            other.finalize_state()
+        elif layer.input_vocabulary is None:
+            weights = np.asarray(layer.idf_weights_const) if layer.output_mode == "tf_idf" else None
+            other.set_vocabulary(layer.get_vocabulary(), weights)
 
 
 def merged_twin(model: keras.Model) -> keras.Model:

@@ -162,4 +162,5 @@ def _only(spec: ExportSpec, target: Target, signatures: Mapping[str, Any]) -> Ex
     # A signature computes the same as the general one, which was called twice.
     for each in changed.values():
         each.is_repeatable = True
-    return dataclasses.replace(spec, signatures=changed, target=target)
+    # Files for accelerators take what preprocessing makes.
+    return dataclasses.replace(spec, preprocessed={}, signatures=changed, target=target)

@@ -326,3 +326,24 @@ def test_the_cpp_of_the_page_computes_the_same(tmp_path):
     found = subprocess.run([str(tmp_path / "page")], input=texts.encode(), check=True, capture_output=True).stdout
     rows = [[int(each) for each in line.split()] for line in found.decode().splitlines()]
     assert rows == computed(TextVectorization(LOOKUP, length=4), HARD_TEXTS, vocabulary=WORDS)
+
+
+@pytest.mark.parametrize("twin", ["float32_twin", "streamed_twin"])
+def test_a_twin_has_what_layers_learned_from_data(twin):
+    import tensorflow as tf
+
+    from keras_transformer.export.spec import float32
+
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    scale, lookup = layers.Normalization(dtype=policy), layers.IntegerLookup()
+    words = layers.TextVectorization(output_mode="tf_idf")
+    scale.adapt(np.array([[1.0, 20.0], [5.0, 50.0]]))
+    lookup.adapt(np.array([7, 7, 9]))
+    words.adapt(tf.constant(["a cat", "a dog", "cat"]))
+    inputs = keras.Input((2,)), keras.Input((), dtype="int64"), keras.Input((), dtype="string")
+    model = keras.Model(inputs, [layer(x) for layer, x in zip((scale, lookup, words), inputs, strict=True)])
+    arrays = tf.constant([[1.0, 20.0]]), tf.constant([9], "int64"), tf.constant(["a cat zebra"])
+
+    found, expected = getattr(float32, twin)(model)(arrays), model(arrays)
+    assert [np.asarray(each).tolist() for each in found[:2]] == [[[-1, -1]], [2]]
+    np.testing.assert_array_equal(found[2], expected[2])
