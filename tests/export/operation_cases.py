@@ -281,6 +281,25 @@ case(
     shapes=PICTURES,
 )
 case("AvgPool", lambda x: tf.nn.avg_pool2d(x, 2, 2, "SAME"), IMAGES, shapes=PICTURES)
+for sizes, steps in ((2, 2), (3, 2), (2, 3), (1, 4)):
+    case(
+        "MaxPool",
+        lambda x, options=(sizes, steps, "SAME"): tf.nn.max_pool2d(x, *options),
+        IMAGES,
+        name=f"{sizes} {steps}",
+        shapes=PICTURES,
+    )
+VOLUMES = _RANDOM.normal(size=(2, 6, 7, 5, 2)).astype("float32")
+for name, pool in (("AvgPool3D", tf.nn.avg_pool3d), ("MaxPool3D", tf.nn.max_pool3d)):
+    for padding in ("SAME", "VALID"):
+        for sizes, steps in (((2, 3, 2), (1, 2, 2)), ((2, 2, 2), (3, 2, 3))):
+            case(
+                name,
+                lambda x, pool=pool, options=(sizes, steps, padding): pool(x, *options),
+                VOLUMES,
+                name=f"{padding} {sizes} {steps}",
+                shapes=((None, None, None, None, 2),),
+            )
 case(
     "ResizeBilinear",
     lambda x: RAW.ResizeBilinear(images=x, size=[6, 13], half_pixel_centers=True),

@@ -78,6 +78,9 @@ def chosen(array):
 
 UNIT = np.spacing(np.exp(KERNEL).max())
 EXP = Signature(computed=(({"kernel"}, np.exp(KERNEL)),))
+PICTURES = RANDOM.normal(size=(3, 3, 4, 8)).astype("float32")
+SPREAD = RANDOM.uniform(1, 9, 4).astype("float32")
+BOTH = np.moveaxis(PICTURES * np.float32(0.3) / SPREAD[:, None] * SCALE, -1, 0).copy()
 TWICE = KERNEL * np.float32(0.3) * np.float32(7)
 CASES = {
     "same": Case({"kernel": KERNEL}, KERNEL.T, (next_up(KERNEL.T.copy()), KERNEL.T[::-1])),
@@ -104,6 +107,14 @@ CASES = {
         KERNEL * SCALE,
         (next_up(KERNEL * SCALE), KERNEL * SCALE[::-1]),
         (2, []),
+        is_named=False,
+    ),
+    "two_channels": Case(
+        {"kernel": PICTURES, "scale": SCALE, "spread": SPREAD},
+        BOTH,
+        (moved(BOTH, 1e-5 * BOTH.reshape(-1)[5]), BOTH[::-1], BOTH[..., ::-1], BOTH * np.float32(1.00001)),
+        (0, ["kernel", "scale", "spread"]),
+        Signature(frozenset([0.3])),
         is_named=False,
     ),
     "product_of_vectors": Case(

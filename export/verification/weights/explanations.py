@@ -8,13 +8,18 @@ of the variables that they follow from. An array that none explains is a fault, 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.export.data.weights import StoredWeight
-from keras_transformer.export.verification.weights.factors import channel_factors_of, factors_of
+from keras_transformer.export.verification.weights.factors import (
+    channel_factors_of,
+    factors_of,
+    two_channel_factors_of,
+)
 from keras_transformer.export.verification.weights.images import bits, is_image, is_origin
 from keras_transformer.export.verification.weights.model_weights import ModelWeights
 
@@ -26,6 +31,8 @@ _FACTOR = 1e-4
 _TWO_FACTORS = 1e-6
 # As `_FACTOR`, for a vector whose elements multiply channels.
 _CHANNELS = 1e-4
+# Three roundings of float32, and those of the vectors themselves, as a share of the result.
+_TWO_CHANNELS = 1e-6
 # Numbers by which products of vectors are looked for.
 _START = 8
 # Converters round the constants that they compute in another order than TensorFlow: units in the last place.
@@ -156,6 +163,49 @@ def _names_of_factors(stored: StoredWeight, name: str, model: ModelWeights) -> s
     return None
 
 
+def two_channels(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A kernel between a normalization of its input channels and a norm of its output channels: up to three roundings.
+
+    A number may multiply it as well, such as the scale of pixels.
+    """
+    for stored in unknown:
+        bound = StoredWeight(stored.name, stored.values, bound=_TWO_CHANNELS * np.abs(stored.values))
+        for name in model.candidates(stored):
+            products = two_channel_factors_of(stored, model.variables[name])
+            found = next((each for part in products for each in _names_of_both(bound, *part, model)), None)
+            if found is not None:
+                yield stored, [name, *found]
+                break
+
+
+def _names_of_both(
+    stored: StoredWeight, kernel: np.ndarray, factors: np.ndarray, model: ModelWeights
+) -> Iterator[set[str]]:
+    """What two vectors follow from that multiply the output and the input channels of a kernel."""
+    known = model.scalars[model.scalars != 0]
+    numbers = np.concatenate([[1.0], known, 1 / known])
+    outputs = _multiples(model.vectors(factors.shape[0]), factors[:, 0, 0])
+    inputs = _multiples(model.vectors(factors.shape[2]), factors[0, 0])
+    for (names, left), (others, right) in itertools.product(outputs, inputs):
+        both = left[:, None, None] * right
+        number = float(factors[0, 0, 0] / both[0, 0, 0])
+        if _is_among(number, numbers) and is_image(stored, (kernel * (both * number)).astype(kernel.dtype)):
+            yield names | others
+
+
+def _multiples(
+    vectors: Iterable[tuple[set[str], np.ndarray]], factors: np.ndarray
+) -> list[tuple[set[str], np.ndarray]]:
+    """Vectors, or the reciprocals of vectors, of which factors are a multiple."""
+    found: list[tuple[set[str], np.ndarray]] = []
+    for names, vector in vectors:
+        if vector.all():
+            for each in (vector.astype("float64"), 1 / vector.astype("float64")):
+                if np.allclose(factors / each, factors[0] / each[0], rtol=_TWO_CHANNELS, atol=0):
+                    found.append((names, each))
+    return found
+
+
 def product_of_vectors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
     """A vector times another one, element by element, as a bias times a layer scale: bit for bit."""
     for stored in unknown:
@@ -216,6 +266,7 @@ EXPLANATIONS = (
     Explanation(factor, is_exact=True),
     Explanation(two_factors, is_exact=False),
     Explanation(channels, is_exact=True),
+    Explanation(two_channels, is_exact=False),
     Explanation(product_of_vectors, is_exact=True),
     Explanation(constant, is_exact=False),
 )

@@ -56,3 +56,25 @@ def channel_factors_of(stored: StoredWeight, array: np.ndarray) -> Iterator[tupl
                 factors = np.take_along_axis(found, peaks, axis) / np.where(divisor, divisor, 1)
                 if np.allclose(found, factors * matrix, rtol=SIMILAR, atol=0):
                     yield matrix, factors
+
+
+def two_channel_factors_of(stored: StoredWeight, array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """By what the output and the input channels of a stored kernel may be multiples of those of a variable.
+
+    Yields:
+        `(kernel, factors)`: the variable as `(O, K, I)` in the order of the stored array, and the factors, `(O, 1, I)`,
+        which are a product of a vector of output channels with one of input channels.
+    """
+    if stored.values.size != array.size or stored.values.dtype.kind != "f" or array.ndim < 4 or not array.size:
+        return
+    for each in transposed(array):
+        if each.ndim < 4:
+            continue
+        kernel = each.reshape(len(each), -1, each.shape[-1])
+        found = stored.values.reshape(kernel.shape)
+        peaks = np.abs(kernel).argmax(axis=1, keepdims=True)
+        divisor = np.take_along_axis(kernel, peaks, 1)
+        factors = np.take_along_axis(found, peaks, 1) / np.where(divisor, divisor, 1)
+        is_product = np.allclose(factors * factors[0, 0, 0], factors[:, :, :1] * factors[:1], rtol=SIMILAR, atol=0)
+        if is_product and factors[0, 0, 0] and np.allclose(found, factors * kernel, rtol=SIMILAR, atol=0):
+            yield kernel, factors
