@@ -1,8 +1,10 @@
 """The tokenizer of a bundle: writing, reading, and encoding texts."""
 
+from __future__ import annotations
+
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import TokenizerRecord
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, MissingLibraryError
 from keras_transformer.utils.errors import library_exceptions, one_line
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 FOLDER = "tokenizer"
 # Inputs of signatures that take texts as bytes.
@@ -30,7 +35,7 @@ def check_options(options: Mapping[str, Any] | None) -> None:
 
 
 def write_tokenizer(
-    directory: pathlib.Path, tokenizer: Any, options: Mapping[str, Any] | None = None
+    directory: pathlib.Path, tokenizer: Tokenizer, options: Mapping[str, Any] | None = None
 ) -> TokenizerRecord:
     """Adds a tokenizer to a bundle that is being written.
 

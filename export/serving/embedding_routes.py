@@ -13,6 +13,8 @@ from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.generation.engine.completions import InvalidBodyError, Parameters, read_object, read_values
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from keras_transformer.export.serving.calls import Calls
     from keras_transformer.export.serving.served_model import ServedModel
 
@@ -45,7 +47,7 @@ class EmbeddingRoutes:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def embeddings(self, request: Any) -> Response:
+    async def embeddings(self, request: Request) -> Response:
         """The response to a request."""
         values = read_values(read_object(await request.body()), _PARAMETERS, {})
         if values["input"] is None:

@@ -1,9 +1,11 @@
 """Replicas without a server: a model that runs batches of requests, or an engine that generates text."""
 
+from __future__ import annotations
+
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
@@ -16,6 +18,9 @@ from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.comparison import compare
 from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _UNHEALTHY = "the model does not compute what it computed when it was exported"
 
@@ -145,7 +150,7 @@ class EngineReplica:
         if not self.engine.is_open:
             raise ExportError("the engine is closed")
 
-    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
         """Raises `RequestError`: a language model is asked for texts."""
         raise RequestError(400, "this is a language model")
 

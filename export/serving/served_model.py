@@ -14,6 +14,8 @@ from keras_transformer.export.serving.replicas import served_signatures
 from keras_transformer.export.serving.requests import Limits, Reader
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.utils.types import Path
@@ -35,7 +37,7 @@ class Replicas(Protocol):
     The methods raise `RequestError` and `ReplicaDiedError`.
     """
 
-    async def predict(self, signature: str, arrays: dict[str, Any], /) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray], /) -> tuple[dict[str, np.ndarray], int]:
         """Returns the outputs, and the number of examples of the batch."""
         ...
 

@@ -87,7 +87,7 @@ def _from_file(path: str, names: Sequence[str]) -> dict[str, Any]:
     return {name: np.atleast_1d(arrays[name])[:1] for name in names}
 
 
-def _scores(network: Any, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _scores(network: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     from keras_transformer.attention import attention_maps
 
     inputs = dict(arrays) if len(arrays) > 1 else next(iter(arrays.values()))

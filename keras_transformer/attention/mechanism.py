@@ -205,7 +205,7 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     return ops.transpose(context, (0, 2, 1, 3))
 
 
-def check_supported(layer: Any, requested: Mapping[str, Any]) -> None:
+def check_supported(layer: keras.layers.Layer, requested: Mapping[str, Any]) -> None:
     """Raises `ValueError`, with advice, for the first requested capability that is not in `layer.supports`.
 
     Args:

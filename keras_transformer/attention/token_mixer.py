@@ -137,7 +137,9 @@ class TokenMixer(CachedLayer):
             inputs, query_mask=query_mask, key_mask=key_mask, use_causal_mask=causal or inputs.cache is not None
         )
 
-    def compute_output_shape(self, query_shape: Shape, value_shape: Any = None, key_shape: Any = None) -> Shape:
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> Shape:
         return tuple(query_shape)
 
     def compute_output_spec(

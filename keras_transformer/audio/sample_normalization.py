@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.audio.errors import AudioError
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Path, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Path, Shape, Tensor
 
 
 @serializable
@@ -57,7 +57,7 @@ class SampleNormalization(keras.layers.Layer):
         self.epsilon = epsilon
 
     @classmethod
-    def from_huggingface(cls, folder: Path, **kwargs: Any) -> SampleNormalization:
+    def from_huggingface(cls, folder: Path, **kwargs: Unpack[LayerOptions]) -> SampleNormalization:
         """Reads the feature extractor of a Hugging Face checkpoint.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -15,7 +15,7 @@ from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, choice, resolve, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape
 
 
 class Block(keras.layers.Layer):
@@ -31,7 +31,7 @@ class Block(keras.layers.Layer):
         dropout: float,
         seed: int | None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True

@@ -11,7 +11,7 @@ from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.diffusion.processes.names import PROCESSES
 from keras_transformer.diffusion.processes.process import NoiseProcess
 from keras_transformer.utils.serialization import resolve
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 class DenoisingTrainer(TracedOnce, keras.Model):
@@ -69,7 +69,7 @@ class DenoisingTrainer(TracedOnce, keras.Model):
         self.seed = seed
         self._seeds = keras.random.SeedGenerator(seed)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: the denoiser is built."""
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:

@@ -205,13 +205,15 @@ def token_projection(
     return _projection(layer, name, "btd,de->bte", (None, width), use_bias, activation)
 
 
-def split_heads(layer: Any, name: str, num_heads: int, width: int, use_bias: bool | None = None) -> Projection:
+def split_heads(
+    layer: keras.layers.Layer, name: str, num_heads: int, width: int, use_bias: bool | None = None
+) -> Projection:
     """Returns an unbuilt projection `(B, T, D)` to `(B, T, num_heads, width)`; `use_bias` defaults to `layer.use_bias`."""
     use_bias = layer.use_bias if use_bias is None else use_bias
     return _projection(layer, name, "btd,dnh->btnh", (None, num_heads, width), use_bias)
 
 
-def join_heads(layer: Any, name: str, width: int) -> Projection:
+def join_heads(layer: keras.layers.Layer, name: str, width: int) -> Projection:
     """Returns an unbuilt projection `(B, T, N, H)` to `(B, T, width)`: see `split_heads`."""
     return _projection(layer, name, "btnh,nhd->btd", (None, width), layer.use_bias)
 

@@ -10,6 +10,8 @@ from keras_transformer.generation.generator import Generator
 from keras_transformer.retrieval.errors import RetrievalError
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.retrieval.database import ChunkDatabase
 
 # Suffix of the name of the neighbor tensor in a cache, see `blocks.NeighborEncoder`.
@@ -171,6 +173,6 @@ class _RetrievalCache(NamedTuple):
         neighbors: int32 `(B, 1, slots, w)`. Neighbors in the format of the model's cache.
     """
 
-    model: Any
+    model: keras.Model
     token_ids: Any
     neighbors: Any

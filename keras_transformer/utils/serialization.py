@@ -106,7 +106,7 @@ def resolve(
     raise ValueError(f"{prefix}Expected a {base.__name__}{names}. Received: {identifier!r}")
 
 
-def clone(layer: Any, **changes: Any) -> Any:
+def clone(layer: keras.layers.Layer, **changes: Any) -> Any:
     """Returns a new, unbuilt layer with the config of `layer`, except for `changes`; None for None.
 
     Its name is new unless `changes` contains one: a template may be cloned many times.
@@ -121,7 +121,7 @@ def clone(layer: Any, **changes: Any) -> Any:
     return type(layer).from_config({**layer.get_config(), "name": None, **changes})
 
 
-def serialize(layer: Any) -> Config | None:
+def serialize(layer: keras.layers.Layer) -> Config | None:
     """Returns the config of a layer that another layer contains; None for None.
 
     Without the shapes that it was built with: Keras would build it from these outside its parent, and its weights would get
@@ -146,7 +146,7 @@ def model_record(model: keras.Model) -> Config:
     return record
 
 
-def serialize_shared(layer: Any) -> Config | None:
+def serialize_shared(layer: keras.layers.Layer) -> Config | None:
     """Returns the config of a layer that several others may contain: a loaded model has it once, too.
 
     Keras marks an object as shared when it serializes it a second time, and the first config only if no other layer has

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import keras
@@ -35,3 +35,15 @@ LayerLike: TypeAlias = "str | Config | keras.layers.Layer"
 PositionLike: TypeAlias = "LayerLike | tuple[LayerLike | None, LayerLike | None] | None"
 # The attention of every block, or a list that repeats over the blocks.
 AttentionLike: TypeAlias = "LayerLike | Sequence[LayerLike] | None"
+# What Keras tells the methods of a callback.
+Logs: TypeAlias = "dict[str, float]"
+
+
+class LayerOptions(TypedDict, total=False):
+    """The arguments of every Keras layer, which the constructors of layers pass on."""
+
+    name: str | None
+    dtype: DType
+    trainable: bool
+    autocast: bool
+    activity_regularizer: Regularizer

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.errors import QuantizationError
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
+    from keras_transformer.text import Tokenizer
 
 EXAMPLES = [
     'model.keras --out bundle --data train.npz --evaluate test.npz --budget "20MB"',
@@ -72,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _read(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
     """The batches for rounding, and the `Evaluation`."""
     if (data.endswith(".npz")) != ((held_out or data).endswith(".npz")):
         raise QuantizationError("--data and --evaluate must both be .npz files, or both texts")
@@ -96,7 +99,7 @@ def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]],
     return batches_of(arrays), Evaluation(batches_of(others), wanted)
 
 
-def _from_texts(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _from_texts(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
     import numpy as np
 
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
@@ -118,5 +121,5 @@ def _from_texts(model: Any, data: str, held_out: str | None) -> tuple[list[dict[
     return [{"token_ids": row[None], "padding_mask": mask} for row in rows], Evaluation(text=[others])
 
 
-def _tokens(tokenizer: Any, path: str) -> list[int]:
+def _tokens(tokenizer: Tokenizer, path: str) -> list[int]:
     return list(tokenizer.encode(pathlib.Path(path).read_text(encoding="utf-8", errors="replace")))

@@ -1,13 +1,18 @@
 """The command `engine`: writes a model for onnxruntime-genai, LiteRT-LM, MediaPipe Tasks or transformers.js."""
 
+from __future__ import annotations
+
 import argparse
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.engines.mediapipe.tasks import TASKS as MEDIAPIPE
 from keras_transformer.export.engines.transformers_js.tasks import IMAGE, TRANSCRIBER
 from keras_transformer.export.engines.transformers_js.tasks import TASKS as PIPELINES
 from keras_transformer.export.errors import ExportError
+
+if TYPE_CHECKING:
+    import keras
 
 EXAMPLES = [
     "model.keras --for genai --out genai --quantize weight_int4",
@@ -65,7 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_for_app(arguments: argparse.Namespace, path: pathlib.Path, model: Any, options: dict[str, Any]) -> Any:
+def _write_for_app(
+    arguments: argparse.Namespace, path: pathlib.Path, model: keras.Model, options: dict[str, Any]
+) -> Any:
     if arguments.engine == "mediapipe":
         from keras_transformer.export.engines.mediapipe.model_file import write_mediapipe
 

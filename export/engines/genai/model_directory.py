@@ -30,6 +30,8 @@ from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.writing.quantizing import quantize_in_place
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.engines.key_value_cache import KeyValueCache
     from keras_transformer.utils.types import Path
 
@@ -39,7 +41,7 @@ _UNBOUNDED = 2048
 
 
 def write_genai(
-    model: Any,
+    model: keras.Model,
     directory: Path,
     *,
     max_length: int | None = None,
@@ -114,7 +116,7 @@ def write_genai(
     return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
 
 
-def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:
+def genai_config(model: keras.Model, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:
     """Returns the content of `genai_config.json`.
 
     Args:
@@ -156,7 +158,7 @@ def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> di
     return {"model": {**described, "decoder": decoder}, "search": search}
 
 
-def _length(model: Any, max_length: int | None) -> int:
+def _length(model: keras.Model, max_length: int | None) -> int:
     most = model.max_length
     if max_length is None:
         return most or _UNBOUNDED

@@ -31,7 +31,7 @@ _LEVELS = 256
 
 
 def mediapipe_spec(
-    model: Any,
+    model: keras.Model,
     task: Task,
     max_length: int,
     normalization: dict[str, Any],
@@ -69,7 +69,7 @@ def mediapipe_spec(
     )
 
 
-def check_inputs(model: Any, task: Task) -> None:
+def check_inputs(model: keras.Model, task: Task) -> None:
     """Refuses a model that does not take what the task passes, or returns something else than the task answers.
 
     Raises:
@@ -87,12 +87,12 @@ def check_inputs(model: Any, task: Task) -> None:
         raise InvalidModelError(f"MediaPipe takes one vector for each row; '{model.name}' returns {shapes}")
 
 
-def _image_inputs(model: Any) -> tuple[ArraySpec, ...]:
+def _image_inputs(model: keras.Model) -> tuple[ArraySpec, ...]:
     shape = keras.tree.flatten(model.input)[0].shape
     return (ArraySpec(IMAGE, "float32", (1, *shape[1:]), (None,) * 4),)
 
 
-def _text_inputs(model: Any, max_length: int) -> tuple[ArraySpec, ...]:
+def _text_inputs(model: keras.Model, max_length: int) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(name, "int32", (1, max_length), (None, None)) for name in _OF_TEXT.values())
 
 
@@ -106,7 +106,7 @@ def _image_reader(normalization: dict[str, Any]) -> Callable[[dict[str, Tensor]]
     return take
 
 
-def _text_reader(model: Any) -> Callable[[dict[str, Tensor]], list[Tensor]]:
+def _text_reader(model: keras.Model) -> Callable[[dict[str, Tensor]], list[Tensor]]:
     order = names.input_names(model)
 
     def take(tensors: dict[str, Tensor]) -> list[Tensor]:
@@ -118,7 +118,7 @@ def _text_reader(model: Any) -> Callable[[dict[str, Tensor]], list[Tensor]]:
 
 
 def _function(
-    model: Any, task: Task, take: Callable[[dict[str, Tensor]], list[Tensor]]
+    model: keras.Model, task: Task, take: Callable[[dict[str, Tensor]], list[Tensor]]
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     structure = model.input
     if task.is_detector:

@@ -133,7 +133,9 @@ def _task(name: str) -> Task:
     return TASKS[name]
 
 
-def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_length: int | None, tolerance: Any) -> None:
+def _check_arguments(
+    model: keras.Model, task: Task, metadata: dict[str, Any], max_length: int | None, tolerance: Any
+) -> None:
     check_metadata(metadata)
     check_input_names(metadata, names.input_names(model))
     classes = metadata.get(CLASS_NAMES)
@@ -154,7 +156,7 @@ def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_lengt
         raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
 
 
-def _normalization(model: Any, metadata: dict[str, Any]) -> dict[str, Any]:
+def _normalization(model: keras.Model, metadata: dict[str, Any]) -> dict[str, Any]:
     """What the metadata says of the first input."""
     return metadata.get(INPUTS, {}).get(names.input_names(model)[0], {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import keras
 
 _TEXTS = ["this is a text", "a text"]
 # The features of a recording differ by rounding from those of Keras.
@@ -71,7 +74,7 @@ class LanguageGraphs:
         check_stepwise(self.model, tolerance)
         self._generation = files.generation_config(self.model, self._kind, self._tokenizer)
 
-    def _check_source(self, model: Any) -> None:
+    def _check_source(self, model: keras.Model) -> None:
         is_recording = self._kind.kind == TRANSCRIBER
         if (model.source_shape is None) == is_recording:
             wanted = "recordings, as features" if is_recording else "texts"

@@ -118,7 +118,7 @@ class OneGraph:
         return _TEXT + mask, {OF_TEXT[name]: arrays[name] for name in names.input_names(self.model)}
 
 
-def _class_names(model: Any, task: Task, metadata: Mapping[str, Any]) -> list[str]:
+def _class_names(model: keras.Model, task: Task, metadata: Mapping[str, Any]) -> list[str]:
     if task.rank != 2:
         return []
     count = keras.tree.flatten(model.output)[0].shape[-1]

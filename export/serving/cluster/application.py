@@ -1,10 +1,12 @@
 """The Ray Serve application of a bundle."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import pathlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError, MissingLibraryError
@@ -16,6 +18,10 @@ from keras_transformer.export.serving.requests import Limits, RequestError
 from keras_transformer.export.serving.served_model import ReplicaDiedError, checked_signatures, served_bundle
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import numpy as np
+    from starlette.types import Receive, Scope, Send
 
 try:
     # An extra, which may not be installed.
@@ -196,7 +202,7 @@ class TextDeployment:
 class _Forward:
     """The application of the gateway that runs in this process; it has nothing to do at the start and the end."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             for kind in ("startup", "shutdown"):
                 await receive()
@@ -222,7 +228,7 @@ class _Replicas:
         self._handle = handle
         self._streaming = handle.options(stream=True)
 
-    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
         try:
             result, examples = await self._handle.predict.remote((signature, arrays))
         except _OURS as error:

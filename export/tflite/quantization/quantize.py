@@ -29,6 +29,8 @@ from keras_transformer.export.tflite.weights.weight import ROWS, find_weights, r
 if TYPE_CHECKING:
     import pathlib
 
+    import keras
+
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.options import Quantization
     from keras_transformer.export.tflite.weights.weight import Weight
@@ -63,7 +65,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         write_file(model, directory / path)
 
 
-def quantized(content: bytes, quantization: Quantization, variables: Sequence[Any] = ()) -> bytes:
+def quantized(content: bytes, quantization: Quantization, variables: Sequence[keras.Variable] = ()) -> bytes:
     """Returns the bytes of a quantized file.
 
     Args:
@@ -89,7 +91,10 @@ def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> di
 
 
 def quantize_tree(
-    model: Any, quantization: Quantization, variables: Sequence[Any] = (), ranges: dict[int, Any] | None = None
+    model: Any,
+    quantization: Quantization,
+    variables: Sequence[keras.Variable] = (),
+    ranges: dict[int, Any] | None = None,
 ) -> None:
     """Quantizes the weights of an object tree, one at a time.
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
+
+if TYPE_CHECKING:
+    import keras
 
 # Smaller weights are not quantized: the operators would cost more.
 _SMALL = 2048
@@ -56,7 +59,7 @@ def readers(graph: Graph, index: int) -> list[tuple[Any, int]]:
     ]
 
 
-def find_weights(model: Any, variables: Sequence[Any] = ()) -> list[Weight]:
+def find_weights(model: Any, variables: Sequence[keras.Variable] = ()) -> list[Weight]:
     """Finds the weights to quantize: large float32 constants of rank 2 or more.
 
     Args:
@@ -107,7 +110,7 @@ def _is_named(weight: Weight, known: list[_Variable]) -> bool:
 class _Variable:
     """A Keras variable, of which only samples stay in memory."""
 
-    def __init__(self, variable: Any) -> None:
+    def __init__(self, variable: keras.Variable) -> None:
         from keras_transformer.export.graph.traced import lazy_array
 
         self.path, self._array = variable.path, lazy_array(variable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -30,7 +30,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import RelativeEmbedding
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize_shared
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 TERMS = ("c2p", "p2c")
 
@@ -103,7 +103,7 @@ class DisentangledAttention(TokenMixer):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)

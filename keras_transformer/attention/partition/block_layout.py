@@ -32,9 +32,9 @@ class BlockLayout:
     """
 
     block_size: int
-    rows: Any
-    columns: Any
-    valid: Any
+    rows: Tensor
+    columns: Tensor
+    valid: Tensor
 
     def attend(
         self,

@@ -47,7 +47,7 @@ def by_query_tiles(
     count = block_count(length, size)
     slots = pad_length(slots, 0, count * size - length)
 
-    def tile(query: Tensor, index: Any, *shared: Tensor) -> Tensor:
+    def tile(query: Tensor, index: int | Tensor, *shared: Tensor) -> Tensor:
         return function(query, take_block(slots, index, size, 1), *shared)
 
     @ops.custom_gradient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.audio.synthesis.arguments import check_counts
 from keras_transformer.audio.synthesis.wave_net import WaveNet
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -47,7 +47,9 @@ class CouplingFlow(keras.layers.Layer):
     Reference: Kim et al., VITS, arXiv 2106.06103, section 2.1.3; Dinh et al., NICE, arXiv 1410.8516, section 3.2.
     """
 
-    def __init__(self, hidden_dim: int = 192, wave_net: LayerLike | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, hidden_dim: int = 192, wave_net: LayerLike | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         check_counts(hidden_dim=hidden_dim)
         self.hidden_dim = hidden_dim

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.audio.synthesis.depth_separable_convolutions import Depth
 from keras_transformer.audio.synthesis.spline import inverse_spline
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -50,7 +50,9 @@ class ConvolutionFlow(keras.layers.Layer):
     Reference: Kim et al., VITS, arXiv 2106.06103, appendix A; Durkan et al., arXiv 1906.04032.
     """
 
-    def __init__(self, convolutions: LayerLike, num_bins: int = 10, bound: float = 5.0, **kwargs: Any) -> None:
+    def __init__(
+        self, convolutions: LayerLike, num_bins: int = 10, bound: float = 5.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         check_counts(num_bins=num_bins)
         if num_bins < 2 or bound <= 0:

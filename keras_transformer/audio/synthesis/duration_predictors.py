@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -60,7 +60,7 @@ class DurationPredictor(keras.layers.Layer):
         dropout: float = 0.0,
         layer_norm_epsilon: float = 1e-5,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_counts(hidden_dim=hidden_dim)
@@ -158,7 +158,7 @@ class StochasticDurationPredictor(keras.layers.Layer):
         noise_scale: float = 0.8,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(num_flows, bool) or not isinstance(num_flows, int) or num_flows < 0 or noise_scale < 0:

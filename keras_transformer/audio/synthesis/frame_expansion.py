@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.layers.row_gather import take_of_row
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Frames of one token: more than any speech has, and so few that all samples of a text can be counted in 32 bits.
 _MOST_FRAMES = 4096
@@ -82,7 +82,7 @@ class FrameExpansion(keras.layers.Layer):
     Reference: Kim et al., VITS, arXiv 2106.06103, section 2.1 and figure 1b.
     """
 
-    def __init__(self, noise_scale: float = 0.667, **kwargs: Any) -> None:
+    def __init__(self, noise_scale: float = 0.667, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if noise_scale < 0:
             raise ValueError(f"noise_scale must not be negative. Received: {noise_scale}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.audio.synthesis.speaker import add_speaker, speaker_projection
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 _ENDS_KERNEL = 7
 
@@ -66,7 +66,7 @@ class HiFiGAN(keras.layers.Layer):
         block_kernel_sizes: Sequence[int] = (3, 7, 11),
         block_dilation_rates: Sequence[Sequence[int]] | None = None,
         negative_slope: float = 0.1,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim

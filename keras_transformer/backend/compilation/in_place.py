@@ -166,11 +166,11 @@ def _take(tensor: Tensor, indices: Tensor) -> Tensor:
     return ops.take(tensor, indices, axis=0)
 
 
-def _take_of_variable(variable: Any, indices: Tensor) -> Tensor:
+def _take_of_variable(variable: keras.Variable, indices: Tensor) -> Tensor:
     # Reading the whole variable would make its next update copy it.
     return variable.sparse_read(indices)
 
 
-def _put_into_variable(variable: Any, indices: Tensor, update: Tensor) -> Any:
+def _put_into_variable(variable: keras.Variable, indices: Tensor, update: Tensor) -> Any:
     variable.scatter_nd_update(indices, update)
     return variable

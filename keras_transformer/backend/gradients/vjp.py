@@ -43,7 +43,7 @@ def _by_tensorflow(function: Callable[..., Any], *arguments: Tensor) -> tuple[An
         tape.watch(arguments)
         value = function(*arguments)
 
-    def pullback(cotangent: Any) -> list[Tensor]:
+    def pullback(cotangent: Tensor) -> list[Tensor]:
         gradients = tape.gradient(value, arguments, cotangent, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in gradients]  # That of a gather is sparse.
 
@@ -64,7 +64,7 @@ def _by_torch(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Ca
         inputs = [argument.detach().requires_grad_() for argument in arguments]
         value = function(*inputs)
 
-    def pullback(cotangent: Any) -> list[Tensor]:
+    def pullback(cotangent: Tensor) -> list[Tensor]:
         outputs, cotangents = keras.tree.flatten(value), keras.tree.flatten(cotangent)
         return list(torch.autograd.grad(outputs, inputs, cotangents, materialize_grads=True))
 

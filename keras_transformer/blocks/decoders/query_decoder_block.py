@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.blocks.block import Block, serialize_template, template
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -70,7 +70,7 @@ class QueryDecoderBlock(Block):
         seed: int | None = None,
         cross_residual: str | Residual | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._cross_template = None if cross_residual is None else template(cross_residual, RESIDUALS, Residual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -14,7 +14,7 @@ from keras_transformer.blocks.encoders.first_token import check_first_token
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -76,7 +76,7 @@ class EncoderBlock(Block):
         seed: int | None = None,
         mixer_residual: str | Residual | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._mixer_template = None if mixer_residual is None else template(mixer_residual, RESIDUALS, Residual)

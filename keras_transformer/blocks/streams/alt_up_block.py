@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -18,7 +18,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Cache, Config, DType, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, DType, LayerLike, LayerOptions, Shape, Tensor
 
 _NORMS = ("input_norm", "attention_norm", "feedforward_input_norm", "feedforward_norm", "laurel_norm", "layer_norm")
 
@@ -79,7 +79,7 @@ class AltUpBlock(keras.layers.Layer):
         activation: Activation = "gelu_tanh",
         scales_output: bool = True,
         norm: LayerLike = "rms_norm",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.attention = resolve(attention, {}, CrossDecoderAttention, argument="attention")
@@ -202,7 +202,7 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         scales_output: bool = True,
         norm: LayerLike = "rms_norm",
         key_value: LayerLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(attention, feedforward, alt_up, laurel_rank, activation, scales_output, norm, **kwargs)
         self.key_value = resolve(key_value, {}, SharedKeyValue, argument="key_value")

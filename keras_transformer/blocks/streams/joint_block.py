@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -12,7 +12,7 @@ from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.layers.modulation import Modulation, norm_without_weights
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -58,7 +58,7 @@ class JointBlock(keras.layers.Layer):
         context_feedforward: LayerLike | None = None,
         norm: LayerLike = "layer_norm",
         condition_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.attention: JointAttention = resolve(attention, {}, JointAttention, argument="attention")

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.utils.types import DType
+
 Bounds = tuple[tuple[int, int], ...]
 
 
@@ -71,7 +73,7 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.part(tuple((0, size) for size in self.shape)), dtype)
 
     def __getattr__(self, name: str) -> Any:

@@ -68,7 +68,7 @@ def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_
         (work / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _joined(module: Module, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, float]:
+def _joined(module: Module, layers: list[keras.layers.Layer]) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns A and B of a module, and their scale; layers of several scales have theirs in B."""
     scale = next(layer.lora_alpha / layer.lora_rank for layer in layers if layer is not None)
     factors: list[tuple[np.ndarray, np.ndarray] | None] = []
@@ -82,7 +82,7 @@ def _joined(module: Module, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, 
     return *module.write(factors), scale
 
 
-def _check_all_written(model: keras.Model, adapted: list[Any], modules: dict[str, Module]) -> None:
+def _check_all_written(model: keras.Model, adapted: list[keras.layers.Layer], modules: dict[str, Module]) -> None:
     """Raises an error for trained weights that the folder would lack, before anything is written."""
     written = {id(layer): module for module in modules.values() for layer in module.layers}
     for layer in adapted:

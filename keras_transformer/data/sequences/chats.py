@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.data.errors import SequenceDataError
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 _ANSWERS = ("all", "last")
 
@@ -31,7 +34,7 @@ class Chats(NamedTuple):
 
 def encode_chats(
     conversations: Iterable[Any],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     *,
     max_length: int | None = None,
     answers: str = "all",

@@ -158,7 +158,7 @@ class Chunkwise:
             following[_NUM_FRAMES] = ops.minimum(cache[_NUM_FRAMES] + self.chunk_length, self._memory)
         values = {id(self._inputs[_SAMPLES]): window, id(self._inputs[_MASK]): mask}
 
-        def call(node: Any, layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        def call(node: Any, layer: keras.layers.Layer, args: Any, kwargs: dict[str, Any]) -> Any:
             if not _reads_chunks(node):
                 return layer(*args, **kwargs)
             own = {name: cache[f"{layer.name}_{name}"] for name in layer.init_cache(1)}

@@ -21,7 +21,7 @@ class StepGraph(NamedTuple):
         boundary: int, or None. The index of the operation with which the backward pass begins.
     """
 
-    graph: Any
+    graph: tf.Graph
     boundary: int | None = None
 
 
@@ -133,7 +133,7 @@ def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], i
     return tf.add_n([total / hidden.shape[0], *map(tf.reduce_sum, scope.losses)])
 
 
-def _loss(output: Any) -> Any:
+def _loss(output: tf.Tensor) -> Any:
     """Returns the mean cross-entropy over the last axis, as of logits."""
     output = tf.cast(output, "float32")
     return tf.reduce_mean(cross_entropy(tf.zeros(output.shape[:-1], "int32"), output))

@@ -163,7 +163,7 @@ class RWKV7TimeMixing(Recurrence):
 
     def scan(
         self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None, first_value: Tensor = None
-    ) -> tuple[Tensor, Any]:
+    ) -> tuple[Tensor, Cache]:
         cache = cache or {}
         mixed, token = self.token_shift(x, mask=mask, before=cache.get("token"))
         mixed = dict(zip(_MIX_POWERS, mixed, strict=True))

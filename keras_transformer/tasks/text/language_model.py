@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 from keras import ops
@@ -25,7 +25,7 @@ from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Path, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Path, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.tasks.decoding.paged_steps import PagedSteps
@@ -339,7 +339,7 @@ class LanguageModel(TaskModel):
 class _Logits(keras.layers.Layer):
     """Logits in the dtype of the layer, with an optional bias and an optional soft cap."""
 
-    def __init__(self, soft_cap: float | None = None, use_bias: bool = False, **kwargs: Any) -> None:
+    def __init__(self, soft_cap: float | None = None, use_bias: bool = False, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.soft_cap = soft_cap
         self.use_bias = use_bias

@@ -20,9 +20,11 @@ from keras_transformer.text.hugging_face.vocabulary import (
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
 from keras_transformer.utils.json_files import read_json
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Config, Path
 
 if TYPE_CHECKING:
+    import tokenizers
+
     from keras_transformer.text.hugging_face.families import Family
 
 ROLES = {
@@ -113,7 +115,7 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _max_length(folder: Path, config: dict[str, Any]) -> int | None:
+def _max_length(folder: Path, config: Config) -> int | None:
     """The length to which sentence-transformers truncates texts; None for other folders, or no limit."""
     if not os.path.isfile(os.path.join(folder, _SENTENCES)):
         return None
@@ -130,7 +132,7 @@ def _max_length(folder: Path, config: dict[str, Any]) -> int | None:
 
 
 def _tokenizer(
-    content: dict[str, Any], config: dict[str, Any], family: Family | None, has_template: bool
+    content: dict[str, Any], config: Config, family: Family | None, has_template: bool
 ) -> HuggingFaceTokenizer:
     """Creates the tokenizer. Without `has_template`, it gets the template of its family."""
     content = _adjusted(content, config, family)
@@ -167,13 +169,13 @@ def _chat_template(found: Any) -> str | None:
     return found
 
 
-def _special(tokenizer: Any) -> list[str]:
+def _special(tokenizer: tokenizers.Tokenizer) -> list[str]:
     """Special tokens in the order of their ids."""
     added = tokenizer.get_added_tokens_decoder()
     return [added[index].content for index in sorted(added) if added[index].special]
 
 
-def _mark_special(tokenizer: Any, roles: dict[str, Any], family: Family | None) -> None:
+def _mark_special(tokenizer: tokenizers.Tokenizer, roles: dict[str, Any], family: Family | None) -> None:
     """Marks the tokens with a role as special. Tokens that are not in the vocabulary are appended."""
     special = set(_special(tokenizer))
     for token in dict.fromkeys(roles.values()):
@@ -182,14 +184,14 @@ def _mark_special(tokenizer: Any, roles: dict[str, Any], family: Family | None) 
             tokenizer.add_special_tokens([library().AddedToken(token, special=True, lstrip=takes_space)])
 
 
-def _side(config: dict[str, Any], name: str, default: str) -> str:
+def _side(config: Config, name: str, default: str) -> str:
     side = config.get(name) or default
     if side not in ("left", "right"):
         raise InvalidTokenizerError(f"{name} must be 'left' or 'right'. Received: {side!r}")
     return side
 
 
-def _adjusted(content: dict[str, Any], config: dict[str, Any], family: Family | None) -> dict[str, Any]:
+def _adjusted(content: dict[str, Any], config: Config, family: Family | None) -> dict[str, Any]:
     """Applies the options of `tokenizer_config.json`, which take precedence in transformers."""
     normalizer, before = content.get("normalizer"), content.get("pre_tokenizer")
     if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
@@ -253,7 +255,7 @@ def _missing(content: dict[str, Any], config: dict[str, Any], tokenizer: Any) ->
     return missing
 
 
-def _add(tokenizer: Any, tokens: Iterable[Any]) -> None:
+def _add(tokenizer: tokenizers.Tokenizer, tokens: Iterable[Any]) -> None:
     added = library().AddedToken
     for token in tokens:
         token = token if isinstance(token, dict) else {"content": token}
@@ -263,7 +265,7 @@ def _add(tokenizer: Any, tokens: Iterable[Any]) -> None:
         tokenizer.add_tokens([added(token["content"], special=special, **flags)])
 
 
-def _roles(tokenizer: Any, config: dict[str, Any], family: Family | None) -> dict[str, str]:
+def _roles(tokenizer: tokenizers.Tokenizer, config: Config, family: Family | None) -> dict[str, str]:
     """Returns a dict of role to token, from the files or else the defaults of the family.
 
     A role that is null in the files has no token. If the family is unknown and the files define no role, well-known names
@@ -277,7 +279,7 @@ def _roles(tokenizer: Any, config: dict[str, Any], family: Family | None) -> dic
     return {role: token for role, token in roles.items() if token is not None}
 
 
-def _set_ends(tokenizer: Any, config: dict[str, Any], family: Family | None, roles: dict[str, Any]) -> None:
+def _set_ends(tokenizer: tokenizers.Tokenizer, config: Config, family: Family | None, roles: dict[str, Any]) -> None:
     """Sets the template for `add_bos_token` and `add_eos_token` of `tokenizer_config.json`."""
     options = {"start": config.get("add_bos_token"), "end": config.get("add_eos_token")}
     has_template = family is not None and family.single

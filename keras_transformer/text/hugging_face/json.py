@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import InvalidTokenizerError, TokenizerLibraryError
 from keras_transformer.text.hugging_face.formats import library, library_calls, one_line
@@ -14,6 +14,9 @@ from keras_transformer.text.hugging_face.vocabulary_ids import check_vocabulary,
 from keras_transformer.utils.errors import FILE_ERRORS
 from keras_transformer.utils.json_files import parse_json
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import tokenizers
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -96,7 +99,7 @@ def without_special(content: dict[str, Any], ids: Container[int]) -> dict[str, A
     return {**content, "added_tokens": added, "model": {**content["model"], "vocab": vocabulary}}
 
 
-def check_ids(content: dict[str, Any], tokenizer: Any) -> None:
+def check_ids(content: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> None:
     """Verifies that added tokens have the ids of the file, and that templates only use ids of the vocabulary.
 
     Raises:

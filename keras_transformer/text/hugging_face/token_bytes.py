@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import TextError
 from keras_transformer.text.hugging_face.json import added_tokens
@@ -12,11 +12,14 @@ from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
 from keras_transformer.text.tokenizers.tokenizer_files import PREFIX
 
+if TYPE_CHECKING:
+    import tokenizers
+
 # A token of byte fallback.
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
-def token_bytes(content: dict[str, Any], tokenizer: Any, size: int) -> list[bytes]:
+def token_bytes(content: dict[str, Any], tokenizer: tokenizers.Tokenizer, size: int) -> list[bytes]:
     """Returns the bytes that each token adds to a text.
 
     Args:

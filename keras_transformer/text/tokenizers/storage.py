@@ -12,12 +12,12 @@ from typing import Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.utils.atomic_write import replacing_folder
 from keras_transformer.utils.json_files import read_json
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Config, Path
 
 CONFIG = "tokenizer_config.json"
 
 
-def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
+def fingerprint(config: Config, files: dict[str, bytes]) -> str:
     """Hex SHA-256 of a config and the content of the files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode("utf-8"))
     for name in sorted(files):
@@ -26,7 +26,7 @@ def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def save(directory: Path, config: dict[str, Any], files: dict[str, bytes]) -> None:
+def save(directory: Path, config: Config, files: dict[str, bytes]) -> None:
     """Writes a temporary folder, then moves it to `directory`.
 
     Args:

@@ -86,7 +86,7 @@ def write_snapshot(
     _sync_directory(path.parent)
 
 
-def describe_variables(variables: Sequence[Any]) -> list[list[Any]]:
+def describe_variables(variables: Sequence[keras.Variable]) -> list[list[Any]]:
     """Returns `[path, dtype, shape]` of each variable, for `check_variables`."""
     return [[each.path, keras.backend.standardize_dtype(each.dtype), list(each.shape)] for each in variables]
 
@@ -193,7 +193,7 @@ def _bytes(archive, name):
     return content
 
 
-def check_variables(path: Path, group: str, described: Sequence[Any], variables: Sequence[Any]) -> None:
+def check_variables(path: Path, group: str, described: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
     """Compares variables with those of a checkpoint.
 
     Args:

@@ -13,7 +13,7 @@ from keras_transformer.attention.maps import attention_maps
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.training.compression.distillation_losses import AttentionMaps, HiddenStates, SoftLogits
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 _DEFAULT_LOGITS = SoftLogits()
 
@@ -102,7 +102,7 @@ class Distillation(TracedOnce, keras.Model):
             maps[-1].build((None, ours))
         return maps
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: the parts are built."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:

@@ -96,17 +96,17 @@ def measure_importance(model: keras.Model, data: Iterable[Any], loss: Any = None
     )
 
 
-def attention_layers(model: keras.Model) -> list[Any]:
+def attention_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The `MultiHeadAttention` layers of a model, in call order."""
     return [layer for layer in layers_in_order(model) if isinstance(layer, MultiHeadAttention)]
 
 
-def feedforward_layers(model: keras.Model) -> list[Any]:
+def feedforward_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The `DenseFeedForward` and `GatedFeedForward` layers of a model, in call order."""
     return [layer for layer in layers_in_order(model) if isinstance(layer, DenseFeedForward)]
 
 
-def block_layers(model: keras.Model) -> list[Any]:
+def block_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The blocks of a model, in call order."""
     return [layer for layer in layers_in_order(model) if isinstance(layer, Block)]
 

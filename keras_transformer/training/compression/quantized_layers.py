@@ -150,7 +150,7 @@ class _QuantizedTable(_Quantized):
         return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
 
 
-def adapter_variables(layer: Any) -> tuple[keras.Variable, keras.Variable]:
+def adapter_variables(layer: keras.layers.Layer) -> tuple[keras.Variable, keras.Variable]:
     """A and B of a layer with an adapter."""
     kind = "embeddings" if isinstance(layer, keras.layers.Embedding) else "kernel"
     return getattr(layer, f"lora_{kind}_a"), getattr(layer, f"lora_{kind}_b")
@@ -193,13 +193,13 @@ def _scope(path: str) -> Iterator[None]:
         yield
 
 
-def quantized_layers(model: keras.layers.Layer) -> list[Any]:
+def quantized_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     """The layers with quantizers, at any depth."""
     return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _Quantized)]
 
 
 @contextlib.contextmanager
-def as_plain(layers: list[Any]) -> Iterator[None]:
+def as_plain(layers: list[keras.layers.Layer]) -> Iterator[None]:
     """Context in which the layers have the classes that they had before: for their configs."""
     classes = [type(layer) for layer in layers]
     for layer in layers:

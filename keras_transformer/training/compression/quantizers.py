@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ from keras_transformer.training.compression.fake_quantization import (
     stored_minimum,
     straight_through,
 )
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import LayerOptions, Shape, Tensor
 
 
 class WeightQuantizer(keras.layers.Layer):
@@ -171,7 +171,9 @@ class InputQuantizer(keras.layers.Layer):
         momentum: float. Of the moving average. Default 0.95.
     """
 
-    def __init__(self, num_axes: int, activation_range: str, momentum: float = 0.95, **kwargs: Any) -> None:
+    def __init__(
+        self, num_axes: int, activation_range: str, momentum: float = 0.95, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.num_axes, self.activation_range, self.momentum = num_axes, activation_range, momentum
         self.supports_masking = True

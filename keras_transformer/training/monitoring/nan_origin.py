@@ -126,7 +126,7 @@ class _Watch:
         self._is_found = False
         self.backward: NaNOrigin | None = None
 
-    def wrap(self, layer: Any, call: Any) -> Any:
+    def wrap(self, layer: keras.layers.Layer, call: Any) -> Any:
         """Returns a call that looks at its inputs and outputs and at their gradients."""
 
         def watched(*args, **kwargs):

@@ -17,7 +17,7 @@ from keras_transformer.training.checkpointing.snapshot import (
 )
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.training.monitoring.nan_origin import NaNOrigin, find_origin
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import DType, Path
 
 
 class _Array:
@@ -27,7 +27,7 @@ class _Array:
         self.value, self.path = value, path
         self.dtype, self.shape = value.dtype.name, value.shape
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.value, dtype=dtype)
 
     def assign(self, value: np.ndarray) -> None:

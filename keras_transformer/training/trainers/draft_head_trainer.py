@@ -13,7 +13,7 @@ from keras import ops
 from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.generation.search.draft_head import EPSILON, DraftHead, weight_shapes
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.utils.types import ArrayLike, Tensor
+from keras_transformer.utils.types import ArrayLike, Shape, Tensor
 
 
 def draft_examples(
@@ -120,7 +120,7 @@ class DraftHeadTrainer(TracedOnce, keras.Model):
         }
         self._accepted = keras.metrics.Mean(name="accepted")
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: all weights are there."""
 
     def call(self, inputs: dict[str, Tensor]) -> Tensor:

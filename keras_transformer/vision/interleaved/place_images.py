@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.layers.row_gather import take_of_row, write_to_row
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, Tensor
+from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, LayerOptions, Tensor
 
 
 @serializable
@@ -134,7 +134,7 @@ class FillImages(PlaceImages):
     Reference: Beyer et al., PaliGemma, arXiv 2407.07726, section 3.2.3, as in transformers.
     """
 
-    def __init__(self, token_id: int, **kwargs: Any) -> None:
+    def __init__(self, token_id: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(token_id, **kwargs)
 
     def _placeholders(self, begins, length):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 from keras_transformer.vision.resizing.interpolation import INTERPOLATIONS, resize_matrix
 
 
@@ -84,7 +84,7 @@ class PatchEmbedding(keras.layers.Layer):
         mask_token: bool = False,
         use_bias: bool = True,
         norm: LayerLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if interpolation is not None and interpolation not in INTERPOLATIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -72,7 +72,7 @@ class BranchedConvolution(TokenMixer):
         norm: str | Config | keras.layers.Layer | None = "layer_norm",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.wide, self.narrow, self.output_convolution = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -20,7 +20,7 @@ from keras_transformer.utils.serialization import (
     serialize,
     serialize_shared,
 )
-from keras_transformer.utils.types import Config, LayerLike, PositionLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, PositionLike, Shape, Tensor
 
 
 @serializable
@@ -70,7 +70,7 @@ class JointAttention(keras.layers.Layer):
         context_output: bool = True,
         mechanism: Any = "softmax",
         position: PositionLike = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads
