@@ -23,7 +23,7 @@ BYTES, LENGTHS = "bytes", "lengths"
 _OPTIONS = {"start": bool, "end": bool, "max_length": int}
 
 
-def check_options(options: Mapping[str, Any] | None) -> None:
+def check_options(options: Mapping[str, object] | None) -> None:
     """Refuses options that `Tokenizer.encode` does not have.
 
     Raises:
@@ -35,7 +35,7 @@ def check_options(options: Mapping[str, Any] | None) -> None:
 
 
 def write_tokenizer(
-    directory: pathlib.Path, tokenizer: Tokenizer, options: Mapping[str, Any] | None = None
+    directory: pathlib.Path, tokenizer: Tokenizer, options: Mapping[str, object] | None = None
 ) -> TokenizerRecord:
     """Adds a tokenizer to a bundle that is being written.
 
@@ -101,7 +101,7 @@ def text_rows(texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def encode_texts(
-    texts: str | Sequence[str], tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]
+    texts: str | Sequence[str], tokenizer: Any, options: Mapping[str, object], inputs: Sequence[ArraySpec]
 ) -> dict[str, np.ndarray]:
     """Texts as the input arrays of a signature.
 

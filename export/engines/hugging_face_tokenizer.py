@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.text import Tokenizer
@@ -18,7 +19,7 @@ KINDS = ("byte_pair", "bytes")
 _ROLES = {"start": "bos_token", "end": "eos_token", "pad": "pad_token", "unknown": "unk_token", "mask": "mask_token"}
 
 
-def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
+def tokenizer_json(tokenizer: Any, engine: str) -> JsonObject:
     """Returns the content of `tokenizer.json`.
 
     Args:
@@ -47,7 +48,7 @@ def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
     return {**content, "truncation": None, "padding": None, "post_processor": None}
 
 
-def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> JsonObject:
     """Returns the content of `tokenizer_config.json`: the special tokens."""
     return {
         "tokenizer_class": "GPT2Tokenizer",

@@ -87,7 +87,7 @@ def kept_pairs(directory: pathlib.Path, variables: Sequence[keras.Variable]) -> 
 
 
 def _pairs(
-    reader: Any, stored: dict[tuple[str, str], dict[str, str]], variables: dict[str, Any]
+    reader: Any, stored: dict[tuple[str, str], dict[str, str]], variables: dict[str, object]
 ) -> Iterator[WeightPair]:
     for path, variable in variables.items():
         expected = np.asarray(variable)

@@ -59,7 +59,7 @@ class Calls:
             raise RequestError(404, f"there is no model '{name:.80}'; there is {known}")
         return found
 
-    async def predict(self, model: ServedModel, signature: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    async def predict(self, model: ServedModel, signature: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of a signature for checked arrays.
 
         Raises:

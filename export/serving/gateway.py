@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,6 +26,7 @@ from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
 from keras_transformer.utils.http.refusals import UNAVAILABLE, hide_failure, refusal, refuse_http
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -121,9 +122,9 @@ class Gateway:
             _LOG.exception("a request failed")
             return refusal(500, f"the server failed: {type(error).__name__}", path=path)
 
-    async def figures(self) -> dict[str, Any]:
+    async def figures(self) -> JsonObject:
         """The figures of healthy models; raises one of `UNHEALTHY`."""
-        figures: dict[str, Any] = {}
+        figures: JsonObject = {}
         async with asyncio.timeout(_HEALTH_S):
             for model in self.calls.models.values():
                 figures[model.name] = await model.replicas.is_healthy() or {}

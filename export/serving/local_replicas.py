@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class _Waiting:
     """A request that waits: its arrays, its number of examples, when it came, and where its result goes."""
 
-    request: tuple[str, dict[str, Any]]
+    request: tuple[str, dict[str, np.ndarray]]
     examples: int
     since: float
     loop: asyncio.AbstractEventLoop

@@ -17,7 +17,7 @@ from keras_transformer.export.serving.batching import run_batched
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.comparison import compare
 from keras_transformer.export.verification.verify import kept_limit
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class ArrayReplica:
         self._probes = {name: probes[name][0] for name in self.models if probes.get(name)}
         self.check_health()
 
-    def run(self, requests: Sequence[tuple[str, dict[str, Any]]]) -> tuple[list[Any], list[int]]:
+    def run(self, requests: Sequence[tuple[str, dict[str, np.ndarray]]]) -> tuple[list[Any], list[int]]:
         """Runs several requests.
 
         Args:
@@ -106,7 +106,7 @@ class EngineReplica:
         self.engine = engine
         self._application = application(engine, name)
 
-    async def complete(self, body: bytes, path: str = "/v1/completions") -> AsyncGenerator[dict[str, Any], None]:
+    async def complete(self, body: bytes, path: str = "/v1/completions") -> AsyncGenerator[JsonObject, None]:
         """Runs one request for completions.
 
         Args:
@@ -140,7 +140,7 @@ class EngineReplica:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def is_healthy(self) -> dict[str, Any]:
+    async def is_healthy(self) -> JsonObject:
         """The figures of the engine; raises `ExportError` if it is closed."""
         self.check_health()
         return self.engine.stats()

@@ -17,6 +17,7 @@ from keras_transformer.export.serving.responses import Streamed, as_response, is
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, ReplicaDiedError
 from keras_transformer.generation.engine.chat_completions import read_chat_body
 from keras_transformer.generation.engine.completions import Completion, read_body
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -135,7 +136,7 @@ class ResumableStream:
     def __init__(self) -> None:
         self._sent: collections.Counter[int] = collections.Counter()
         self._behind: collections.Counter[int] = collections.Counter()
-        self._head: dict[str, Any] | None = None
+        self._head: JsonObject | None = None
 
     def restart(self) -> None:
         """Declares that the next event is the first of a restarted stream."""
@@ -157,7 +158,7 @@ class ResumableStream:
         self._sent[index] += 1
         return self._written(record)
 
-    def _written(self, record: dict[str, Any]) -> bytes:
+    def _written(self, record: JsonObject) -> bytes:
         """The event with the id of the first stream."""
         if self._head is None:
             self._head = {name: record[name] for name in _HEAD if name in record}

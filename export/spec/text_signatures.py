@@ -56,7 +56,7 @@ def add_text_signature(spec: ExportSpec, model: Any = None) -> None:
         spec.modules += (graph,)
 
 
-def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, Any]) -> Signature | None:
+def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, object]) -> Signature | None:
     names = [spec.name for spec in serve.inputs]
     if set(names) - {"token_ids", "padding_mask", "segment_ids"}:
         return None

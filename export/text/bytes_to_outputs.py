@@ -29,7 +29,7 @@ from keras_transformer.export.tflite.passes.joining import join
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.export.tflite.tree import read_file, write_file
 from keras_transformer.export.writing.bundle_writer import export_spec
-from keras_transformer.utils.types import Path, Tensor
+from keras_transformer.utils.types import JsonObject, Path, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.text import Tokenizer
@@ -105,7 +105,7 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     return Report(str(target), {TFLITE: artifact}, 0.0)
 
 
-def _options(options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> dict[str, Any]:
+def _options(options: Mapping[str, object], inputs: Sequence[ArraySpec]) -> JsonObject:
     """How texts are encoded: those for a fixed length are cut."""
     length = inputs[0].shape[1]
     return (
@@ -113,7 +113,7 @@ def _options(options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> dict[st
     )
 
 
-def _front_spec(tokenizer: Tokenizer, options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> ExportSpec:
+def _front_spec(tokenizer: Tokenizer, options: Mapping[str, object], inputs: Sequence[ArraySpec]) -> ExportSpec:
     """The spec of the graph from bytes to the inputs of a model."""
     batch, length = inputs[0].shape
     graph = TokenizeGraph(tokenizer, options, length)
@@ -134,7 +134,7 @@ def _front_spec(tokenizer: Tokenizer, options: Mapping[str, Any], inputs: Sequen
 
 
 def _arrays(
-    texts: list[str], tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]
+    texts: list[str], tokenizer: Any, options: Mapping[str, object], inputs: Sequence[ArraySpec]
 ) -> dict[str, np.ndarray]:
     """The inputs of a model for texts."""
     arrays = padded_ids(tokenizer.encode(texts, **options), tokenizer, inputs[0].shape[1])
@@ -156,7 +156,7 @@ def _batches(batch: int | None) -> list[list[str]]:
 
 
 def _check(
-    path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: Tokenizer, options: Mapping[str, Any]
+    path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: Tokenizer, options: Mapping[str, object]
 ) -> int:
     """Compares the file with the signature of the bundle; returns the number of texts.
 

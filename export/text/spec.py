@@ -60,7 +60,7 @@ def text_spec(tokenizer: Tokenizer, options: Mapping[str, Any]) -> ExportSpec:
     return ExportSpec(signatures, tolerance=1e-6)
 
 
-def _batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+def _batches(items: Sequence[object], size: int) -> list[Sequence[Any]]:
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 

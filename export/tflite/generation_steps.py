@@ -46,14 +46,14 @@ class TFLiteSteps(RuntimeSteps):
             self._runtime.forget(signature)
         return self._runtime.call(signature, {**arrays, **cache})
 
-    def _encoding(self, arrays: dict[str, np.ndarray]) -> tuple[str, dict[str, Any]]:
+    def _encoding(self, arrays: dict[str, np.ndarray]) -> tuple[str, dict[str, np.ndarray]]:
         """The signature that encodes a source, and its inputs."""
         if self.spec.source_shape is None:
             return self._padded("encode", arrays, self.spec.source_names)
         is_one = len(arrays[self.spec.source_names[0]]) == 1 and "encode_1" in self._names
         return "encode_1" if is_one else "encode", arrays
 
-    def _fixed(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> tuple[str, dict[str, Any]]:
+    def _fixed(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> tuple[str, dict[str, np.ndarray]]:
         """The signature of fixed shapes for one row, where there is one, and its inputs."""
         source_length = self._length(cache, "source_length")
         step = "decode_1" if source_length is None else f"decode_1_{source_length}"
@@ -65,7 +65,7 @@ class TFLiteSteps(RuntimeSteps):
 
     def _padded(
         self, signature: str, arrays: dict[str, np.ndarray], names: tuple[str, ...]
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[str, dict[str, np.ndarray]]:
         """Pads the arrays of one row to the next length that has a signature of fixed shapes."""
         batch, length = arrays[names[0]].shape
         bucket = next((bucket for bucket in self._buckets if bucket >= length), None)

@@ -184,7 +184,7 @@ def _optimizer(model: keras.Model, optimizer: Any) -> Any:
     return found
 
 
-def _given(value: Any, compiled: Any, what: str, model: keras.Model) -> Any:
+def _given(value: object, compiled: Any, what: str, model: keras.Model) -> Any:
     found = compiled if value is None else value
     if found is None:
         raise InvalidModelError(f"model '{model.name}' has no {what}: compile it, or pass {what}=")

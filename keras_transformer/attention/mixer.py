@@ -162,14 +162,16 @@ class MixerInputs:
         return len({x.shape[1] for x in (self.query, self.value, self.key) if x is not None} - {None}) > 1
 
 
-def with_call_argument(base_call: Callable[..., Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def with_call_argument(
+    base_call: Callable[..., object], name: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator for a `call` that adds the keyword argument `name`, None by default, to those of `base_call`.
 
     Keras passes masks and `training` by the names in the signature of `call`. The decorated function takes the arguments of
     `base_call` as `**arguments`; its signature lists them.
     """
 
-    def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(call: Callable[..., object]) -> Callable[..., Any]:
         signature = inspect.signature(base_call)
         added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Tensor)
         parameters = [*signature.parameters.values(), added]

@@ -56,7 +56,7 @@ class TokenMixer(CachedLayer):
     reads_values: bool = False
     position: Any = None
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -81,7 +81,7 @@ class ConvolutionalFeedForward(keras.layers.Layer):
         hidden = self._dropout_layer(hidden, training=training)
         return hide_padding(self._output_convolution(hide_padding(hidden, padding_mask)), padding_mask)
 
-    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, input_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return input_shape
 
     def get_config(self) -> Config:

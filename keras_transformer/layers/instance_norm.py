@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -64,7 +64,7 @@ class InstanceNormalization(keras.layers.Layer):
         total = ops.sum(ops.where(real, x, ops.zeros_like(x)), axis=1, keepdims=True)
         return total / ops.maximum(count, 1.0)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -54,7 +54,7 @@ class Projection(keras.layers.EinsumDense):
 
     ternary_scale: keras.Variable | None
 
-    def __init__(self, equation: str, **options: Any) -> None:
+    def __init__(self, equation: str, **options: object) -> None:
         super().__init__(equation, **options)
         self.supports_masking = True  # Tokens are independent.
 
@@ -121,7 +121,7 @@ class Projection(keras.layers.EinsumDense):
         super().enable_lora(rank, lora_alpha, a_initializer, b_initializer)
         if not self._is_factored or self._num_contracted == len(self._sizes) - 1:
             return
-        options: dict[str, Any] = {"dtype": "float32", "regularizer": self.kernel_regularizer}
+        options: dict[str, object] = {"dtype": "float32", "regularizer": self.kernel_regularizer}
         inputs, outputs = self._sizes[: self._num_contracted], self._sizes[self._num_contracted :]
         keras_private.remove_variables(self, ("lora_kernel_a", "lora_kernel_b"))
         with keras_private.unlocked(self):

@@ -129,7 +129,7 @@ class NearestNeighbors:
             start += len(part)
 
 
-def _positive(name: str, value: Any) -> int:
+def _positive(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
     return value

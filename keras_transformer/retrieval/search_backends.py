@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -173,7 +174,7 @@ def _sorted(scores: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
-def _library(name: str) -> Any:
+def _library(name: str) -> ModuleType:
     try:
         return __import__(name, fromlist=["_"])
     except ImportError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -42,7 +42,7 @@ class Pooling(keras.layers.Layer):
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
         return None
 
-    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, input_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return (input_shape[0], input_shape[-1])
 
 

@@ -45,7 +45,7 @@ def serializable(cls: _T) -> _T:
     return keras.saving.register_keras_serializable(package=PACKAGE)(cls)
 
 
-def load_model(path: Path, **kwargs: Any) -> keras.Model:
+def load_model(path: Path, **kwargs: object) -> keras.Model:
     """Loads a `.keras` file that may contain any layer of this package: `keras.models.load_model`.
 
     Args:
@@ -67,12 +67,12 @@ def load_model(path: Path, **kwargs: Any) -> keras.Model:
 
 
 def resolve(
-    identifier: Any,
+    identifier: object,
     choices: Mapping[str, Callable[..., Any]],
     base: type | None = None,
     *,
     argument: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Returns an instance from a name, a config or an instance.
 
@@ -106,7 +106,7 @@ def resolve(
     raise ValueError(f"{prefix}Expected a {base.__name__}{names}. Received: {identifier!r}")
 
 
-def clone(layer: keras.layers.Layer, **changes: Any) -> Any:
+def clone(layer: keras.layers.Layer, **changes: object) -> Any:
     """Returns a new, unbuilt layer with the config of `layer`, except for `changes`; None for None.
 
     Its name is new unless `changes` contains one: a template may be cloned many times.

@@ -23,6 +23,10 @@ Path: TypeAlias = "str | os.PathLike[str]"
 Cache: TypeAlias = "dict[str, Tensor]"
 # The config of a Keras object, as `get_config` returns it.
 Config: TypeAlias = "dict[str, Any]"
+# Special tokens by their role; a role of several has a list.
+SpecialTokens: TypeAlias = "Mapping[str, str | Sequence[str] | None]"
+# An object of JSON: names to numbers, texts, booleans, None, lists and objects.
+JsonObject: TypeAlias = "dict[str, Any]"
 DType: TypeAlias = "str | keras.DTypePolicy | None"
 Activation: TypeAlias = "str | Config | Callable[..., Tensor] | None"
 Initializer: TypeAlias = "str | Config | keras.Initializer | None"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import QuantizationError
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
     from keras_transformer.text import Tokenizer
@@ -75,14 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _read(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, np.ndarray]], Evaluation]:
     """The batches for rounding, and the `Evaluation`."""
     if (data.endswith(".npz")) != ((held_out or data).endswith(".npz")):
         raise QuantizationError("--data and --evaluate must both be .npz files, or both texts")
     return _from_arrays(data, held_out) if data.endswith(".npz") else _from_texts(model, data, held_out)
 
 
-def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, np.ndarray]], Evaluation]:
     from keras_transformer.export.commands.quantize_arguments import LABELS, batches_of, read_arrays
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
@@ -99,7 +100,7 @@ def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]],
     return batches_of(arrays), Evaluation(batches_of(others), wanted)
 
 
-def _from_texts(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _from_texts(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, np.ndarray]], Evaluation]:
     import numpy as np
 
     from keras_transformer.export.verification.quantized.evaluation import Evaluation

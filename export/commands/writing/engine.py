@@ -10,6 +10,7 @@ from keras_transformer.export.engines.mediapipe.tasks import TASKS as MEDIAPIPE
 from keras_transformer.export.engines.transformers_js.tasks import IMAGE, TRANSCRIBER
 from keras_transformer.export.engines.transformers_js.tasks import TASKS as PIPELINES
 from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     import keras
@@ -121,5 +122,5 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ExportError("transformers_js takes no --max-length")
 
 
-def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
+def _metadata(arguments: argparse.Namespace) -> JsonObject:
     return {"class_names": arguments.class_names.split(",")} if arguments.class_names else {}

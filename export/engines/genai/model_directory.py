@@ -28,6 +28,7 @@ from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.writing.quantizing import quantize_in_place
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     import keras
@@ -48,7 +49,7 @@ def write_genai(
     quantize: Mode | None = None,
     tokenizer: bool = True,
     tolerance: float | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
 ) -> Report:
     """Writes a decoder for onnxruntime-genai: `model.onnx`, `genai_config.json` and the files of the tokenizer.
 
@@ -116,7 +117,7 @@ def write_genai(
     return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
 
 
-def genai_config(model: keras.Model, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:
+def genai_config(model: keras.Model, cache: KeyValueCache, max_length: int | None) -> JsonObject:
     """Returns the content of `genai_config.json`.
 
     Args:

@@ -40,6 +40,8 @@ from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import keras
 
     from keras_transformer.utils.types import Path
@@ -174,7 +176,7 @@ def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: keras.Model, text
     return artifact
 
 
-def _pack(library: Any, work: pathlib.Path, model: keras.Model, slots: int) -> None:
+def _pack(library: ModuleType, work: pathlib.Path, model: keras.Model, slots: int) -> None:
     """Writes the sections into the file."""
     (work / "metadata.pb").write_bytes(_metadata(model, slots))
     packed = library.LitertLmFileBuilder()

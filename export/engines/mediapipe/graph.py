@@ -21,6 +21,7 @@ from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.functional import SERVE, fill_references
 from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor
@@ -34,7 +35,7 @@ def mediapipe_spec(
     model: keras.Model,
     task: Task,
     max_length: int,
-    normalization: dict[str, Any],
+    normalization: JsonObject,
     vocabulary_size: int,
     tolerance: float | None,
 ) -> ExportSpec:
@@ -96,7 +97,7 @@ def _text_inputs(model: keras.Model, max_length: int) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(name, "int32", (1, max_length), (None, None)) for name in _OF_TEXT.values())
 
 
-def _image_reader(normalization: dict[str, Any]) -> Callable[[dict[str, Tensor]], list[Tensor]]:
+def _image_reader(normalization: JsonObject) -> Callable[[dict[str, Tensor]], list[Tensor]]:
     mean, std = (np.asarray(normalization.get(key, value), "float32") for key, value in (("mean", 0), ("std", 1)))
 
     def take(tensors: dict[str, Tensor]) -> list[Tensor]:

@@ -27,6 +27,7 @@ from keras_transformer.export.verification.comparison import Limit, compare, par
 from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -97,7 +98,7 @@ def write_serving(
     return target
 
 
-def _batching_parameters(manifest: Manifest, names: Sequence[str], batching: Batching | None) -> dict[str, Any] | None:
+def _batching_parameters(manifest: Manifest, names: Sequence[str], batching: Batching | None) -> JsonObject | None:
     """The fields of `BatchingParameters`, or None if requests cannot be batched."""
     for name in names:
         reason = _why_alone(*manifest.signature(name))

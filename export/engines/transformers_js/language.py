@@ -25,7 +25,7 @@ from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGI
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.language_probes import LanguageProbes
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 if TYPE_CHECKING:
     import keras
@@ -61,7 +61,7 @@ class LanguageGraphs:
         self._tokenizer = text_tokenizer or getattr(model, "tokenizer", None)
         tokenizer.tokenizer_json(self._tokenizer)  # Raises for unsupported kinds.
         self._processor = processor
-        self._extractor: dict[str, Any] | None = None
+        self._extractor: JsonObject | None = None
         if self._kind.kind == DECODER:
             self.names = {DECODE: "model"}
             self._caches: tuple[PastPresent, ...] = (PastPresent(key_value_cache(model, ENGINE)),)
@@ -94,7 +94,7 @@ class LanguageGraphs:
         """Gives written files and their spec the names of the library."""
         return with_dots(spec, paths, self._caches)
 
-    def write_files(self, work: pathlib.Path, dtype: str, library: Mapping[str, Any]) -> None:
+    def write_files(self, work: pathlib.Path, dtype: str, library: Mapping[str, object]) -> None:
         """Writes the files beside the graphs.
 
         Args:

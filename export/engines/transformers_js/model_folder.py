@@ -25,6 +25,7 @@ from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.verification import verify
 from keras_transformer.export.writing.quantizing import quantize_in_place
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     import keras
@@ -40,7 +41,7 @@ def write_transformers_js(
     *,
     tokenizer: Tokenizer | None = None,
     processor: Any = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
     quantize: Mode | None = None,
     node_modules: Path | None = None,
     tolerance: float | None = None,

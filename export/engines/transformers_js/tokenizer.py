@@ -8,6 +8,7 @@ from keras_transformer.export.engines import hugging_face_tokenizer as byte_leve
 from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGINE, TRANSCRIBER, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.generation.prompts import frame_of
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     import keras
@@ -19,7 +20,7 @@ _MATCHING = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), Fal
 _KINDS = ("wordpiece", "hugging_face", *byte_level.KINDS)
 
 
-def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
+def tokenizer_json(tokenizer: Any) -> JsonObject:
     """Returns the content of `tokenizer.json`.
 
     Args:
@@ -76,7 +77,7 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> JsonObject:
     """Returns the content of `tokenizer_config.json`."""
     special, (start, end) = tokenizer.special_tokens, _frame(tokenizer)
     roles = {label: special[role] for role, label in _ROLES.items() if special.get(role)}
@@ -84,9 +85,7 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> dict[str, 
     return {"tokenizer_class": "BertTokenizer", "model_max_length": max_length or 512, **roles}
 
 
-def generation_files(
-    tokenizer: Any, model: keras.Model, task: Task, max_length: int | None
-) -> dict[str, dict[str, Any]]:
+def generation_files(tokenizer: Any, model: keras.Model, task: Task, max_length: int | None) -> dict[str, JsonObject]:
     """The files of the tokenizer of a language model, which adds the tokens that `generate` adds to a text.
 
     Args:
@@ -132,12 +131,12 @@ def _around_text(tokenizer: Tokenizer, model: keras.Model, task: Task) -> tuple[
     return before, after
 
 
-def _added(tokenizer: Tokenizer, before: list[int], after: list[int]) -> dict[str, Any]:
+def _added(tokenizer: Tokenizer, before: list[int], after: list[int]) -> JsonObject:
     """A template of special tokens around a text."""
     names = {index: tokenizer.id_to_token(index) for index in (*before, *after)}
     special = {name: {"id": name, "ids": [index], "tokens": [name]} for index, name in names.items()}
 
-    def marks(ids: list[int]) -> list[dict[str, Any]]:
+    def marks(ids: list[int]) -> list[JsonObject]:
         return [{"SpecialToken": {"id": names[index], "type_id": 0}} for index in ids]
 
     single = [*marks(before), {"Sequence": {"id": "A", "type_id": 0}}, *marks(after)]
@@ -151,11 +150,11 @@ def _frame(tokenizer: Tokenizer) -> tuple[str | None, str | None]:
     return special.get("start") or special.get("classification"), special.get("end") or special.get("separator")
 
 
-def _template(start: str | None, end: str | None, marks: dict[str, int]) -> dict[str, Any]:
-    def mark(name: str | None, kind: int) -> list[dict[str, Any]]:
+def _template(start: str | None, end: str | None, marks: dict[str, int]) -> JsonObject:
+    def mark(name: str | None, kind: int) -> list[JsonObject]:
         return [{"SpecialToken": {"id": name, "type_id": kind}}] if name else []
 
-    def text(name: str, kind: int) -> list[dict[str, Any]]:
+    def text(name: str, kind: int) -> list[JsonObject]:
         return [{"Sequence": {"id": name, "type_id": kind}}]
 
     single = mark(start, 0) + text("A", 0) + mark(end, 0)

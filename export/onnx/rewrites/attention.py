@@ -130,7 +130,7 @@ class GroupedAttention(Attention):
         again: ir.Value,
         result: ir.Value,
         bias: ir.Value | None = None,
-        **rest: Any,
+        **rest: object,
     ) -> bool:
         shapes = shapes_of((queries, key, value, weights, again), rank=4)
         if shapes is None or sizes_of(result) is None:
@@ -158,7 +158,7 @@ class GroupedAttention(Attention):
         weights: ir.Value,
         result: ir.Value,
         bias: ir.Value | None = None,
-        **_: Any,
+        **_: object,
     ) -> Any:
         # All these shapes have the same memory layout.
         batch, heads, length = known_sizes(weights)[:3]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pathlib
 
     import keras
+    from ai_edge_litert.schema_py_generated import ModelT
 
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.options import Quantization
@@ -91,7 +92,7 @@ def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> di
 
 
 def quantize_tree(
-    model: Any,
+    model: ModelT,
     quantization: Quantization,
     variables: Sequence[keras.Variable] = (),
     ranges: dict[int, Any] | None = None,
@@ -134,7 +135,7 @@ def quantize_tree(
         use_ranges(model, {weight.buffer for weight in chosen}, ranges, quantization.activation_bits)
 
 
-def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantization) -> None:
+def _keep_blocks(model: ModelT, weights: Sequence[Weight], quantization: Quantization) -> None:
     """Replaces the weights whose integers are known."""
     from keras_transformer.export.quantization.kept import blocks_of
     from keras_transformer.export.tflite.quantization.kept_blocks import KeptBlocks
@@ -194,7 +195,7 @@ def _rows(values: np.ndarray) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
 
 
 def _blocks(
-    model: Any, values: np.ndarray, block_size: int
+    model: ModelT, values: np.ndarray, block_size: int
 ) -> tuple[np.ndarray, Callable[[Graph, str], Any], np.ndarray]:
     """Values in 4 bits with one float16 scale for each block of a row, a function as in `_rows`, and the offsets."""
     codes, scale, offset = by_offset_block(values, block_size, _kernel_scale)

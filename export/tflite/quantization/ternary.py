@@ -15,6 +15,8 @@ from keras_transformer.export.tflite.weights.weight import Weight, find_weights
 if TYPE_CHECKING:
     import pathlib
 
+    from ai_edge_litert.schema_py_generated import ModelT
+
     from keras_transformer.export.data.export_spec import ExportSpec
 
 
@@ -32,7 +34,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         write_file(model, directory / path)
 
 
-def pack_tree(model: Any, variables: Any = ()) -> None:
+def pack_tree(model: ModelT, variables: Any = ()) -> None:
     """Packs the ternary kernels of an object tree.
 
     Args:
@@ -44,7 +46,7 @@ def pack_tree(model: Any, variables: Any = ()) -> None:
             _pack(model, weight)
 
 
-def _pack(model: Any, weight: Weight) -> None:
+def _pack(model: ModelT, weight: Weight) -> None:
     codes = (weight.values.astype("int8") & 3).astype("uint8").reshape(-1)
     model.buffers[weight.buffer].data = np.ascontiguousarray(pack_pairs(codes))
     parameters = schema().QuantizationParametersT()

@@ -14,6 +14,7 @@ from keras_transformer.export.tflite.tree import indices, schema, shape_of, size
 
 if TYPE_CHECKING:
     import keras
+    from ai_edge_litert.schema_py_generated import ModelT, TensorT
 
 # Smaller weights are not quantized: the operators would cost more.
 _SMALL = 2048
@@ -59,7 +60,7 @@ def readers(graph: Graph, index: int) -> list[tuple[Any, int]]:
     ]
 
 
-def find_weights(model: Any, variables: Sequence[keras.Variable] = ()) -> list[Weight]:
+def find_weights(model: ModelT, variables: Sequence[keras.Variable] = ()) -> list[Weight]:
     """Finds the weights to quantize: large float32 constants of rank 2 or more.
 
     Args:
@@ -86,7 +87,7 @@ def find_weights(model: Any, variables: Sequence[keras.Variable] = ()) -> list[W
     return [weight for weight in weights if _is_named(weight, known)]
 
 
-def _is_large(model: Any, tensor: Any) -> bool:
+def _is_large(model: ModelT, tensor: TensorT) -> bool:
     is_float = tensor.type == schema().TensorType.FLOAT32 and len(shape_of(tensor)) > 1
     return is_float and math.prod(shape_of(tensor)) >= _SMALL and size_of(model.buffers[tensor.buffer]) > 0
 

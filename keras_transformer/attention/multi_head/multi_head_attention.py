@@ -154,7 +154,7 @@ class MultiHeadAttention(CachedLayer):
         use_output_bias: bool | None = None,
         query_key_norm: str | Config | keras.layers.Layer | None = None,
         context_norm: str | Config | keras.layers.Layer | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -351,7 +351,7 @@ class MultiHeadAttention(CachedLayer):
         *,
         cache: Cache | None = None,
         return_attention_scores: bool = False,
-        **options: Any,
+        **options: object,
     ) -> Any:
         shapes = [self.compute_output_shape(query.shape, *(None if x is None else x.shape for x in (value, key)))]
         if return_attention_scores and cache is not None:

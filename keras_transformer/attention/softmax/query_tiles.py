@@ -54,7 +54,7 @@ def by_query_tiles(
     def run(query: Tensor, *shared: Tensor) -> Tensor:
         output = _forward(tile, query, shared, size, count)
 
-        def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             return _backward(tile, query, shared, size, count, upstream)
 

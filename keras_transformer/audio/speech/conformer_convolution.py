@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -78,7 +78,7 @@ class ConformerConvolution(keras.layers.Layer):
         x = self.activation(self._norm(x, mask=padding_mask, training=training))
         return self._last_dense(x)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -59,7 +59,7 @@ class ConvolutionalPosition(CachedLayer):
         num_groups: int = 16,
         activation: Activation = "gelu",
         padding: str = "same",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("kernel_size", kernel_size), ("num_groups", num_groups)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -151,7 +151,7 @@ class FeatureEncoder(keras.layers.Layer):
         length = ops.maximum(ops.shape(samples)[1], least)
         return ops.pad(samples, ((0, 0), (0, least)))[:, :length]
 
-    def compute_output_shape(self, samples_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, samples_shape: Shape, *args: object, **kwargs: object) -> Shape:
         self._check_shape(samples_shape)
         samples = samples_shape[1]
         if samples is not None:

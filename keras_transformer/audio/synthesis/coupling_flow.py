@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -80,7 +80,7 @@ class CouplingFlow(keras.layers.Layer):
         changed = hide_padding(changed - self._last_dense(hidden), padding_mask)
         return ops.concatenate([kept, changed], axis=-1)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -79,7 +79,7 @@ class ConvolutionFlow(keras.layers.Layer):
         changed = inverse_spline(changed, widths, heights, bins[..., 2 * self.num_bins :], self.bound)
         return hide_padding(ops.concatenate([kept, ops.expand_dims(changed, -1)], axis=-1), padding_mask)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:
@@ -122,5 +122,5 @@ class AffineFlow(keras.layers.Layer):
         translation, log_scale = (ops.cast(each, inputs.dtype) for each in (self.translation, self.log_scale))
         return hide_padding((inputs - translation) * ops.exp(-log_scale), padding_mask)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -102,7 +102,7 @@ class DurationPredictor(keras.layers.Layer):
             x = self._dropout_layer(x, training=training)
         return self._log_durations(x)[..., 0]
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return tuple(inputs_shape[:2])
 
     def get_config(self) -> Config:
@@ -206,7 +206,7 @@ class StochasticDurationPredictor(keras.layers.Layer):
             latents = flow(ops.flip(latents, axis=-1), condition, padding_mask=padding_mask)
         return self._affine(ops.flip(latents, axis=-1), padding_mask=padding_mask)[..., 0]
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return tuple(inputs_shape[:2])
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -44,7 +44,7 @@ class FrameCounts(keras.layers.Layer):
         counts = ops.cast(ops.ceil(ops.clip(durations, 0.0, _MOST_FRAMES)), "int32")
         return counts if padding_mask is None else counts * ops.cast(padding_mask, "int32")
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, **kwargs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, *args: object, **kwargs: object) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape, "int32")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -157,7 +157,7 @@ class HiFiGAN(keras.layers.Layer):
             x = x + plain(hide_padding(ops.leaky_relu(hidden, self.negative_slope), mask))
         return x
 
-    def compute_output_spec(self, inputs: Tensor, **_: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, **_: object) -> keras.KerasTensor:
         batch, frames = inputs.shape[:2]
         length = None if frames is None else frames * self.samples_per_frame
         return keras.KerasTensor((batch, length), self.compute_dtype)

@@ -105,7 +105,7 @@ class JointGraph:
         part.node.extend(_without_missing(node, chosen) for node in self._graph_def.node if node.name in chosen)
         read = {each for node in part.node for each in _inputs(node)}
 
-        def imported(*tensors: Any) -> list[Any]:
+        def imported(*tensors: object) -> list[Any]:
             found = dict(zip(inputs, tensors, strict=True))
             wanted = [each for each in outputs if each not in found]
             used = {key: value for key, value in found.items() if key in read}

@@ -70,7 +70,7 @@ def _on_tensorflow(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: (run(*arguments), states)
 
 
-def _on_jax(function: Callable[..., Any]) -> Callable[..., Any]:
+def _on_jax(function: Callable[..., object]) -> Callable[..., Any]:
     """`keras.remat` on JAX that also saves memory on CPUs: see `after`; `function` is as for `_on_tensorflow`."""
     import jax
 

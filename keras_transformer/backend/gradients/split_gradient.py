@@ -28,7 +28,7 @@ class SplitGradient:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         specs: Sequence[Any],
         trained: Sequence[int],
         name: str,

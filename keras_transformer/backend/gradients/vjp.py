@@ -12,7 +12,7 @@ from keras_transformer.backend.compilation.xla import is_traced_for_xla
 from keras_transformer.utils.types import Tensor
 
 
-def vjp(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def vjp(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     """Returns the value of a function and its vector-Jacobian product.
 
     Args:
@@ -36,7 +36,7 @@ def vjp(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable
     )
 
 
-def _by_tensorflow(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def _by_tensorflow(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     import tensorflow as tf
 
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -50,14 +50,14 @@ def _by_tensorflow(function: Callable[..., Any], *arguments: Tensor) -> tuple[An
     return value, pullback
 
 
-def _by_jax(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def _by_jax(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     import jax
 
     value, pullback = jax.vjp(function, *arguments)
     return value, lambda cotangent: list(pullback(cotangent))
 
 
-def _by_torch(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+def _by_torch(function: Callable[..., object], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     import torch  # pyright: ignore[reportMissingImports]: an optional backend, which need not be installed.
 
     with torch.enable_grad():

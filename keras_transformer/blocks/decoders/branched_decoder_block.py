@@ -158,9 +158,9 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         self,
         inputs: Tensor,
         encoder_output: Tensor | None = None,
-        *args: Any,
+        *args: object,
         cache: Cache | None = None,
-        **options: Any,
+        **options: object,
     ) -> Any:
         return self._output_spec(inputs.shape, cache)
 

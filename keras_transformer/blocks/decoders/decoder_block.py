@@ -173,9 +173,9 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         self,
         inputs: Tensor,
         encoder_output: Tensor | None = None,
-        *args: Any,
+        *args: object,
         cache: Cache | None = None,
-        **options: Any,
+        **options: object,
     ) -> Any:
         return self._output_spec(inputs.shape, cache)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -84,7 +84,7 @@ class QueryDecoderBlock(Block):
     def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:
         self._build_sublayers(inputs_shape, memory_shape)
 
-    def _build_sublayers(self, inputs_shape: Shape, *cross_shapes: Any) -> None:
+    def _build_sublayers(self, inputs_shape: Shape, *cross_shapes: object) -> None:
         """Builds all sublayers; `cross_shapes` are those of the further arguments of the cross-attention."""
         shape = self._build_streams(self.mixer_residual, inputs_shape)
         self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)

@@ -105,11 +105,16 @@ class ValueResidualBlock(CachedBlock):
             return self._run(run, inputs, *given, training=training)
         return run(inputs, *given), next_cache
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> tuple[Shape, Shape]:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> tuple[Shape, Shape]:
         return inputs_shape, (*inputs_shape[:2], inputs_shape[-1])
 
     def compute_output_spec(
-        self, inputs: Tensor, first_value: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
+        self,
+        inputs: Tensor,
+        first_value: Tensor | None = None,
+        *args: object,
+        cache: Cache | None = None,
+        **options: object,
     ) -> Any:
         shapes = self.compute_output_shape(inputs.shape)
         specs = tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)

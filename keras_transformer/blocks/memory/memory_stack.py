@@ -94,7 +94,7 @@ class MemoryStack(CachedLayer):
         dropout: float = 0.0,
         initializer: Initializer = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -203,10 +203,10 @@ class MemoryStack(CachedLayer):
             cache |= {label(name, index): tensor for name, tensor in slots.items()}
         return cache
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **options: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **options: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -5,7 +5,7 @@ A scheme has parts around a sublayer f: `h = scheme.pre(x)`, `y = f(h)`, then `x
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -86,11 +86,11 @@ class Residual(keras.layers.Layer):
     def initialize_sublayer(self, sublayer: keras.layers.Layer) -> None:
         """Changes the initial weights of a sublayer, after it is built."""
 
-    def stack_input_layer(self, **options: Any) -> keras.layers.Layer | None:
+    def stack_input_layer(self, **options: object) -> keras.layers.Layer | None:
         """Returns a layer for the start of a stack of such blocks, or None. Options: name, dtype."""
         return None
 
-    def stack_output_layer(self, norm: LayerLike, **options: Any) -> keras.layers.Layer | None:
+    def stack_output_layer(self, norm: LayerLike, **options: object) -> keras.layers.Layer | None:
         """Returns a layer for the end of a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
         if not self.needs_final_norm:
             return None

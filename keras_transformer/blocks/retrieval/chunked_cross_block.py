@@ -94,5 +94,5 @@ class ChunkedCrossBlock(CachedLayer, CrossBlock):
         """Returns the empty cache of the attention."""
         return self.attention.init_cache(batch_size, max_length, dtype)
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
         return self._output_spec(inputs.shape, cache)

@@ -87,7 +87,7 @@ class NeighborEncoder(CachedLayer):
         norm: LayerLike | None = None,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
@@ -185,7 +185,12 @@ class NeighborEncoder(CachedLayer):
         }
 
     def compute_output_spec(
-        self, inputs: Tensor, token_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
+        self,
+        inputs: Tensor,
+        token_ids: Tensor | None = None,
+        *args: object,
+        cache: Cache | None = None,
+        **options: object,
     ) -> Any:
         num_chunks = token_ids.shape[1] if cache is None and token_ids is not None else None
         shape = (inputs.shape[0], num_chunks)

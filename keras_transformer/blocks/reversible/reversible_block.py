@@ -128,7 +128,7 @@ class ReversibleBlock(keras.layers.Layer):
             self.feedforward(self.feedforward_norm(x), training=training), training=training
         )
 
-    def compute_output_spec(self, first: Tensor, second: Tensor, *args: Any, **options: Any) -> Any:
+    def compute_output_spec(self, first: Tensor, second: Tensor, *args: object, **options: object) -> Any:
         return tuple(keras.KerasTensor(x.shape, dtype=self.compute_dtype) for x in (first, second))
 
     def get_config(self) -> Config:

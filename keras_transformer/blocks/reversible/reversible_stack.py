@@ -60,7 +60,7 @@ class ReversibleStack(CachedLayer):
     2001.04451, section 3. Recomputed inputs, and therefore gradients, are exact up to rounding.
     """
 
-    def __init__(self, blocks: Sequence[LayerLike], reversible: bool = True, **kwargs: Any) -> None:
+    def __init__(self, blocks: Sequence[LayerLike], reversible: bool = True, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.blocks = [resolve(block, {}, keras.layers.Layer, argument="block") for block in blocks]
@@ -116,7 +116,7 @@ class ReversibleStack(CachedLayer):
             for name, tensor in block.mixer.init_cache(batch_size, max_length, dtype).items()
         }
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
         return self._output_spec((*inputs.shape[:2], 2 * inputs.shape[2]), cache)
 
     def get_config(self) -> Config:

@@ -143,7 +143,7 @@ class AltUpBlock(keras.layers.Layer):
         added = ops.expand_dims(self.layer_norm(self.layer_projection_dense(gated)), 2)
         return ops.concatenate([streams[:, :, :1], streams[:, :, 1:] + added], axis=2)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
         return tuple(inputs_shape)
 
     def get_config(self) -> Config:
@@ -245,10 +245,10 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         """Returns an empty cache for `max_length` tokens: dict of "key" and "value"."""
         return self.key_value.init_cache(batch_size, max_length, dtype)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
         return (tuple(inputs_shape), *self._key_value_shapes(inputs_shape))
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
         shapes = self.compute_output_shape(inputs.shape)
         if cache is not None:
             shapes = (shapes[0], *(tensor.shape for tensor in cache.values()))

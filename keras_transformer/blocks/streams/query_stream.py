@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -49,7 +49,7 @@ class QueryStream(keras.layers.Layer):
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
 
-    def build(self, tokens_shape: Shape, *shapes: Shape, **more: Any) -> None:
+    def build(self, tokens_shape: Shape, *shapes: Shape, **more: object) -> None:
         self.mask_embedding = self.add_weight(
             name="mask_embedding", shape=(tokens_shape[-1],), initializer=self.initializer
         )

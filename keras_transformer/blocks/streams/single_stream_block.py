@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -83,7 +83,7 @@ class SingleStreamBlock(keras.layers.Layer):
         attended = self.attention(x, x, value_mask=padding_mask, positions=positions, training=training)
         return self._residual.post(inputs, attended + self.feedforward(x, training=training), condition=condition)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -124,7 +124,7 @@ class TwoWayBlock(keras.layers.Layer):
         image = image + self.image_attention(placed_image, x, x + positions, **options)
         return x, self._norms["image_attention"](image)
 
-    def compute_output_shape(self, inputs_shape: Shape, image_shape: Shape, *args: Any) -> tuple[Shape, Shape]:
+    def compute_output_shape(self, inputs_shape: Shape, image_shape: Shape, *args: object) -> tuple[Shape, Shape]:
         return inputs_shape, image_shape
 
     def get_config(self) -> Config:

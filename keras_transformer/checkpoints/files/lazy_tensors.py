@@ -81,7 +81,7 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, function: Any, method: str, *inputs: object, **options: object) -> Any:
         return getattr(function, method)(*map(_array, inputs), **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
         return function(*map(_array, args), **{name: _array(value) for name, value in kwargs.items()})
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> Any:
     """Returns an argument with arrays in place of lazy tensors."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_array, value))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
-from typing import Any
 
 import keras
 import numpy as np
@@ -16,7 +15,7 @@ from keras_transformer.checkpoints.files.folder import check_empty
 from keras_transformer.checkpoints.peft.modules import Module, modules_of
 from keras_transformer.checkpoints.peft.reading import CONFIG, PREFIX, WEIGHTS
 from keras_transformer.utils.atomic_write import replacing_folder
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 
 def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_model: str | None = None) -> None:
@@ -102,7 +101,7 @@ def _check_all_written(model: keras.Model, adapted: list[keras.layers.Layer], mo
 
 def _config(
     ranks: dict[str, int], alphas: dict[str, float], modules: dict[str, Module], base_model: str | None
-) -> dict[str, Any]:
+) -> JsonObject:
     rank, alpha = (collections.Counter(each.values()).most_common(1)[0][0] for each in (ranks, alphas))
     return {
         "peft_type": "LORA",

@@ -74,7 +74,7 @@ class AttentionalGRU(CachedLayer):
         readout_dim: int,
         kernel_initializer: Initializer = "glorot_uniform",
         recurrent_initializer: Initializer = "orthogonal",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.units = positive("units", units)
@@ -174,7 +174,12 @@ class AttentionalGRU(CachedLayer):
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
 
     def compute_output_spec(
-        self, inputs: Tensor, encoder_output: Tensor = None, *args: Any, cache: Cache | None = None, **options: Any
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor = None,
+        *args: object,
+        cache: Cache | None = None,
+        **options: object,
     ) -> Any:
         return self._output_spec((*inputs.shape[:2], self.readout_dim), cache)
 

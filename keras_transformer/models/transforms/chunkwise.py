@@ -158,7 +158,7 @@ class Chunkwise:
             following[_NUM_FRAMES] = ops.minimum(cache[_NUM_FRAMES] + self.chunk_length, self._memory)
         values = {id(self._inputs[_SAMPLES]): window, id(self._inputs[_MASK]): mask}
 
-        def call(node: Any, layer: keras.layers.Layer, args: Any, kwargs: dict[str, Any]) -> Any:
+        def call(node: Any, layer: keras.layers.Layer, args: Any, kwargs: dict[str, object]) -> Any:
             if not _reads_chunks(node):
                 return layer(*args, **kwargs)
             own = {name: cache[f"{layer.name}_{name}"] for name in layer.init_cache(1)}
@@ -201,7 +201,7 @@ class ChunkStep(keras.layers.Layer):
         model: `keras.Model`, or its config: see `Chunkwise`, as for the arguments of the call and for what it returns.
     """
 
-    def __init__(self, model: keras.Model | Config, **kwargs: Any) -> None:
+    def __init__(self, model: keras.Model | Config, **kwargs: object) -> None:
         # No autocast: the cache keeps its dtypes.
         super().__init__(autocast=False, **kwargs)
         self.model = keras.saving.deserialize_keras_object(model) if isinstance(model, dict) else model

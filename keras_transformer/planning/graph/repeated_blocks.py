@@ -131,6 +131,6 @@ def _follows(node: tf.Operation, last: tf.Operation, readers: Counter[int]) -> b
     return node.input_tensors[0] is last.outputs[0] and readers[id(last.outputs[0])] == 1
 
 
-def _unchanged(x: Any, *arguments: Any, cache: Any = None, **options: Any) -> Any:
+def _unchanged(x: Any, *arguments: object, cache: Any = None, **options: object) -> Any:
     """The call of a block that is skipped."""
     return x if cache is None else (x, cache)

@@ -54,7 +54,7 @@ class StaticValues:
     def __init__(self, graph: tf.Graph, inputs: Callable[[int], Any] | None = None) -> None:
         self._graph = graph
         self._inputs = inputs
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, object] = {}
         self._indices = {tensor.name: index for index, tensor in enumerate(graph.inputs)} if inputs else {}
 
     def value(self, tensor: tf.Tensor) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -57,7 +55,7 @@ class ChannelMixing(Recurrence):
         num_layers: int = 1,
         kernel_initializer: Initializer = "glorot_uniform",
         use_receptance: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.use_receptance = use_receptance

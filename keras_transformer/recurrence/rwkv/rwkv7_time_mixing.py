@@ -95,7 +95,7 @@ class RWKV7TimeMixing(Recurrence):
         chunk_size: int = 32,
         epsilon: float = 64e-5,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -151,7 +151,7 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, *shapes: Shape, **more: Any) -> None:
+    def build(self, *shapes: Shape, **more: object) -> None:
         counters = self.add_weight(name="counters", shape=(4,), dtype="int32", initializer="zeros", trainable=False)
         self._counts = CodeCounts(counters)
 
@@ -221,7 +221,7 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
         mean = ops.sum(ops.cast(probabilities, "float32") * weights, axis=(0, 1))
         return -ops.sum(mean * ops.log(ops.maximum(mean, 1e-12)), axis=-1)
 
-    def compute_output_spec(self, predictions: Tensor, *args: Any, **kwargs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, predictions: Tensor, *args: object, **kwargs: object) -> keras.KerasTensor:
         return keras.KerasTensor(predictions.shape, self.compute_dtype)
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -97,7 +97,7 @@ class BlankPadding(keras.layers.Layer):
         blank = ops.cast(ops.where(ops.equal(tokens, self.blank_id), 0.0, PADDING_LOGIT), inputs.dtype)
         return ops.where(ops.expand_dims(ops.cast(padding_mask, "bool"), -1), inputs, blank)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -197,7 +197,7 @@ class SpeechSynthesizer(TextModel):
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> SpeechSynthesizer:
+    def from_config(cls, config: Config, custom_objects: dict[str, object] | None = None) -> SpeechSynthesizer:
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
 
 

@@ -92,7 +92,7 @@ class LanguageModel(TaskModel):
         logit_soft_cap: float | None = None,
         cache_dtype: str | None = None,
         name: str = "language_model",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         embedding = token_table(backbone, *_EMBEDDING_NAMES)
         check_tokens(backbone)
@@ -137,7 +137,7 @@ class LanguageModel(TaskModel):
 
     runs_graph = True  # `call` only adds the optional inputs: see `keras_private.is_graph`.
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Any, *args: object, **kwargs: object) -> Any:
         return super().__call__(with_optional_inputs(self, inputs), *args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor:
@@ -331,7 +331,7 @@ class LanguageModel(TaskModel):
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> LanguageModel:
+    def from_config(cls, config: Config, custom_objects: dict[str, object] | None = None) -> LanguageModel:
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
 
 

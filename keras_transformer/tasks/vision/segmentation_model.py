@@ -53,7 +53,7 @@ class SegmentationModel(ImageModel):
         """The loss of a batch, of logits in the size of the labels; called by Keras."""
         return super().compute_loss(x, y, _resized(y_pred, y), sample_weight, training=training)
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, object]:
         """The metrics of a batch, of logits in the size of the labels; called by Keras."""
         return super().compute_metrics(x, y, _resized(y_pred, y), sample_weight)
 

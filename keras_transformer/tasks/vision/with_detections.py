@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -58,7 +58,7 @@ class DetectionOutputs(keras.layers.Layer):
             "scores": keras.KerasTensor(boxes.shape[:2], dtype=self.compute_dtype),
         }
 
-    def compute_output_shape(self, logits_shape: Shape, boxes_shape: Shape) -> dict[str, Any]:
+    def compute_output_shape(self, logits_shape: Shape, boxes_shape: Shape) -> dict[str, object]:
         return {"boxes": boxes_shape, "labels": boxes_shape[:2], "scores": boxes_shape[:2]}
 
     def get_config(self) -> Config:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.tokenizers.special_tokens import BERT
-from keras_transformer.utils.types import Config
+from keras_transformer.utils.types import Config, JsonObject
 
 if TYPE_CHECKING:
     import tokenizers
@@ -135,7 +135,7 @@ def family_of(config: Config) -> Family | None:
     return FAMILIES.get(_FAMILY_OF.get(name, ""))
 
 
-def set_template(tokenizer: tokenizers.Tokenizer, family: Family, roles: dict[str, Any]) -> None:
+def set_template(tokenizer: tokenizers.Tokenizer, family: Family, roles: JsonObject) -> None:
     """Sets the post-processor of a tokenizer to the template of its family.
 
     Raises:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import TokenizerLibraryError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Imports and returns the `tokenizers` package.
 
     Raises:

@@ -131,7 +131,7 @@ def _xlm_roberta(model: bytes, config: Config) -> Any:
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _bpe(model: bytes, **options: Any) -> Any:
+def _bpe(model: bytes, **options: object) -> Any:
     """Builds a BPE tokenizer. The merges are all pairs of pieces that form a piece, the best score of the result first."""
     pieces = read_pieces(model)
     ids = {piece: index for index, (piece, _, _) in enumerate(pieces)}

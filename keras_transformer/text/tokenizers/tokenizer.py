@@ -16,7 +16,7 @@ from keras_transformer.text.tokenizers import storage
 from keras_transformer.text.tokenizers.stream import TextStream, join_bytes
 from keras_transformer.text.tokenizers.vocabulary import Vocabulary
 from keras_transformer.text.truncation import text_length
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 
 class Tokenizer(Vocabulary):
@@ -59,13 +59,13 @@ class Tokenizer(Vocabulary):
         """Returns a dict of file name to content, which with the config define this tokenizer."""
         raise NotImplementedError
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         """Returns a dict of the options in the config."""
         return {}
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, object]
     ) -> Tokenizer:
         """Creates a tokenizer from `_files`, special tokens and `_options`."""
         raise NotImplementedError
@@ -374,7 +374,7 @@ class Tokenizer(Vocabulary):
         """Hex SHA-256 of the config and the files. Saving and loading preserve it."""
         return storage.fingerprint(self.config(), self._files())
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """Returns a dict of "kind", "special_tokens" and "options"."""
         return {"kind": self.kind, "special_tokens": self.special_tokens, "options": self._options()}
 

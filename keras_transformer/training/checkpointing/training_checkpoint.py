@@ -19,7 +19,7 @@ from keras_transformer.training.checkpointing.snapshot import (
 from keras_transformer.training.distribution.replicas import is_chief
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.utils.errors import on_failure
-from keras_transformer.utils.types import Logs, Path
+from keras_transformer.utils.types import JsonObject, Logs, Path
 
 if TYPE_CHECKING:
     from keras_transformer.data import BatchStream
@@ -90,8 +90,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._reset()
 
     def _reset(self):
-        self._history: dict[str, Any] = {"epoch": [], "logs": {}}
-        self._resume: dict[str, Any] | None = None
+        self._history: JsonObject = {"epoch": [], "logs": {}}
+        self._resume: JsonObject | None = None
         self._source = self.path
         self._epoch = self._done = self._since_saved = 0
 
@@ -232,7 +232,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._source = self.path
 
 
-def checked_metadata(metadata: Any, path: Path) -> dict[str, Any]:
+def checked_metadata(metadata: Any, path: Path) -> JsonObject:
     """Returns the metadata of a checkpoint if they are complete; otherwise raises `CorruptCheckpointError`."""
     steps, history = metadata.get("steps_per_epoch"), metadata.get("history")
     counts = [metadata.get("epoch"), metadata.get("step"), 0 if steps is None else steps]

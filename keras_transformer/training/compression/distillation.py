@@ -137,7 +137,7 @@ class Distillation(TracedOnce, keras.Model):
                 ours = ours if mapping is None else mapping(ours)
                 yield parts[name].loss(ours, theirs, _mask(x, parts[name])) / len(student[name])
 
-    def compute_metrics(self, x: Any, y: Tensor, y_pred: Any, sample_weight: Tensor | None = None) -> dict[str, Any]:
+    def compute_metrics(self, x: Any, y: Tensor, y_pred: Any, sample_weight: Tensor | None = None) -> dict[str, object]:
         """Updates the metrics with the output of the student."""
         is_training = isinstance(y_pred, Mapping) and set(y_pred) == {"output", "hidden_states", "attention_maps"}
         return super().compute_metrics(x, y, y_pred["output"] if is_training else y_pred, sample_weight)
@@ -154,7 +154,7 @@ class _Probe:
         self._tapped = keras.Model(graph.input, [graph.output, *outputs], name=model.name) if outputs else None
         self._attention = [_attention_layer(model, name) for name in attention]
 
-    def __call__(self, inputs: Any, training: bool) -> dict[str, Any]:
+    def __call__(self, inputs: Any, training: bool) -> dict[str, object]:
         with capture(self._attention) as scores:
             if self._tapped is None:
                 output, hidden = self._model(inputs, training=training), []

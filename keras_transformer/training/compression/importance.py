@@ -39,7 +39,7 @@ class Importance:
     blocks: dict[str, float]
 
 
-def measure_importance(model: keras.Model, data: Iterable[Any], loss: Any = None) -> Importance:
+def measure_importance(model: keras.Model, data: Iterable[object], loss: Any = None) -> Importance:
     """Measures the importance of heads, feed-forward units and blocks.
 
     With a gate ξ = 1 that multiplies what a part adds, it is `|∂L/∂ξ|`, averaged over the batches: small batches are closer

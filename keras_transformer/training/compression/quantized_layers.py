@@ -123,7 +123,7 @@ class _QuantizedProduct(_Quantized):
         """The rounded kernel, with the adapter added, in the compute dtype."""
         return ops.cast(self.merged_weight(), self.compute_dtype)
 
-    def call(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Any, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
         return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
 
@@ -139,7 +139,7 @@ class _QuantizedTable(_Quantized):
         """The rounded table, with the adapter added, in the compute dtype."""
         return ops.cast(self.merged_weight(), self.compute_dtype)
 
-    def call(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Any, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         is_reversed = kwargs.get("reverse", bool(args and args[0]))
         if is_reversed:
             inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)

@@ -42,7 +42,7 @@ class WeightQuantizer(keras.layers.Layer):
     minimum of a block is learned too, as in LSQ+ (Bhalgat et al., arXiv 2004.09576, equation 2).
     """
 
-    def __init__(self, shape: Shape, contracted: int, scheme: WeightScheme, step: str, **kwargs: Any) -> None:
+    def __init__(self, shape: Shape, contracted: int, scheme: WeightScheme, step: str, **kwargs: object) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.scheme, self.step_kind, self.is_table = scheme, step, contracted == 0
         width = math.prod(shape[1:] if self.is_table else shape[:contracted])
@@ -61,7 +61,7 @@ class WeightQuantizer(keras.layers.Layer):
     def build(self, input_shape: Shape | None = None) -> None:
         if self.step_kind != "straight_through":
             shape = tuple(1 if axis == self.axis else size for axis, size in enumerate(self._view))
-            options: dict[str, Any] = {"shape": shape, "dtype": "float32", "autocast": False}
+            options: dict[str, object] = {"shape": shape, "dtype": "float32", "autocast": False}
             self.step = self.add_weight(name="relative_step", initializer="ones", **options)
             self.initial_step = self.add_weight(name="initial_step", initializer="ones", trainable=False, **options)
             if self.scheme.has_minimum:
@@ -181,7 +181,7 @@ class InputQuantizer(keras.layers.Layer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         if self.activation_range == "static":
-            options: dict[str, Any] = {"dtype": "float32", "autocast": False, "trainable": False}
+            options: dict[str, object] = {"dtype": "float32", "autocast": False, "trainable": False}
             self.largest = self.add_weight(name="largest", shape=(), initializer="zeros", aggregation="mean", **options)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

@@ -67,7 +67,7 @@ class CheckData(keras.callbacks.Callback):
     def on_train_end(self, logs: Logs | None = None) -> None:
         stop_observing(self._trained, self._before_step)
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         for batch in batches:
             batch = keras.utils.unpack_x_y_sample_weight(whole_batch(self._trained, batch))
             if self._rules is None:

@@ -82,7 +82,7 @@ class GradientsByLayer(keras.callbacks.Callback):
         *parts, name = path_in(variable, self._trained).split("/")
         return "/".join(parts[: self.depth]) or name
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         first = self._step
         self._step += len(batches)
         if not any(step % self.every == 0 for step in range(first, self._step)):

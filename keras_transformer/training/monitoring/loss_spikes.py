@@ -124,7 +124,7 @@ class LossSpikes(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch, self._rows, self._mean = epoch, 0, 0.0
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         self._batches = batches
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:

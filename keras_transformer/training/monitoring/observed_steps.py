@@ -24,7 +24,7 @@ class _ObservedTrainFunction:
     It reads the batches in Python. On TensorFlow `fit` otherwise reads them within the compiled function.
     """
 
-    def __init__(self, model: keras.Model, train_function: Callable[..., Any]) -> None:
+    def __init__(self, model: keras.Model, train_function: Callable[..., object]) -> None:
         self.model = model
         self.train_function = train_function
         self.history = model.history  # A new one in each `fit`.

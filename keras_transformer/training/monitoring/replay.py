@@ -34,7 +34,9 @@ class _Array:
         self.value = value
 
 
-def write_replay(path: Path, model: keras.Model, batch: tuple[Any, Any, Any], metadata: Mapping[str, Any]) -> None:
+def write_replay(
+    path: Path, model: keras.Model, batch: tuple[object, object, object], metadata: Mapping[str, object]
+) -> None:
     """Writes the state of a model and a batch to a file, atomically.
 
     Args:
@@ -51,7 +53,10 @@ def write_replay(path: Path, model: keras.Model, batch: tuple[Any, Any, Any], me
 
 
 def write_batch(
-    path: Path, batch: tuple[Any, Any, Any], metadata: Mapping[str, Any], groups: VariableGroups | None = None
+    path: Path,
+    batch: tuple[object, object, object],
+    metadata: Mapping[str, object],
+    groups: VariableGroups | None = None,
 ) -> None:
     """Writes a batch and groups of variables to a file, atomically; see `write_replay`.
 

@@ -97,7 +97,7 @@ class StopAtNaN(keras.callbacks.Callback):
         stop_observing(self.model, self._before_step)
         self._reset()
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         if self._is_due:
             self._copies = VariableCopies(state_variables(self._trained), value)
             self._kept, self._is_due = [], False

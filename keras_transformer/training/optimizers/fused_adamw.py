@@ -75,7 +75,7 @@ class FusedAdamW(keras.optimizers.AdamW):
             **self._scalars_of(dtype),
         )
 
-    def _scalars_of(self, dtype: DType) -> dict[str, Any]:
+    def _scalars_of(self, dtype: DType) -> dict[str, object]:
         """Returns what the kernel takes for each weight: the graph of an update has it once."""
         import tensorflow as tf
 

@@ -17,7 +17,7 @@ from keras_transformer.utils.types import ArrayLike, Shape, Tensor
 
 
 def draft_examples(
-    language_model: LanguageModel, token_ids: ArrayLike, batch_size: int = 8, verbose: Any = "auto"
+    language_model: LanguageModel, token_ids: ArrayLike, batch_size: int = 8, verbose: object = "auto"
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns what a `DraftHeadTrainer` learns from: the hidden states of a language model on texts, and its choices.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -99,7 +99,9 @@ class DistributionRefinement(keras.layers.Layer):
         seen = ops.reshape(seen, (-1, ops.shape(inputs)[1], 4 * (self.top_k + 1)))
         return refined, changed, _applied(self._quality, seen)
 
-    def compute_output_spec(self, inputs: Tensor, *arguments: Any, **options: Any) -> tuple[keras.KerasTensor, ...]:
+    def compute_output_spec(
+        self, inputs: Tensor, *arguments: object, **options: object
+    ) -> tuple[keras.KerasTensor, ...]:
         widths = (4, 4 * (self.num_bins + 1), 1)
         return tuple(keras.KerasTensor((*inputs.shape[:2], width), dtype=self.compute_dtype) for width in widths)
 

@@ -52,7 +52,7 @@ class PlaceImages(CachedLayer):
 
     memory_names = ("images",)
 
-    def __init__(self, begin_id: int, **kwargs: Any) -> None:
+    def __init__(self, begin_id: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.begin_id = begin_id
 

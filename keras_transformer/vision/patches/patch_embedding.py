@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -215,7 +215,7 @@ class PatchEmbedding(keras.layers.Layer):
             raise ValueError(f"Images of {size[0]} x {size[1]} are not divisible into patches of {self.patch_size}.")
         return (size[0] // self.patch_size[0], size[1] // self.patch_size[1])
 
-    def compute_output_shape(self, images_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, images_shape: Shape, *args: object, **kwargs: object) -> Shape:
         grid = self._grid(images_shape)
         length = None if grid is None else grid[0] * grid[1] + self.num_prefix_tokens
         return (images_shape[0], length, self.hidden_dim)

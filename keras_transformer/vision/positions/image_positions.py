@@ -55,7 +55,7 @@ class ImagePositions(CachedLayer):
 
     memory_names = ("grid",)
 
-    def __init__(self, token_id: int, **kwargs: Any) -> None:
+    def __init__(self, token_id: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.token_id = token_id
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import JsonObject, LayerOptions, Shape, Tensor
 
 # The labels of points, in the order of their vectors; every other label is padding.
 LABELS = {"background": 0, "foreground": 1, "top_left": 2, "bottom_right": 3}
@@ -98,7 +98,7 @@ class PointMask(keras.layers.Layer):
         length = labels_shape[1]
         return (labels_shape[0], None if length is None else self.num_first_tokens + length)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         return {**super().get_config(), "num_first_tokens": self.num_first_tokens}
 
 

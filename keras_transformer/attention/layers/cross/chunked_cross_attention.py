@@ -69,7 +69,7 @@ class ChunkedCrossAttention(CachedLayer):
 
     cache_is_rewindable = False
 
-    def __init__(self, attention: keras.layers.Layer | Config, chunk_size: int = 64, **kwargs: Any) -> None:
+    def __init__(self, attention: keras.layers.Layer | Config, chunk_size: int = 64, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
@@ -194,10 +194,10 @@ class ChunkedCrossAttention(CachedLayer):
             "neighbor_mask": ops.zeros((batch_size, self._neighbor_length), dtype="bool"),
         }
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **options: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **options: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -134,7 +134,7 @@ class CrossDecoderAttention(keras.layers.Layer):
         context = self.mechanism(query, key, value, visibility=visibility, position=self.position, training=training)
         return self.output_dense(context)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -78,7 +78,7 @@ class SharedKeyValue(CachedLayer):
         kernel_initializer: Initializer = "glorot_uniform",
         key_norm: LayerLike | None = None,
         value_norm_epsilon: float | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)

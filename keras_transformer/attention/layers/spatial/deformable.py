@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -157,7 +157,7 @@ class MultiScaleDeformableAttention(keras.layers.Layer):
     def compute_output_shape(self, query_shape: Shape, *shapes: Shape) -> Shape:
         return query_shape
 
-    def compute_output_spec(self, query: Tensor, *arguments: Any, **options: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, query: Tensor, *arguments: object, **options: object) -> keras.KerasTensor:
         return keras.KerasTensor(query.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -108,7 +108,7 @@ class SpatialReductionAttention(AttentionWrapper):
         mixed = self.attention(query, reduced, training=inputs.training)
         return ops.reshape(mixed, (-1, rows, columns, depth))
 
-    def compute_output_spec(self, query: Tensor, *arguments: Any, **options: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, query: Tensor, *arguments: object, **options: object) -> keras.KerasTensor:
         return self._output_spec(query.shape, None)
 
     def _check(self, shape):
