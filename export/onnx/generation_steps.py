@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.utils.types import ArrayLike, Cache
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 
 class BoundCache(dict):
@@ -33,7 +36,11 @@ class Binding:
     """
 
     def __init__(
-        self, session: Any, labels: Mapping[str, str], cache: Mapping[str, Any], in_place: Collection[str]
+        self,
+        session: onnxruntime.InferenceSession,
+        labels: Mapping[str, str],
+        cache: Mapping[str, Any],
+        in_place: Collection[str],
     ) -> None:
         self._session = session
         self._binding = session.io_binding()

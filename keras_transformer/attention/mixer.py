@@ -6,13 +6,16 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.utils.types import Cache, Tensor
+from keras_transformer.utils.types import Cache, Outputs, Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 
 @runtime_checkable
@@ -35,7 +38,7 @@ class Mixer(Protocol):
     def cache_is_rewindable(self) -> bool: ...
 
     @property
-    def output_dense(self) -> Any: ...
+    def output_dense(self) -> keras.layers.Layer: ...
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """Returns an empty cache for `max_length` tokens."""
@@ -57,7 +60,7 @@ class Mixer(Protocol):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         """Returns the output `(B, T, D)`; with a cache, `(output, next_cache)`."""
         ...
 

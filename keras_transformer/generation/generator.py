@@ -20,7 +20,7 @@ from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import CompiledLoop, Sampler, ScoredSearch, TokenSampler
 from keras_transformer.generation.samplers import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
-from keras_transformer.utils.types import JsonObject
+from keras_transformer.utils.types import ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.chat.conversation import Conversation
@@ -376,7 +376,7 @@ class Generator:
         return texts if sampler.num_results > 1 else texts[0]
 
 
-def _stack(rows: Any) -> np.ndarray:
+def _stack(rows: ArrayLike) -> np.ndarray:
     """Returns features or sounds as one array, padded with zeros at the end."""
     longest = np.max([row.shape for row in rows], axis=0)
     return np.stack([np.pad(row, [(0, missing) for missing in longest - row.shape]) for row in rows])

@@ -281,7 +281,7 @@ def adapted_layers(model: keras.Model) -> list[keras.layers.Layer]:
     return layers
 
 
-def with_adapters(model: keras.Model) -> list[Any]:
+def with_adapters(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns the layers with adapters."""
     return [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import keras
 
@@ -25,7 +25,7 @@ class Configured:
     """
 
     @classmethod
-    def from_config(cls, config: Config) -> Any:
+    def from_config(cls, config: Config) -> Self:
         """Returns the object of a config."""
         make: Any = cls
         return make(**config)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 # A tensor of whichever backend Keras runs on, symbolic or with values, or what Keras makes one of.
 Tensor: TypeAlias = Any
+# A tensor, or a structure of tensors, as `fit` takes inputs and labels.
+Tensors: TypeAlias = "Tensor | Mapping[str, Any] | Sequence[Any]"
+# What a layer returns: its output, or a tuple of it and scores, a cache or further outputs, as its documentation says.
+Outputs: TypeAlias = "Tensor | tuple[Any, ...]"
 # What numpy makes an array of.
 ArrayLike: TypeAlias = Any
 # Sizes: int, or None where they are not known before running.

@@ -30,6 +30,8 @@ from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from keras_transformer.utils.types import Path
 
 
@@ -163,7 +165,7 @@ def _last_line(error: Exception) -> str:
     return one_line(lines[-1] if lines else error)
 
 
-def _compare(session: Any, signature: Any, name: str, probe: Any, limit: Limit) -> None:
+def _compare(session: onnxruntime.InferenceSession, signature: Any, name: str, probe: Any, limit: Limit) -> None:
     feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
     try:
         results = session.run({key: info.name for key, info in signature.outputs.items()}, feeds)

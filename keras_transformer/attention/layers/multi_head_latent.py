@@ -151,7 +151,7 @@ class MultiHeadLatentAttention(TokenMixer):
             build_once(self.position, rotated, rotated)
         build_once(self.mechanism, (*tokens, heads, width), (*tokens, heads, width), (*tokens, heads, self.value_dim))
 
-    def _built(self, layer: keras.layers.Layer, shape: Shape) -> Any:
+    def _built(self, layer: keras.layers.Layer, shape: Shape) -> keras.layers.Layer:
         layer.build(shape)
         return layer
 

@@ -159,7 +159,7 @@ class NativeSparseAttention(TokenMixer):
         for mechanism in (self.softmax, self.local):
             build_once(mechanism, *shapes, (*tokens, heads, self.value_dim))
 
-    def _built(self, layer: keras.layers.Layer, shape: Shape) -> Any:
+    def _built(self, layer: keras.layers.Layer, shape: Shape) -> keras.layers.Layer:
         layer.build(shape)
         return layer
 

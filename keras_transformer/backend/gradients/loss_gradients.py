@@ -8,11 +8,11 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 
 def loss_and_gradients(
-    model: keras.Model, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
+    model: keras.Model, x: Tensors, y: Tensors, sample_weight: Tensors | None = None
 ) -> tuple[Tensor, list[Tensor]]:
     """Returns the loss that `fit` computes for a batch, losses of layers included, and the gradient of each weight.
 

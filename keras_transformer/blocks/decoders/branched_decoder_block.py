@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -14,7 +14,7 @@ from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.decoders.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerLike, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 # Prefix of the convolution's tensors in the cache.
 _CONVOLUTION = "convolution_"
@@ -161,7 +161,7 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         *args: object,
         cache: Cache | None = None,
         **options: object,
-    ) -> Any:
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -13,7 +13,7 @@ from keras_transformer.blocks.decoders.cached_block import CachedBlock
 from keras_transformer.blocks.decoders.encoder_attention import EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -176,7 +176,7 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         *args: object,
         cache: Cache | None = None,
         **options: object,
-    ) -> Any:
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.decoders.cached_block import CachedBlock
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -78,7 +78,7 @@ class ValueResidualBlock(CachedBlock):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         next_cache = {} if cache is None else dict(cache)
 
@@ -115,7 +115,7 @@ class ValueResidualBlock(CachedBlock):
         *args: object,
         cache: Cache | None = None,
         **options: object,
-    ) -> Any:
+    ) -> Outputs:
         shapes = self.compute_output_shape(inputs.shape)
         specs = tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
         return specs if cache is None else (specs, cache_spec(cache))

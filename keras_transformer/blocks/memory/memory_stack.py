@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -18,7 +17,7 @@ from keras_transformer.blocks.memory.memory_steps import SLABS, extend, label
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerLike, Outputs, Shape, Tensor
 
 
 @serializable
@@ -203,7 +202,9 @@ class MemoryStack(CachedLayer):
             cache |= {label(name, index): tensor for name, tensor in slots.items()}
         return cache
 
-    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def compute_output_shape(self, inputs_shape: Shape, *args: object, **options: object) -> Shape:

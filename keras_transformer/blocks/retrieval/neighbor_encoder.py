@@ -15,7 +15,7 @@ from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.attention.partition.chunk_progress import ChunkProgress
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Outputs, Shape, Tensor
 
 # The neighbors' tensor in a cache. The caller that retrieves them writes it: see `retrieval.RetrievalSteps`.
 NEIGHBORS = "neighbor_token_ids"
@@ -191,7 +191,7 @@ class NeighborEncoder(CachedLayer):
         *args: object,
         cache: Cache | None = None,
         **options: object,
-    ) -> Any:
+    ) -> Outputs:
         num_chunks = token_ids.shape[1] if cache is None and token_ids is not None else None
         shape = (inputs.shape[0], num_chunks)
         count, length = self._neighbors if self.built or token_ids is None else token_ids.shape[2:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.blocks.block import serialize_template, template
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -128,7 +128,7 @@ class ReversibleBlock(keras.layers.Layer):
             self.feedforward(self.feedforward_norm(x), training=training), training=training
         )
 
-    def compute_output_spec(self, first: Tensor, second: Tensor, *args: object, **options: object) -> Any:
+    def compute_output_spec(self, first: Tensor, second: Tensor, *args: object, **options: object) -> Outputs:
         return tuple(keras.KerasTensor(x.shape, dtype=self.compute_dtype) for x in (first, second))
 
     def get_config(self) -> Config:

@@ -18,7 +18,17 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Cache, Config, DType, LayerLike, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import (
+    Activation,
+    Cache,
+    Config,
+    DType,
+    LayerLike,
+    LayerOptions,
+    Outputs,
+    Shape,
+    Tensor,
+)
 
 _NORMS = ("input_norm", "attention_norm", "feedforward_input_norm", "feedforward_norm", "laurel_norm", "layer_norm")
 
@@ -225,7 +235,7 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         found = []
 
         def attend(x):
@@ -248,7 +258,9 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
     def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
         return (tuple(inputs_shape), *self._key_value_shapes(inputs_shape))
 
-    def compute_output_spec(self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         shapes = self.compute_output_shape(inputs.shape)
         if cache is not None:
             shapes = (shapes[0], *(tensor.shape for tensor in cache.values()))

@@ -12,7 +12,7 @@ from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.layers.modulation import Modulation, norm_without_weights
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -108,7 +108,7 @@ class JointBlock(keras.layers.Layer):
         condition: Tensor,
         context_mask: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         x = self._attention_residual.pre(inputs, condition=condition)
         options = {"context_mask": context_mask, "training": training}
         if self.context_feedforward is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -18,7 +16,7 @@ from keras_transformer.models.recurrent.bidirectional_gru import width_config
 from keras_transformer.recurrence.gru_step import gru_step, recurrent_kernels, stack_kernels
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, Outputs, Shape, Tensor
 
 
 @serializable
@@ -180,7 +178,7 @@ class AttentionalGRU(CachedLayer):
         *args: object,
         cache: Cache | None = None,
         **options: object,
-    ) -> Any:
+    ) -> Outputs:
         return self._output_spec((*inputs.shape[:2], self.readout_dim), cache)
 
     def get_config(self) -> Config:

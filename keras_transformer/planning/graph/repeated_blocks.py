@@ -17,6 +17,7 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.equal_blocks import kind
+from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -131,6 +132,6 @@ def _follows(node: tf.Operation, last: tf.Operation, readers: Counter[int]) -> b
     return node.input_tensors[0] is last.outputs[0] and readers[id(last.outputs[0])] == 1
 
 
-def _unchanged(x: Any, *arguments: object, cache: Any = None, **options: object) -> Any:
+def _unchanged(x: Tensor, *arguments: object, cache: Any = None, **options: object) -> Any:
     """The call of a block that is skipped."""
     return x if cache is None else (x, cache)

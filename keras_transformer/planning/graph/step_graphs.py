@@ -11,6 +11,7 @@ from keras_transformer.planning.errors import PlanningError
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.losses.cross_entropy import cross_entropy
 from keras_transformer.training.losses.labeled_loss import labeled_loss
+from keras_transformer.utils.types import Tensors
 
 
 class StepGraph(NamedTuple):
@@ -122,7 +123,7 @@ def _specs(model: keras.Model, batch_size: int, length: int) -> tuple[list[Any],
     )
 
 
-def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], inputs: Any, chunk: int) -> Any:
+def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], inputs: Tensors, chunk: int) -> Any:
     """Returns the loss of `training.NextTokenTrainer` on rows of which every token has a label."""
     variables = [*model.trainable_variables, *model.non_trainable_variables]
     with keras.StatelessScope(list(zip(variables, [*weights, *others], strict=True)), collect_losses=True) as scope:

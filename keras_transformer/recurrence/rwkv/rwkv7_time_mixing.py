@@ -19,7 +19,7 @@ from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.rwkv.time_mixing import check_layer_index
 from keras_transformer.recurrence.rwkv.token_shift import TokenShift
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, Outputs, Shape, Tensor
 
 # The fastest decay: α >= exp(-exp(-1/2)) = 0.545.
 _FASTEST = -math.exp(-0.5)
@@ -138,7 +138,7 @@ class RWKV7TimeMixing(Recurrence):
     @with_call_argument(TokenMixer.call, "first_value")
     def call(
         self, query: Tensor, value: Tensor = None, key: Tensor = None, *, first_value: Tensor = None, **arguments: Any
-    ) -> Any:
+    ) -> Outputs:
         return self.apply(MixerInputs(query, value, key, extra={"first_value": first_value}, **arguments))
 
     def check(self, inputs: MixerInputs) -> None:

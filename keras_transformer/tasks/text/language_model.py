@@ -25,7 +25,7 @@ from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Path, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Path, Shape, Tensor, Tensors
 
 if TYPE_CHECKING:
     from keras_transformer.tasks.decoding.paged_steps import PagedSteps
@@ -137,10 +137,10 @@ class LanguageModel(TaskModel):
 
     runs_graph = True  # `call` only adds the optional inputs: see `keras_private.is_graph`.
 
-    def __call__(self, inputs: Any, *args: object, **kwargs: object) -> Any:
+    def __call__(self, inputs: Tensors, *args: object, **kwargs: object) -> Any:
         return super().__call__(with_optional_inputs(self, inputs), *args, **kwargs)
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor:
+    def call(self, inputs: Tensors, training: bool | None = None, mask: Tensors | None = None) -> Tensor:
         # Again, because a stateless call, as in training on JAX, begins here.
         return super().call(with_optional_inputs(self, inputs), training=training, mask=mask)
 

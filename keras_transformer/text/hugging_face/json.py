@@ -60,7 +60,7 @@ def _check_vocabulary(vocabulary: Any) -> None:
     check_vocabulary(vocabulary, "Not a tokenizer.json")
 
 
-def load_content(content: JsonObject) -> Any:
+def load_content(content: JsonObject) -> tokenizers.Tokenizer:
     """Returns a `tokenizers.Tokenizer`.
 
     Raises:

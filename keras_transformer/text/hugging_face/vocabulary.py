@@ -19,6 +19,8 @@ from keras_transformer.utils.types import Config, Path
 if TYPE_CHECKING:
     from types import ModuleType
 
+    import tokenizers
+
     from keras_transformer.text.hugging_face.families import Family
 
 
@@ -82,7 +84,7 @@ def is_letters(config: Config) -> bool:
     return config.get("tokenizer_class") == "Wav2Vec2CTCTokenizer"
 
 
-def letters(path: Path, config: Config) -> Any:
+def letters(path: Path, config: Config) -> tokenizers.Tokenizer:
     """Returns the `tokenizers.Tokenizer` of a `vocab.json` with one token for each letter and one for the space.
 
     Unlike `Wav2Vec2CTCTokenizer`, decoding does not merge repetitions: decoding of CTC has done so.
@@ -154,7 +156,7 @@ def from_vocabulary(folder: Path, config: Config) -> tuple[Family, Any]:
 # BERT.
 
 
-def _wordpiece(path: Path, config: Config) -> Any:
+def _wordpiece(path: Path, config: Config) -> tokenizers.Tokenizer:
     words = vocabulary_lines(read_file(path), path)
     tokenizers = library()
     unknown = config.get("unk_token") or BERT["unknown"]
@@ -176,7 +178,7 @@ def _wordpiece(path: Path, config: Config) -> Any:
 # Byte-level BPE.
 
 
-def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: Config) -> Any:
+def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: Config) -> tokenizers.Tokenizer:
     ids, merges = read_vocabulary(vocabulary_path), _read_merges(merges_path)
     tokenizers = library()
     options = {"end_of_word_suffix": "</w>", "unk_token": "<|endoftext|>"} if family.name == "clip" else {}

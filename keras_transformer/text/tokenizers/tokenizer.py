@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from keras_transformer.text.tokenizers.stream import TextStream, join_bytes
 from keras_transformer.text.tokenizers.vocabulary import Vocabulary
 from keras_transformer.text.truncation import text_length
 from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class Tokenizer(Vocabulary):
@@ -342,7 +345,13 @@ class Tokenizer(Vocabulary):
         return self._graph()
 
     def map_dataset(
-        self, dataset: Any, *, fields: Any = None, start: bool = False, end: bool = False, max_length: int | None = None
+        self,
+        dataset: tf.data.Dataset,
+        *,
+        fields: Any = None,
+        start: bool = False,
+        end: bool = False,
+        max_length: int | None = None,
     ) -> Any:
         """Tokenizes the strings of a `tf.data.Dataset`. Supported by all tokenizers.
 

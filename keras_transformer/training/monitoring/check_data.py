@@ -10,7 +10,7 @@ import keras
 from keras_transformer.attention.arguments import positive
 from keras_transformer.training.monitoring.batch_rules import BatchRules
 from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing, whole_batch
-from keras_transformer.utils.types import Logs, Tensor
+from keras_transformer.utils.types import Logs, Tensor, Tensors
 
 
 class CheckData(keras.callbacks.Callback):
@@ -80,7 +80,7 @@ class CheckData(keras.callbacks.Callback):
                 return
 
 
-def check_batch(model: keras.Model, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+def check_batch(model: keras.Model, x: Tensors, y: Tensors | None = None, sample_weight: Tensors | None = None) -> None:
     """Raises an error if a model cannot be trained on a batch: the checks of `CheckData`, without `fit`.
 
     Args:

@@ -12,7 +12,7 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
 from keras_transformer.utils.errors import on_failure
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 # Called with the batches of a step, and a function from a variable to its value before the step.
 Observer = Callable[[list[Any], Callable[[keras.Variable], Tensor]], None]
@@ -98,7 +98,7 @@ def whole_batch(model: keras.Model, batch: Any) -> Any:
     if keras.backend.backend() != "tensorflow" or model.distribute_strategy.num_replicas_in_sync == 1:
         return batch
 
-    def joined(x: Any) -> Tensor:
+    def joined(x: Tensors) -> Tensor:
         return keras.ops.concatenate(model.distribute_strategy.experimental_local_results(x), axis=0)
 
     return keras.tree.map_structure(joined, batch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,7 +12,7 @@ from keras import ops
 from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.generation.search.draft_head import EPSILON, DraftHead, weight_shapes
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.utils.types import ArrayLike, Shape, Tensor
+from keras_transformer.utils.types import ArrayLike, Shape, Tensor, Tensors
 
 
 def draft_examples(
@@ -139,7 +138,7 @@ class DraftHeadTrainer(TracedOnce, keras.Model):
 
     def compute_loss(
         self,
-        x: Any = None,
+        x: Tensors | None = None,
         y: Tensor = None,
         y_pred: Tensor = None,
         sample_weight: Tensor | None = None,

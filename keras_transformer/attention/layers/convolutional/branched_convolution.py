@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -89,7 +89,7 @@ class BranchedConvolution(TokenMixer):
         self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def output_dense(self) -> Any:
+    def output_dense(self) -> keras.layers.Layer:
         """An object whose `bias` is the output of a zero context."""
         bias = self.output_convolution.bias
         if bias is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -64,7 +64,7 @@ class LongShortRangeAttention(TokenMixer):
         self.cache_is_rewindable = self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable
 
     @property
-    def output_dense(self) -> Any:
+    def output_dense(self) -> keras.layers.Layer:
         """An object whose `bias` is the output of a zero context: the biases of both branches."""
         biases = [branch.output_dense.bias for branch in (self.attention, self.convolution)]
         return types.SimpleNamespace(bias=ops.concatenate([ops.convert_to_tensor(bias) for bias in biases]))

@@ -20,7 +20,7 @@ from keras_transformer.utils.serialization import (
     serialize,
     serialize_shared,
 )
-from keras_transformer.utils.types import Config, LayerLike, LayerOptions, PositionLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Outputs, PositionLike, Shape, Tensor
 
 
 @serializable
@@ -112,7 +112,7 @@ class JointAttention(keras.layers.Layer):
 
     def call(
         self, inputs: Tensor, context: Tensor, context_mask: Tensor | None = None, training: bool | None = None
-    ) -> Any:
+    ) -> Outputs:
         parts: dict[str, list[Tensor]] = {"query": [], "key": [], "value": []}
         for prefix, name in self._names():
             parts[name].append(self._project(f"{prefix}{name}", context if prefix else inputs))
