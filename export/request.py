@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import keras
 
     from keras_transformer.export.targets.target import Target
-    from keras_transformer.text import Tokenizer
 
 # Bytes of the weights in float32: the float files of a larger model are not run where they are only quantized. They are
 # compared with the variables weight by weight, and the Keras model itself predicts what quantized files are held to.
@@ -52,7 +51,7 @@ class Request:
     formats: list[str]
     precisions: list[Quantization | None]
     has_folders: bool = False
-    tokenizer: Tokenizer | None = None
+    tokenizer: Any = None
     probes: Sequence[Arrays] | None = None
     options: ExportOptions = dataclasses.field(default_factory=ExportOptions)
     target: Target | None = None
@@ -122,7 +121,7 @@ def generates(model: keras.Model, options: ExportOptions) -> bool:
     return options.generation is not False and hasattr(model, "generation_spec")
 
 
-def _check_model(model: keras.Model) -> None:
+def _check_model(model: Any) -> None:
     import keras
 
     if isinstance(model, (str, bytes, os.PathLike)):
@@ -135,7 +134,7 @@ def _check_model(model: keras.Model) -> None:
 
 
 def _with_defaults(
-    options: ExportOptions, model: keras.Model, tokenizer: Tokenizer, target: Target | None, is_ternary: bool
+    options: ExportOptions, model: Any, tokenizer: Any, target: Target | None, is_ternary: bool
 ) -> ExportOptions:
     """The options with what follows from the model and the target."""
     changes: dict[str, Any] = {}

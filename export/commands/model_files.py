@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.importing import quick_imports
 from keras_transformer.export.errors import InvalidModelError, nearest_path
@@ -76,7 +76,7 @@ def _load_file(path: Path) -> keras.Model:
     import keras
 
     try:
-        model: keras.Model = keras.models.load_model(path, compile=False)
+        model: Any = keras.models.load_model(path, compile=False)
         return model
     except library_exceptions(ImportError) as error:
         raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
@@ -85,5 +85,5 @@ def _load_file(path: Path) -> keras.Model:
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:
     from keras_transformer.checkpoints import from_huggingface
 
-    model: keras.Model = from_huggingface(path, dtype=dtype, verbose=0)
+    model: Any = from_huggingface(path, dtype=dtype, verbose=0)
     return model

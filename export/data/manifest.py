@@ -14,7 +14,7 @@ from keras_transformer.export.data.checks import IncompleteError, is_count, is_n
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord, TokenizerRecord
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.types import JsonObject, Path
+from keras_transformer.utils.types import Path
 
 FILE = "manifest.json"
 PRODUCER = "keras_transformer.export"
@@ -58,12 +58,12 @@ class Manifest:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     files: Mapping[str, FileRecord] = dataclasses.field(default_factory=dict[str, FileRecord])
     created: str | None = None
-    generation: JsonObject | None = None
+    generation: dict[str, Any] | None = None
     axis_limits: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
-    metadata: JsonObject = dataclasses.field(default_factory=dict[str, Any])
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     tokenizer: TokenizerRecord | None = None
-    target: JsonObject | None = None
-    training: JsonObject | None = None
+    target: dict[str, Any] | None = None
+    training: dict[str, Any] | None = None
 
     def signature(self, name: str) -> SignatureRecord:
         """Inputs and outputs of one signature.
@@ -178,7 +178,7 @@ class Manifest:
         return manifest
 
 
-def manifest_schema() -> JsonObject:
+def manifest_schema() -> dict[str, Any]:
     """The JSON schema, draft 2020-12, that the manifest of every bundle of this version satisfies.
 
     Returns:

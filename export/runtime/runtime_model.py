@@ -58,9 +58,9 @@ class RuntimeModel:
         self.inputs = inputs
         self.outputs = outputs
         self.tokenizer: Any = None
-        self.tokenizer_options: dict[str, object] = {}
+        self.tokenizer_options: dict[str, Any] = {}
         self.axis_limits: Mapping[str, int] = {}
-        self.metadata: dict[str, object] = {}
+        self.metadata: dict[str, Any] = {}
 
     def __call__(self, arrays: ArrayLike = None, **named: ArrayLike) -> dict[str, np.ndarray]:
         return self._run(self._read(arrays, named))

@@ -63,7 +63,7 @@ def functional_spec(
     )
 
 
-def check_model(model: keras.Model) -> Any:
+def check_model(model: Any) -> Any:
     """Refuses what is not a built Functional or Sequential Keras model.
 
     Returns:
@@ -128,7 +128,7 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in outputs.items()}
 
 
-def input_specs(model: keras.Model, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
+def input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
     """Specs of the inputs of a Functional model, as `check_model` returns it.
 
     Raises:
@@ -146,21 +146,19 @@ def input_specs(model: keras.Model, dynamic_axes: Mapping[str, Mapping[int, str]
     return tuple(specs)
 
 
-def _probes(
-    model: keras.Model, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None
-) -> list[Probe]:
+def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> list[Probe]:
     limits = _integer_limits(model, inputs)
     if given is None:
         return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model))
     return probes.user_probes(inputs, limits, given)
 
 
-def _integer_limits(model: keras.Model, inputs: tuple[ArraySpec, ...]) -> dict[str, int | None]:
+def _integer_limits(model: Any, inputs: tuple[ArraySpec, ...]) -> dict[str, int | None]:
     tensors = keras.tree.flatten(model.input)
     return dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
 
 
-def _add_reaching_probe(model: keras.Model, signature: Signature) -> None:
+def _add_reaching_probe(model: Any, signature: Signature) -> None:
     """Adds a probe past every window and block, unless the model has a limit that no layer names."""
     limits = _integer_limits(model, signature.inputs)
     for probe in probes.reaching_probes(signature.inputs, limits, reaching_length(model)):
@@ -169,9 +167,7 @@ def _add_reaching_probe(model: keras.Model, signature: Signature) -> None:
             signature.probes.append(probe)
 
 
-def _serving_function(
-    model: keras.Model, inputs: tuple[ArraySpec, ...]
-) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+def _serving_function(model: Any, inputs: tuple[ArraySpec, ...]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """Inference of the model as a function from named tensors to named tensors."""
     structure, outputs = model.input, names.output_names(model)
     order = [spec.name for spec in inputs]
