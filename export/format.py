@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.preprocessing.steps import Preprocessing
@@ -135,7 +137,11 @@ class Format(Protocol):
         return None
 
     def weight_pairs(
-        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
+        self,
+        source: pathlib.Path,
+        directory: pathlib.Path,
+        files: dict[str, str],
+        variables: Sequence[keras.Variable] = (),
     ) -> Iterator[WeightPair] | None:
         """The weights of float files beside what quantized files have in their place, dequantized.
 

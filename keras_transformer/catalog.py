@@ -35,19 +35,19 @@ def tables(sections: Iterable[str] | None = None) -> dict[str, list[_Row]]:
     return {name: SECTIONS[name]() for name in (SECTIONS if sections is None else sections)}
 
 
-def summary(thing: Any) -> str:
+def summary(thing: object) -> str:
     """Returns the first paragraph of a docstring, often the formula, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
-def cost(thing: Any) -> str:
+def cost(thing: object) -> str:
     """Returns the sentences of a docstring about the growth of time and memory."""
     words = " ".join((inspect.getdoc(thing) or "").split("Args:")[0].split())
     sentences = re.split(r"(?<=[.;:]) (?=[A-Z(])", words)
     return " ".join(each for each in sentences if re.search(r"\bgrows?\b", each))
 
 
-def reference(thing: Any) -> str:
+def reference(thing: object) -> str:
     """Returns the paper and arXiv number of the first reference."""
     found = re.search(r"References?: (.*)", " ".join((inspect.getdoc(thing) or "").split()))
     if not found:
@@ -61,7 +61,7 @@ def forms(supports: Collection[str]) -> str:
     return ", ".join(word for what, word in _FORMS.items() if what in supports)
 
 
-def _rows(choices: Mapping[str, Any]) -> list[_Row]:
+def _rows(choices: Mapping[str, object]) -> list[_Row]:
     return [
         {"name": name, "what it is": summary(thing), "reference": reference(thing)} for name, thing in choices.items()
     ]

@@ -1,5 +1,7 @@
 """`manifest.json` and the other files of a bundle on disk. Read and written without TensorFlow or Keras."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import json
@@ -17,7 +19,7 @@ from keras_transformer.export.data.manifest_records import FileRecord, Signature
 from keras_transformer.export.data.parity import CEILING
 from keras_transformer.export.errors import InvalidBundleError, nearest_path
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 PROBES = "probes.npz"
 _MAX_BYTES = 2**26
@@ -136,8 +138,8 @@ def _read_json(directory: pathlib.Path, path: pathlib.Path) -> Any:
         raise InvalidBundleError(f"'{path}' cannot be read: {one_line(error)}") from error
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _without_repetition(pairs: list[tuple[str, Any]]) -> JsonObject:
+    found: JsonObject = {}
     for name, value in pairs:
         if name in found:
             raise ValueError(f"it contains '{name[:80]}' twice")

@@ -1,11 +1,14 @@
 """What describes a model in the manifest and in the files themselves."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from typing import Any
 
 from keras_transformer.export.data.manifest import PRODUCER
 from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.types import JsonObject
 from keras_transformer.version import __version__
 
 DESCRIPTION, CLASS_NAMES, INPUTS = "description", "class_names", "inputs"
@@ -21,7 +24,7 @@ _RESERVED = {
 }
 
 
-def check_metadata(metadata: dict[str, Any] | None) -> None:
+def check_metadata(metadata: JsonObject | None) -> None:
     """Refuses metadata that is no dict of JSON values, or whose known keys have values of other types.
 
     Args:
@@ -54,7 +57,7 @@ def check_metadata(metadata: dict[str, Any] | None) -> None:
         _check_input(name, record)
 
 
-def check_input_names(metadata: dict[str, Any], names: Iterable[str]) -> None:
+def check_input_names(metadata: JsonObject, names: Iterable[str]) -> None:
     """Refuses descriptions of inputs that the model does not have.
 
     Args:
@@ -70,7 +73,7 @@ def check_input_names(metadata: dict[str, Any], names: Iterable[str]) -> None:
             raise ExportError(f"metadata['inputs'] describes '{name}'; the inputs are {', '.join(known)}")
 
 
-def file_entries(metadata: dict[str, Any]) -> dict[str, str]:
+def file_entries(metadata: JsonObject) -> dict[str, str]:
     """The entries of a file's own metadata: str as it is, other values as JSON.
 
     Args:
@@ -113,9 +116,9 @@ def _check_input(name: str, record: Any) -> None:
         raise ExportError(f"{where}['std'] must not be 0. Received: {spread!r}")
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_numbers(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(_is_number, value))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,8 +1,10 @@
 """The tokenizer of a bundle: writing, reading, and encoding texts."""
 
+from __future__ import annotations
+
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +14,16 @@ from keras_transformer.export.data.manifest_records import TokenizerRecord
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, MissingLibraryError
 from keras_transformer.utils.errors import library_exceptions, one_line
 
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
 FOLDER = "tokenizer"
 # Inputs of signatures that take texts as bytes.
 BYTES, LENGTHS = "bytes", "lengths"
 _OPTIONS = {"start": bool, "end": bool, "max_length": int}
 
 
-def check_options(options: Mapping[str, Any] | None) -> None:
+def check_options(options: Mapping[str, object] | None) -> None:
     """Refuses options that `Tokenizer.encode` does not have.
 
     Raises:
@@ -30,7 +35,7 @@ def check_options(options: Mapping[str, Any] | None) -> None:
 
 
 def write_tokenizer(
-    directory: pathlib.Path, tokenizer: Any, options: Mapping[str, Any] | None = None
+    directory: pathlib.Path, tokenizer: Tokenizer, options: Mapping[str, object] | None = None
 ) -> TokenizerRecord:
     """Adds a tokenizer to a bundle that is being written.
 
@@ -96,7 +101,7 @@ def text_rows(texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def encode_texts(
-    texts: str | Sequence[str], tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]
+    texts: str | Sequence[str], tokenizer: Any, options: Mapping[str, object], inputs: Sequence[ArraySpec]
 ) -> dict[str, np.ndarray]:
     """Texts as the input arrays of a signature.
 

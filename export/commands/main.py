@@ -169,7 +169,7 @@ def _suggestion(name: str, valid: Iterable[str]) -> str:
 class _Version(argparse.Action):
     """Prints the version, and imports nothing else."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *arguments: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> None:
         from keras_transformer import __version__
 
         print(f"keras-transformer {__version__}")

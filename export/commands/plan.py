@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.planning import Device, Plan, Split
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _as_dict(plan: Plan) -> dict[str, Any]:
+def _as_dict(plan: Plan) -> JsonObject:
     return plan._asdict() | {"times": plan.times._asdict(), "split": plan.split._asdict()}
 
 
@@ -173,7 +175,7 @@ def _chosen(arguments: argparse.Namespace) -> str:
     return "".join(f", {each}" for each in (*([] if arguments.search else [words]), *recomputed))
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+def _options(arguments: argparse.Namespace) -> JsonObject:
     return {
         "batch_size": _batch(arguments),
         "length": arguments.length,

@@ -156,7 +156,7 @@ class _Work:
         self._floats = self._measured(FLOAT, export(self._model, self.folder(FLOAT), self._formats, progress=False))
         return self._floats
 
-    def trial(self, name: str, candidate: Candidate, batches: list[Any], budget: Budget) -> list[Trial]:
+    def trial(self, name: str, candidate: Candidate, batches: list[object], budget: Budget) -> list[Trial]:
         """Writes and measures the files of a candidate, or of several mixtures."""
         self._steps.begin(f"trying {name}")
         mode = candidate.mode
@@ -184,7 +184,7 @@ class _Work:
             self._choices = measured_choices(self._model, batches, self._evaluation)
         return within(self._model, self._choices, nbytes)
 
-    def _for_loss(self, name: str, candidate: Candidate, batches: list[Any], budget: Budget) -> list[Trial]:
+    def _for_loss(self, name: str, candidate: Candidate, batches: list[object], budget: Budget) -> list[Trial]:
         """Mixtures that approach the smallest one with a loss."""
         low, high = least_bytes(self._model), most_bytes(self._model)
         high = min(high, budget.nbytes or high)
@@ -199,7 +199,7 @@ class _Work:
             low, high = (low, middle) if is_kept else (middle, high)
         return [trial for each in trials.values() for trial in each]
 
-    def _within(self, name: str, candidate: Candidate, batches: list[Any], budget: int) -> Report:
+    def _within(self, name: str, candidate: Candidate, batches: list[object], budget: int) -> Report:
         """Writes files with the schemes of a budget; again with smaller ones, if what a file has besides weights is too
         much."""
         limit, least = budget, least_bytes(self._model)
@@ -211,7 +211,7 @@ class _Work:
                 break
         return report
 
-    def _rounded(self, name: str, candidate: Candidate, schemes: Any, batches: list[Any]) -> Report:
+    def _rounded(self, name: str, candidate: Candidate, schemes: Any, batches: list[object]) -> Report:
         with rounded(self._model, candidate, schemes, batches) as model:
             return self._export(model, name, "learned")
 

@@ -47,7 +47,7 @@ def sensitivity(
     bundle: Path,
     quantize: Mode,
     evaluation: Evaluation,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> list[Sensitivity]:
     """Quantizes the ONNX files of a float bundle repeatedly, with another weight kept in float each time.
 

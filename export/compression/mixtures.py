@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def measured_choices(
     return measured(model, some(model, batches), measure="divergence" if predicts else "output")
 
 
-def some(model: keras.Model, batches: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, Any]]:
+def some(model: keras.Model, batches: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
     """The first examples, with about 512 predictions or a few more."""
     first = {name: array[:1] for name, array in batches[0].items()}
     positions = max(math.prod(each.shape[1:-1]) for each in outputs_of(model, first))

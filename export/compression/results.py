@@ -6,10 +6,11 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.tables import Part, Table, plain
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +118,7 @@ class Compression:
         label = "perplexity, as a multiple of the float file's" if self.metric == PERPLEXITY else self.metric
         return accuracy_by_size(rows, label=label)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The result as dicts, lists and numbers."""
         return dataclasses.asdict(self)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,6 +11,21 @@ import numpy as np
 _INT32 = 2**31 - 1
 # In 16 bits numbers end at 65504. Larger constants are masks, of which two may be added.
 _LARGEST_HALF = 3e4
+
+
+class Var(Protocol):
+    """A variable of a program of coremltools: the result of an operator, or a constant."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def dtype(self) -> type: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def val(self) -> np.ndarray | None: ...
 
 
 class Builder:
@@ -28,7 +43,7 @@ class Builder:
         """An operator of Core ML, called with keyword arguments."""
         return getattr(self.mil, name)
 
-    def constant(self, array: np.ndarray) -> Any:
+    def constant(self, array: np.ndarray) -> Var:
         """A constant, in a type that Core ML has."""
         return self.mil.const(val=self.fitting(array))
 
@@ -42,20 +57,20 @@ class Builder:
         found = array.astype("float32")
         return np.clip(found, -_LARGEST_HALF, _LARGEST_HALF) if self._half else found
 
-    def cast(self, x: Any, kind: str) -> Any:
+    def cast(self, x: Var, kind: str) -> Var:
         """`x` as `"fp32"`, `"int32"` or `"bool"`."""
         return x if kind_of(x) == kind else self.mil.cast(x=x, dtype=kind)
 
-    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+    def reshape(self, x: Var, shape: Sequence[int]) -> Var:
         """`x` in another shape; a shape of rank 0 is one of rank 1, which Core ML has instead."""
         shape = [int(each) for each in shape] or [1]
         return x if list(x.shape) == shape else self.mil.reshape(x=x, shape=shape)
 
-    def transpose(self, x: Any, perm: Sequence[int]) -> Any:
+    def transpose(self, x: Var, perm: Sequence[int]) -> Var:
         """`x` with its axes in another order."""
         return x if list(perm) == list(range(len(perm))) else self.mil.transpose(x=x, perm=[int(each) for each in perm])
 
-    def broadcast(self, x: Any, shape: Sequence[int]) -> Any:
+    def broadcast(self, x: Var, shape: Sequence[int]) -> Var:
         """`x`, repeated to a shape."""
         aligned = self.reshape(x, [1] * (len(shape) - len(x.shape)) + list(x.shape))
         counts = [wide if size == 1 else 1 for wide, size in zip(shape, aligned.shape, strict=True)]
@@ -66,13 +81,13 @@ class Builder:
         return self.mil.tile(x=aligned, reps=counts)
 
 
-def kind_of(x: Any) -> str:
+def kind_of(x: Var) -> str:
     """`"fp32"`, `"int32"` or `"bool"`: the type of a variable while a program is built."""
     name = str(x.dtype.__name__)
     return "bool" if name == "bool" else "int32" if "int" in name else "fp32"
 
 
-def value_of(x: Any) -> np.ndarray:
+def value_of(x: Var) -> np.ndarray:
     """The value of a variable that is known.
 
     Raises:

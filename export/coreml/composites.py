@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.coreml.builder import Builder, kind_of
+from keras_transformer.export.coreml.builder import Builder, Var, kind_of
 
 _HIDDEN = -3e4  # Within the range of float16; its exponential is 0.
 
@@ -46,12 +46,12 @@ def attention(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any])
     return build.reshape(build.transpose(context, (0, 2, 1, 3)), (batch, length, heads * value.shape[-1]))
 
 
-def _by_head(build: Builder, x: Any, heads: int) -> Any:
+def _by_head(build: Builder, x: Var, heads: int) -> Var:
     batch, length, width = x.shape
     return build.transpose(build.reshape(x, (batch, length, heads, width // heads)), (0, 2, 1, 3))
 
 
-def _masked(build: Builder, scores: Any, mask: Any) -> Any:
+def _masked(build: Builder, scores: Var, mask: Var) -> Var:
     if kind_of(mask) == "bool":
         hidden = build.cast(build.logical_not(x=mask), "fp32")
         mask = build.mul(x=hidden, y=np.float32(_HIDDEN))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.coreml import composites
-from keras_transformer.export.coreml.builder import Builder, kind_of, value_of
+from keras_transformer.export.coreml.builder import Builder, Var, kind_of, value_of
 from keras_transformer.export.coreml.rearranging import REARRANGING
 
 Operator = Callable[[Builder, Sequence[Any], Mapping[str, Any]], Any]
@@ -19,15 +19,15 @@ _FLOAT_CODES = (1, 10, 11)  # TensorProto.FLOAT, FLOAT16, DOUBLE.
 _BOOL_CODE = 9
 
 
-def _unary(name: str, **fixed: Any) -> Operator:
-    def emit(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _unary(name: str, **fixed: object) -> Operator:
+    def emit(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
         return getattr(build, name)(x=inputs[0], **fixed)
 
     return emit
 
 
 def _binary(name: str, of_integers: str = "") -> Operator:
-    def emit(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def emit(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
         first, second = (_number(build, each) for each in inputs)
         chosen = of_integers if of_integers and kind_of(first) == "int32" else name
         return getattr(build, chosen)(x=first, y=second)
@@ -35,20 +35,20 @@ def _binary(name: str, of_integers: str = "") -> Operator:
     return emit
 
 
-def _number(build: Builder, x: Any) -> Any:
+def _number(build: Builder, x: Var) -> Var:
     """Arithmetic and comparisons are of numbers."""
     return build.cast(x, "int32") if kind_of(x) == "bool" else x
 
 
 def _logical(name: str) -> Operator:
-    def emit(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def emit(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
         return getattr(build, name)(**dict(zip("xy", inputs, strict=False)))
 
     return emit
 
 
 def _variadic(name: str) -> Operator:
-    def emit(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def emit(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
         found = inputs[0]
         for each in inputs[1:]:
             found = getattr(build, name)(x=found, y=each)
@@ -69,47 +69,47 @@ def _reduction(name: str) -> Operator:
     return emit
 
 
-def _cast(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _cast(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     code = options["to"]
     return build.cast(inputs[0], "fp32" if code in _FLOAT_CODES else "bool" if code == _BOOL_CODE else "int32")
 
 
-def _gelu(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _gelu(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     is_exact = options.get("approximate", b"none") in (b"none", "none")
     return build.gelu(x=inputs[0], mode="EXACT" if is_exact else "TANH_APPROXIMATION")
 
 
-def _clip(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _clip(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     found, *bounds = inputs
     for name, bound in zip(("maximum", "minimum"), bounds, strict=False):
         found = found if bound is None else getattr(build, name)(x=found, y=bound)
     return found
 
 
-def _softmax(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _softmax(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     return build.softmax(x=inputs[0], axis=options.get("axis", -1))
 
 
-def _log_softmax(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _log_softmax(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     x, axis = inputs[0], options.get("axis", -1)
     shifted = build.sub(x=x, y=build.reduce_max(x=x, axes=[axis], keep_dims=True))
     return build.sub(x=shifted, y=build.reduce_log_sum_exp(x=shifted, axes=[axis], keep_dims=True))
 
 
-def _matmul(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _matmul(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     return build.matmul(x=inputs[0], y=inputs[1])
 
 
-def _reciprocal(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _reciprocal(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     return build.real_div(x=np.float32(1), y=inputs[0])
 
 
-def _neg(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _neg(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     minus = np.int32(-1) if kind_of(inputs[0]) == "int32" else np.float32(-1)
     return build.mul(x=inputs[0], y=minus)
 
 
-def _where(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _where(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     condition, first, second = inputs
     shape = np.broadcast_shapes(condition.shape, first.shape, second.shape)
     if kind_of(first) == "bool":
@@ -134,7 +134,7 @@ def _conv(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
     return build.conv(x=x, weight=weight, pad_type="custom", pad=sides, groups=groups, **sizes, **more)
 
 
-def _cumsum(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _cumsum(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     x, axis = inputs
     is_integer = kind_of(x) == "int32"
     flags = {name: bool(options.get(name, 0)) for name in ("exclusive", "reverse")}
@@ -150,7 +150,7 @@ def _topk(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
     return [build.cast(values, "int32") if is_integer else values, build.cast(places, "int32")]
 
 
-def _identity(build: Builder, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _identity(build: Builder, inputs: Sequence[Var], options: Mapping[str, object]) -> Var:
     return inputs[0]
 
 

@@ -83,14 +83,14 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(each.dim_value for each in value.type.tensor_type.shape.dim)
 
 
-def _known(build: Builder, graph: Any) -> dict[str, Any]:
+def _known(build: Builder, graph: Any) -> dict[str, object]:
     """The constants of a graph, which become those of the program where they are read."""
     from onnx import numpy_helper
 
     return {each.name: build.constant(numpy_helper.to_array(each)) for each in graph.initializer}
 
 
-def _emit(build: Builder, node: Any, known: dict[str, Any]) -> None:
+def _emit(build: Builder, node: Any, known: dict[str, object]) -> None:
     import onnx
 
     options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}

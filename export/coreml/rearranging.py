@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.coreml.builder import Builder, kind_of, value_of
+from keras_transformer.export.coreml.builder import Builder, Var, kind_of, value_of
 
 Options = Mapping[str, Any]
 
 
-def _reshape(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _reshape(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, shape = inputs
     given = [int(each) for each in value_of(shape).ravel()]
     sizes = [x.shape[axis] if size == 0 and not options.get("allowzero") else size for axis, size in enumerate(given)]
@@ -22,44 +22,44 @@ def _reshape(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
     return build.reshape(x, sizes)
 
 
-def _axes(inputs: Sequence[Any], options: Options) -> list[int] | None:
+def _axes(inputs: Sequence[Var], options: Options) -> list[int] | None:
     given = options.get("axes") if len(inputs) < 2 or inputs[1] is None else value_of(inputs[1]).ravel()
     return None if given is None else [int(each) for each in given]
 
 
-def _squeeze(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _squeeze(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, axes = inputs[0], _axes(inputs, options)
     rank = len(x.shape)
     dropped = {axis for axis, size in enumerate(x.shape) if size == 1} if axes is None else {a % rank for a in axes}
     return build.reshape(x, [size for axis, size in enumerate(x.shape) if axis not in dropped])
 
 
-def _unsqueeze(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _unsqueeze(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, axes = inputs[0], _axes(inputs, options) or []
     rank = len(x.shape) + len(axes)
     added, sizes = {axis % rank for axis in axes}, iter(x.shape)
     return build.reshape(x, [1 if axis in added else next(sizes) for axis in range(rank)])
 
 
-def _flatten(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _flatten(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     shape, axis = inputs[0].shape, options.get("axis", 1)
     return build.reshape(inputs[0], (int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
 
 
-def _transpose(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _transpose(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     return build.transpose(inputs[0], options.get("perm") or range(len(inputs[0].shape))[::-1])
 
 
-def _expand(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _expand(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, shape = inputs
     return build.broadcast(x, np.broadcast_shapes(x.shape, tuple(map(int, value_of(shape).ravel()))))
 
 
-def _tile(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _tile(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     return build.tile(x=inputs[0], reps=[int(each) for each in value_of(inputs[1]).ravel()])
 
 
-def _concat(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _concat(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     values = [build.cast(each, "int32") if kind_of(each) == "bool" else each for each in inputs]
     found = values[0] if len(values) == 1 else build.concat(values=values, axis=options["axis"])
     return build.cast(found, "bool") if kind_of(inputs[0]) == "bool" else found
@@ -77,7 +77,7 @@ def _split(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
     return list(build.split(x=x, split_sizes=[*[size] * (count - 1), x.shape[axis] - size * (count - 1)], axis=axis))
 
 
-def _slice(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _slice(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, starts, ends, *rest = inputs
     first, last = (value_of(each).ravel() for each in (starts, ends))
     axes = value_of(rest[0]).ravel() if rest and rest[0] is not None else range(len(first))
@@ -100,7 +100,7 @@ def _slice(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
     return build.reverse(x=found, axes=reversed_axes) if reversed_axes else found
 
 
-def _pad(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _pad(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, sides, *rest = inputs
     if options.get("mode", b"constant") not in (b"constant", "constant") or (len(rest) > 1 and rest[1] is not None):
         raise NotImplementedError("Pad that repeats")
@@ -118,7 +118,7 @@ def _pad(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
     return build.cast(found, kind)
 
 
-def _gather(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _gather(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     x, places = inputs
     kind, axis = kind_of(x), options.get("axis", 0)
     table = build.cast(x, "int32") if kind == "bool" else x
@@ -132,22 +132,22 @@ def _gather(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
     return build.cast(build.gather(x=table, indices=places, axis=axis), kind)
 
 
-def _gather_elements(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _gather_elements(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     return build.gather_along_axis(x=inputs[0], indices=inputs[1], axis=options.get("axis", 0))
 
 
-def _gather_nd(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _gather_nd(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     return build.gather_nd(x=inputs[0], indices=inputs[1], batch_dims=options.get("batch_dims", 0))
 
 
-def _scatter_nd(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _scatter_nd(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     data, places, updates = inputs
     modes = {b"none": "update", b"add": "add", b"mul": "mul", b"max": "max", b"min": "min"}
     mode = modes[options.get("reduction", b"none")]
     return build.scatter_nd(data=data, indices=places, updates=updates, mode=mode)
 
 
-def _scatter_elements(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _scatter_elements(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     data, places, updates = inputs
     if options.get("reduction", b"none") not in (b"none", b"add"):
         raise NotImplementedError("ScatterElements with this reduction")
@@ -155,7 +155,7 @@ def _scatter_elements(build: Builder, inputs: Sequence[Any], options: Options) -
     return build.scatter_along_axis(data=data, indices=places, updates=updates, axis=options.get("axis", 0), mode=mode)
 
 
-def _filled(build: Builder, inputs: Sequence[Any], options: Options) -> Any:
+def _filled(build: Builder, inputs: Sequence[Var], options: Options) -> Var:
     from onnx import numpy_helper
 
     value = numpy_helper.to_array(options["value"]) if "value" in options else np.zeros(1, "float32")

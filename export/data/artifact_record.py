@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from keras_transformer.export.data.checks import (
     IncompleteError,
@@ -19,6 +19,7 @@ from keras_transformer.export.data.checks import (
 from keras_transformer.export.data.manifest_records import FileNames, SignatureRecord, WeightsRecord
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.preprocessing.steps import Preprocessing
+from keras_transformer.utils.types import JsonObject
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class ArtifactRecord:
     tolerance: float | None = None
     float_files: str | None = None
     behavior: dict[str, float] | None = None
-    evaluation: dict[str, Any] | None = None
+    evaluation: JsonObject | None = None
 
     @property
     def paths(self) -> list[str]:

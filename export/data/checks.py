@@ -1,6 +1,10 @@
 """Checks of the fields of records that were read from JSON, which may be damaged or hostile."""
 
-from typing import Any, TypeGuard
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from keras_transformer.utils.types import JsonObject
 
 _LARGEST = 2**40
 
@@ -39,7 +43,7 @@ def is_names(value: object) -> TypeGuard[list[str]]:
     return is_list(value) and all(isinstance(each, str) for each in value)
 
 
-def json_object(value: object) -> dict[str, Any] | None:
+def json_object(value: object) -> JsonObject | None:
     """A value that must be a JSON object to be used, whose own values are not checked; None for any other."""
     return value if is_object(value) else None
 

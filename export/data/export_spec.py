@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.preprocessing.steps import Preprocessing
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import JsonObject, Tensor
 
 if TYPE_CHECKING:
     import keras
@@ -134,7 +134,7 @@ class ExportSpec:
     tolerance: float | None = None
     locate: Callable[[str, str], str] = lambda op, node: node
     variables: tuple[keras.Variable, ...] = ()
-    generation: dict[str, Any] | None = None
+    generation: JsonObject | None = None
     modules: tuple[tf.Module, ...] = ()
     layers: tuple[keras.layers.Layer, ...] = ()
     quantization: Any = None
@@ -143,7 +143,7 @@ class ExportSpec:
     folds_factors: bool = True
     onnx: Any = None
     target: Any = None
-    metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    metadata: JsonObject = dataclasses.field(default_factory=dict[str, Any])
     tokenizer: Any = None
     tokenizer_options: Mapping[str, Any] | None = None
     axis_limits: dict[str, int] = dataclasses.field(default_factory=dict[str, int])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.checks import (
@@ -197,7 +197,7 @@ class TokenizerRecord:
 
     path: str
     fingerprint: str
-    options: dict[str, Any]
+    options: dict[str, object]
 
     def to_dict(self) -> dict[str, object]:
         """The record as a dict."""

@@ -1,12 +1,14 @@
 """The result of an export: the files and their differences from the Keras model."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 from keras_transformer.export.data.parity import Parity
 from keras_transformer.export.data.tables import Part, Table, Verdict, plain
 from keras_transformer.export.data.target_result import TargetResult
+from keras_transformer.utils.types import JsonObject
 
 
 @dataclasses.dataclass
@@ -34,7 +36,7 @@ class Artifact:
     parity: list[Parity]
     probes: int
     float_size: int | None = None
-    evaluation: dict[str, Any] | None = None
+    evaluation: JsonObject | None = None
     behavior: dict[str, float] | None = None
     preprocessing: dict[str, str] | None = None
 
@@ -119,12 +121,12 @@ class Report:
         runtimes = f"{count} runtimes" if count > 1 else "one runtime"
         return Verdict(f"proven in {runtimes}: {', '.join(self.artifacts)}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Returns the report as dicts, lists and numbers."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Report":
+    def from_dict(cls, record: JsonObject) -> Report:
         """Returns the report of a dict from `to_dict`."""
         artifacts = {
             name: dataclasses.replace(Artifact(**each), parity=[Parity(**parity) for parity in each["parity"]])
@@ -155,12 +157,12 @@ class Reports(dict[str, Report]):
         """Returns the last line of a command: how many bundles were compared with Keras."""
         return Verdict(f"{len(self)} bundles, each proven in its runtimes: {', '.join(self)}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Returns the reports as dicts, lists and numbers."""
         return {name: report.to_dict() for name, report in self.items()}
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Reports":
+    def from_dict(cls, record: JsonObject) -> Reports:
         """Returns the reports of a dict from `to_dict`."""
         return cls({name: Report.from_dict(each) for name, each in record.items()})
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+
+from keras_transformer.utils.types import JsonObject
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,7 @@ class SignatureResult:
     fallbacks: tuple[Fallback, ...] = ()
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> SignatureResult:
+    def from_dict(cls, record: JsonObject) -> SignatureResult:
         """The result that `dataclasses.asdict` wrote."""
         fallbacks = (
             dataclasses.replace(Fallback(**each), layers=tuple(each["layers"])) for each in record["fallbacks"]
@@ -117,12 +118,12 @@ class TargetResult:
         lines += [f"  compiled: {', '.join(self.compiled)}"] if self.compiled else []
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The result as dicts, lists and numbers, for the manifest."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> TargetResult:
+    def from_dict(cls, record: JsonObject) -> TargetResult:
         """The result that `to_dict` wrote."""
         signatures = tuple(map(SignatureResult.from_dict, record["signatures"]))
         return dataclasses.replace(cls(**record), signatures=signatures, compiled=tuple(record.get("compiled", ())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.generation.stop import as_end_ids
+
+if TYPE_CHECKING:
+    import keras
 
 _PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8
 
@@ -62,7 +65,7 @@ def check_greedy(steps: Steps, expected: Sequence[Sequence[int]], tolerance: flo
             return
 
 
-def examples(model: Any, length: int | None = None) -> tuple[list[list[int]], int]:
+def examples(model: keras.Model, length: int | None = None) -> tuple[list[list[int]], int]:
     """Prompts of different lengths, and a number of new tokens.
 
     Args:

@@ -1,11 +1,17 @@
 """Tokenizers as Hugging Face files, which other engines read: `tokenizer.json` and `tokenizer_config.json`."""
 
+from __future__ import annotations
+
 import json
 import pathlib
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
@@ -13,7 +19,7 @@ KINDS = ("byte_pair", "bytes")
 _ROLES = {"start": "bos_token", "end": "eos_token", "pad": "pad_token", "unknown": "unk_token", "mask": "mask_token"}
 
 
-def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
+def tokenizer_json(tokenizer: Any, engine: str) -> JsonObject:
     """Returns the content of `tokenizer.json`.
 
     Args:
@@ -42,7 +48,7 @@ def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
     return {**content, "truncation": None, "padding": None, "post_processor": None}
 
 
-def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> JsonObject:
     """Returns the content of `tokenizer_config.json`: the special tokens."""
     return {
         "tokenizer_class": "GPT2Tokenizer",
@@ -54,13 +60,13 @@ def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
     }
 
 
-def special_tokens(tokenizer: Any) -> dict[str, str]:
+def special_tokens(tokenizer: Tokenizer) -> dict[str, str]:
     """Returns the special tokens of a tokenizer under their names in `tokenizer_config.json`."""
     found = tokenizer.special_tokens
     return {name: found[role] for role, name in _ROLES.items() if found.get(role)}
 
 
-def write_hugging_face(tokenizer: Any, directory: pathlib.Path, max_length: int | None, engine: str) -> None:
+def write_hugging_face(tokenizer: Tokenizer, directory: pathlib.Path, max_length: int | None, engine: str) -> None:
     """Writes both files into a directory."""
     for name, content in (
         (FILE, tokenizer_json(tokenizer, engine)),
@@ -70,7 +76,7 @@ def write_hugging_face(tokenizer: Any, directory: pathlib.Path, max_length: int 
         (directory / name).write_text(text + "\n", encoding="utf-8")
 
 
-def _written(tokenizer: Any):
+def _written(tokenizer: Tokenizer):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "tokenizer")
         tokenizer.save(path)

@@ -1,7 +1,6 @@
 """What engines that pass one image or one text ask of a model."""
 
 from collections.abc import Collection
-from typing import Any
 
 import keras
 
@@ -9,7 +8,7 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec import names
 
 
-def check_image_inputs(model: Any, passed: str) -> None:
+def check_image_inputs(model: keras.Model, passed: str) -> None:
     """Refuses a model that does not take images with three channels of a fixed size, alone.
 
     Args:
@@ -24,7 +23,7 @@ def check_image_inputs(model: Any, passed: str) -> None:
         raise InvalidModelError(f"{passed} (height, width, 3) of a fixed size; '{model.name}' takes {shape}")
 
 
-def check_text_inputs(model: Any, engine: str, known: Collection[str]) -> None:
+def check_text_inputs(model: keras.Model, engine: str, known: Collection[str]) -> None:
     """Refuses a model that takes no token ids, or something that an engine does not pass.
 
     Args:

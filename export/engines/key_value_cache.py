@@ -35,7 +35,7 @@ class KeyValueCache:
         return [(f"{path}_key", f"{path}_value") for path in self.paths]
 
 
-def key_value_cache(model: Any, engine: str, *, is_encoder_decoder: bool = False) -> KeyValueCache:
+def key_value_cache(model: keras.Model, engine: str, *, is_encoder_decoder: bool = False) -> KeyValueCache:
     """Returns the cache of the tokens that the decoder of a language model has read.
 
     Args:
@@ -65,7 +65,7 @@ def key_value_cache(model: Any, engine: str, *, is_encoder_decoder: bool = False
     return _of_shapes(model, shapes, _LONG, engine)
 
 
-def cross_cache(model: Any, cache: KeyValueCache, engine: str) -> KeyValueCache:
+def cross_cache(model: keras.Model, cache: KeyValueCache, engine: str) -> KeyValueCache:
     """Returns the keys and values of the source, which the cross-attention of an encoder-decoder reads.
 
     Args:
@@ -88,7 +88,7 @@ def cross_cache(model: Any, cache: KeyValueCache, engine: str) -> KeyValueCache:
     return found
 
 
-def float32_decoder(model: Any) -> Any:
+def float32_decoder(model: keras.Model) -> Any:
     """Returns the model in float32 with rounded ternary weights and the same tokenizer."""
     twin = frozen_twin(float32_twin(model))
     if twin is not model:
@@ -96,7 +96,7 @@ def float32_decoder(model: Any) -> Any:
     return twin
 
 
-def _of_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]], length: int, engine: str) -> KeyValueCache:
+def _of_shapes(model: keras.Model, shapes: Mapping[str, tuple[int, ...]], length: int, engine: str) -> KeyValueCache:
     paths = tuple(dict.fromkeys(_path(name) for name in shapes))
     wanted = next(iter(shapes.values()))
     for name, shape in shapes.items():

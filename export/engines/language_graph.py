@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec.probes import fill_references
 
+if TYPE_CHECKING:
+    import keras
 
-def graph_spec(model: Any, signatures: Mapping[str, Signature], tolerance: float | None) -> ExportSpec:
+
+def graph_spec(model: keras.Model, signatures: Mapping[str, Signature], tolerance: float | None) -> ExportSpec:
     """Export spec of the signatures of a language model, with the outputs of their probes.
 
     Args:

@@ -78,7 +78,7 @@ class PastPresent:
         nothing = np.zeros((batch, self.cache.num_heads, 0, self.cache.head_dim), "float32")
         return {rename(past): nothing for _, past, _ in self.names()}
 
-    def next_past(self, outputs: Mapping[str, Any], rename: Callable[[str], str] = str) -> dict[str, Any]:
+    def next_past(self, outputs: Mapping[str, Any], rename: Callable[[str], str] = str) -> dict[str, np.ndarray]:
         """The outputs of a step as the inputs of the next."""
         return {rename(past): outputs[present] for _, past, present in self.names()}
 

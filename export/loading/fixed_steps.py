@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class FixedSteps(RuntimeSteps):
     def open_first(self) -> None:
         self._runtime(next(iter(self._names)))
 
-    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+    def init_cache(self, batch_size: int, length: int, source: tuple[ArrayLike, ...] | None = None) -> Cache:
         specs = {each.name: each for each in self._specs(self._first_decode)[0]}
         shapes = {name: [batch_size, *(size or 0 for size in specs[name].shape[1:])] for name in self._updated}
         cache = {name: self._zeros(specs[name], shape) for name, shape in shapes.items()}
@@ -97,14 +96,14 @@ class FixedSteps(RuntimeSteps):
             found.append(output)
         return ModelOutput(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))), cache
 
-    def _run(self, signature: str, arrays: Mapping[str, Any], cache: Cache) -> tuple[ModelOutput, Cache]:
+    def _run(self, signature: str, arrays: Mapping[str, np.ndarray], cache: Cache) -> tuple[ModelOutput, Cache]:
         with self._typed_errors(signature):
             names = [each.name for each in self._specs(signature)[0]]
             found = self._runtime(signature)({name: {**cache, **arrays}[name] for name in names})
         new = {name: found[name] for name in self._updated if name in found}
         return ModelOutput(found["logits"], found["hidden_states"]), {**cache, **new}
 
-    def _encode(self, source: tuple[Any, ...]) -> Cache:
+    def _encode(self, source: tuple[ArrayLike, ...]) -> Cache:
         """The encoded source of each row, padded to the next length that has signatures."""
         length, buckets = np.shape(source[0])[1], self._buckets("encode")
         bucket = next((each for each in buckets if each >= length), None)
@@ -136,7 +135,7 @@ class FixedSteps(RuntimeSteps):
         return self._runtimes[signature]
 
 
-def _row(arrays: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
+def _row(arrays: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(array[number : number + 1]) for name, array in arrays.items()}
 
 

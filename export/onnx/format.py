@@ -5,13 +5,15 @@ from __future__ import annotations
 import collections
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.format import Format
 from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.preprocessing.steps import Preprocessing
@@ -59,7 +61,11 @@ class OnnxFormat(Format):
         return stored_weights(directory, files, names)
 
     def weight_pairs(
-        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
+        self,
+        source: pathlib.Path,
+        directory: pathlib.Path,
+        files: dict[str, str],
+        variables: Sequence[keras.Variable] = (),
     ) -> Iterator[WeightPair]:
         from keras_transformer.export.onnx.weights.weight_pairs import weight_pairs
 

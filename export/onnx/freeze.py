@@ -12,6 +12,8 @@ from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.traced_graph import LOWERED, TracedGraph, with_numbered_functions
 
 if TYPE_CHECKING:
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
     from keras_transformer.utils.types import Tensor
 
 
@@ -25,7 +27,7 @@ class FrozenGraph:
         outputs: dict of the name of each output to its tensor.
     """
 
-    graph_def: Any
+    graph_def: GraphDef
     inputs: dict[str, str]
     outputs: dict[str, str]
 
@@ -81,7 +83,7 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
     return FrozenGraph(optimized, inputs, graph.outputs)
 
 
-def _without_memory(graph_def: Any, names: Sequence[str]) -> dict[str, Any]:
+def _without_memory(graph_def: GraphDef, names: Sequence[str]) -> dict[str, object]:
     """Makes the placeholders of weights reads of variables, which have no values: TensorFlow's optimizer would allocate a
     tensor for each placeholder.
 

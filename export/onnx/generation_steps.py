@@ -1,23 +1,28 @@
 """Prefill and decode steps of a language model in ONNX Runtime."""
 
+from __future__ import annotations
+
 import functools
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.bundle.file_names import file_names
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
-from keras_transformer.utils.types import Cache
+from keras_transformer.utils.types import ArrayLike, Cache
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 
 class BoundCache(dict):
     """Arrays by name that steps update in place, with the `Binding` of the last step and the key that it was made for."""
 
     key: Any = None
-    binding: "Binding | None" = None
+    binding: Binding | None = None
 
 
 class Binding:
@@ -31,7 +36,11 @@ class Binding:
     """
 
     def __init__(
-        self, session: Any, labels: Mapping[str, str], cache: Mapping[str, Any], in_place: Collection[str]
+        self,
+        session: onnxruntime.InferenceSession,
+        labels: Mapping[str, str],
+        cache: Mapping[str, Any],
+        in_place: Collection[str],
     ) -> None:
         self._session = session
         self._binding = session.io_binding()
@@ -47,7 +56,7 @@ class Binding:
         self._positions = {name: names.index(name) for name in self._others}
         self._values: dict[str, Any] | None = None
 
-    def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Returns the outputs outside the cache: dict of name to `OrtValue`, overwritten by the next run."""
         for name, array in arrays.items():
             self._binding.bind_cpu_input(name, array)
@@ -76,7 +85,7 @@ class OnnxSteps(RuntimeSteps):
     def open_first(self) -> None:
         self._session("encode" if self.spec.is_encoder_decoder else "prefill")
 
-    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+    def init_cache(self, batch_size: int, length: int, source: tuple[ArrayLike, ...] | None = None) -> Cache:
         return self._bindable(super().init_cache(batch_size, length, source))
 
     def make_cache(self, arrays: dict[str, np.ndarray]) -> Cache:
@@ -92,7 +101,7 @@ class OnnxSteps(RuntimeSteps):
                 self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads, keeps_spinning)
             return self._sessions[signature]
 
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
         if signature == "decode" and arrays["token_ids"].shape[1] == 1 and self._has_decode_token:
             signature = "decode_token"
         binding = self._bound(signature, arrays["token_ids"].shape, cache) if "token_ids" in arrays else None

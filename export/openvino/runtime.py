@@ -78,7 +78,7 @@ class OpenVINOSteps(RuntimeSteps):
     def open_first(self) -> None:
         self._runtime("encode" if self.spec.is_encoder_decoder else "prefill")
 
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
         return self._runtime(signature)({**arrays, **cache})
 
     def _runtime(self, signature: str) -> Runtime:

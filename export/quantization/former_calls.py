@@ -11,7 +11,7 @@ from keras_transformer.export.errors import QuantizationError, suggestion
 
 _GGUF, _LEARNED = "gguf", "learned"
 # The options that `Quantization` had, in their order, with their defaults.
-_FORMER: dict[str, Any] = {"calibration": None, "keep_float": (), "block_size": 32, "tolerance": None, "file": None}
+_FORMER: dict[str, object] = {"calibration": None, "keep_float": (), "block_size": 32, "tolerance": None, "file": None}
 _FORMER |= {"ranges": "mse", "activation_bits": 8, "weights": None}
 
 
@@ -20,7 +20,7 @@ class FormerCall(type):
 
     if not TYPE_CHECKING:
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        def __call__(cls, *args: object, **kwargs: object) -> Any:
             modes = {each.mode: each for each in cls.__subclasses__()}
             return _instance(modes, *args, **kwargs) if modes else super().__call__(*args, **kwargs)
 
@@ -36,7 +36,7 @@ def warn(former: str, call: str, level: int) -> None:
     warnings.warn(f"{former} goes with the next release: write {call}", DeprecationWarning, stacklevel=level)
 
 
-def _instance(classes: Mapping[str, type], mode: str, *args: Any, **kwargs: Any) -> Any:
+def _instance(classes: Mapping[str, type], mode: str, *args: object, **kwargs: object) -> Any:
     """An instance of the class of the mode.
 
     Raises:
@@ -63,7 +63,7 @@ def _instance(classes: Mapping[str, type], mode: str, *args: Any, **kwargs: Any)
     return made
 
 
-def _check(mode: str, given: dict[str, Any]) -> None:
+def _check(mode: str, given: dict[str, object]) -> None:
     """Refuses options that a mode never took."""
     if "file" in given and mode not in (_GGUF, _LEARNED):
         raise QuantizationError(f"file is for the modes {_GGUF!r} and {_LEARNED!r}, not {mode!r}")

@@ -12,7 +12,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.options import GGUF, Gguf, Learned, Quantization, matches
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.quantization.known_blocks import KnownBlocks
     from keras_transformer.quantization import QuantizedWeights
     from keras_transformer.quantization.blocks import Blocks
@@ -72,7 +74,7 @@ def _read(mode: str, path: str, state: tuple[int, int] | None) -> KnownBlocks:
         raise QuantizationError(str(error)) from error
 
 
-def check_models(precisions: Sequence[Quantization | None], model: Any, formats: Sequence[str]) -> None:
+def check_models(precisions: Sequence[Quantization | None], model: keras.Model, formats: Sequence[str]) -> None:
     """Refuses a model that does not have the values of the integers any more, before anything is converted.
 
     Args:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.kept import KEPT, blocks_of
 from keras_transformer.export.quantization.options import CLASSES, FLOAT, MODES, PRECISIONS, Gguf, Learned, Quantization
 
+if TYPE_CHECKING:
+    import keras
+
 Mode = str | Quantization
 Modes = list[Mode] | tuple[Mode, ...]
 
 
-def precisions_of(quantize: Mode | Modes | None, model: Any = None) -> list[Quantization | None]:
+def precisions_of(quantize: Mode | Modes | None, model: keras.Model | None = None) -> list[Quantization | None]:
     """One precision, or several.
 
     Args:
@@ -41,7 +44,7 @@ def precisions_of(quantize: Mode | Modes | None, model: Any = None) -> list[Quan
     return [precision_of(each, model) for each in found]
 
 
-def precision_of(quantize: Mode | None, model: Any = None) -> Quantization | None:
+def precision_of(quantize: Mode | None, model: keras.Model | None = None) -> Quantization | None:
     """A precision; one that keeps integers with their source: the file that it names, or that of the model.
 
     Args:
@@ -83,7 +86,7 @@ def precision_name(quantization: Quantization | None) -> str:
     return FLOAT if quantization is None else quantization.mode
 
 
-def _with_source(quantization: Gguf | Learned, model: Any) -> Gguf | Learned:
+def _with_source(quantization: Gguf | Learned, model: keras.Model) -> Gguf | Learned:
     if quantization.source is not None or model is None:
         return quantization
     if isinstance(quantization, Gguf):

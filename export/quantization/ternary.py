@@ -1,9 +1,14 @@
 """Ternary kernels of exported models. Packing them is lossless: see `onnx.ternary` and `tflite.ternary`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import keras
 
 # Tolerance of a whole model. A ternary layer computes the same bits in every runtime, but its inputs come from norms and
 # softmax: a float32 rounding error moves a number across a half, which then is rounded to another of 127 steps.
@@ -12,7 +17,7 @@ TOLERANCE = 0.1
 _SCALE = "ternary_scale"
 
 
-def has_ternary_layers(model: Any) -> bool:
+def has_ternary_layers(model: keras.Model) -> bool:
     """Whether a Keras model has a ternary layer."""
     import keras
 

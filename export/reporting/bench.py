@@ -23,7 +23,7 @@ from keras_transformer.export.data.report import readable_size
 from keras_transformer.export.data.tables import Part, Table, Verdict, plain
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import files_of, get_format
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 from keras_transformer.version import DISTRIBUTION, __version__
 
 _CALLS = 5
@@ -96,7 +96,7 @@ class Benchmark(NamedTuple):
             else f"{what}{rows[0].backend} takes {rows[0].p50:.2f} ms"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Returns the measurements as dicts, lists and numbers."""
         return {**self._asdict(), "rows": [row._asdict() for row in self.rows]}
 
@@ -107,7 +107,7 @@ def bench_bundle(
     sizes: Mapping[str, int] | None = None,
     rounds: int = 20,
     num_threads: int | None = None,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> Benchmark:
     """Measures every signature of a bundle in its runtimes; for a language model, prefill and decoding steps.
 
@@ -180,7 +180,7 @@ class _Worker:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         with contextlib.suppress(OSError):
             self._stdin.close()
         if error[0] is not None:

@@ -33,7 +33,7 @@ class _Case:
         run: the call.
     """
 
-    def __init__(self, name: str, sizes: Mapping[str, int], count: int, unit: str, run: Callable[[], Any]) -> None:
+    def __init__(self, name: str, sizes: Mapping[str, int], count: int, unit: str, run: Callable[[], object]) -> None:
         self.record = {"name": name, "sizes": sizes, "count": count, "unit": unit}
         self.run = run
 

@@ -184,12 +184,12 @@ def _target(manifest: Manifest) -> str:
     return f"<pre>{html.escape(str(TargetResult.from_dict(manifest.target)))}</pre>"
 
 
-def _metadata(metadata: Mapping[str, Any]) -> str:
+def _metadata(metadata: Mapping[str, object]) -> str:
     rest = {key: value for key, value in metadata.items() if key not in ("name", "description", "inputs")}
     return _pairs({key.replace("_", " "): _shown(value) for key, value in rest.items()}) if rest else ""
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         text = ", ".join(value)
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rpartition(',')[0]}, ... ({len(value):,} in all)"

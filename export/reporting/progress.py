@@ -85,7 +85,7 @@ class Steps:
             self._clear()
 
 
-def _line_printer(stream: TextIO) -> Callable[[str], Any]:
+def _line_printer(stream: TextIO) -> Callable[[str], object]:
     return lambda line: print(line, file=stream, flush=True)
 
 

@@ -53,7 +53,7 @@ class RuntimeSteps:
     def open_first(self) -> None:
         """Opens the file that a text begins with, in runtimes that open each with its first call."""
 
-    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+    def init_cache(self, batch_size: int, length: int, source: tuple[ArrayLike, ...] | None = None) -> Cache:
         """An empty cache of `length` slots, with the encoded source of an encoder-decoder."""
         sizes = {"batch": batch_size, "cache_length": length}
         cache = {}
@@ -162,7 +162,7 @@ class RuntimeSteps:
                 return np.shape(self._numpy(cache[spec.name]))[spec.axes.index(axis)]
         return None
 
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
     def _array(self, array: np.ndarray) -> Any:

@@ -44,7 +44,7 @@ def write_signatures(traced: TracedModule, names: Sequence[str], path: pathlib.P
     save(module, {name: traced.function(name) for name in names}, path)
 
 
-def save(module: tf.Module, functions: Mapping[str, Any], path: pathlib.Path) -> None:
+def save(module: tf.Module, functions: Mapping[str, object], path: pathlib.Path) -> None:
     """Writes a SavedModel, with the first of its functions as `serving_default` too.
 
     Args:

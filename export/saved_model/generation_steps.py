@@ -1,11 +1,16 @@
 """Prefill and decode steps of a language model in TensorFlow."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.saved_model.process import check_process
 from keras_transformer.export.saved_model.runtime import load_saved_model
 from keras_transformer.utils.types import Cache
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class SavedModelSteps(RuntimeSteps):
@@ -15,7 +20,7 @@ class SavedModelSteps(RuntimeSteps):
         super().__init__(*arguments)
         self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
 
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
         check_process()
         import tensorflow as tf
 

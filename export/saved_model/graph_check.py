@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.saved_model.operations import COMPUTING, MAIN_GRAPH, SAVING
 from keras_transformer.utils.captured_stderr import captured
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 FILE = "saved_model.pb"
 _KINDS = {"user_object", "function", "bare_concrete_function", "variable", "constant", "resource", "captured_tensor"}
@@ -78,7 +82,7 @@ def _operations(nodes: Any) -> set[str]:
     return {node.op for node in nodes}
 
 
-def _check_function(function: Any, names: set[str], saving: set[str]) -> None:
+def _check_function(function: FunctionDef, names: set[str], saving: set[str]) -> None:
     name = function.signature.name
     where = f"function '{_shown(name)}'"
     allowed = COMPUTING | SAVING if name in saving else COMPUTING
@@ -94,7 +98,7 @@ def _check_function(function: Any, names: set[str], saving: set[str]) -> None:
             raise _refused(where, "it reads another file than the variables")
 
 
-def _check_node(node: Any, allowed: frozenset[str], names: set[str], forbidden: set[str], where: str) -> None:
+def _check_node(node: NodeDef, allowed: frozenset[str], names: set[str], forbidden: set[str], where: str) -> None:
     """Checks one node: its operation, its constants and the functions that it calls."""
     where = f"node '{_shown(node.name)}' of {where}"
     if node.op not in allowed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,9 @@ from keras_transformer.export.quantization.block_quantize import pack_nibbles
 from keras_transformer.export.quantization.known_blocks import Found, matrices
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 # A variable of a checkpoint: what a module has by the path of a Keras variable, in which TensorFlow escapes slashes.
 _KEY = re.compile(r"(?P<group>kept|floats)/(?P<path>[^/]*)/(?P<part>\w*/)?\.ATTRIBUTES/VARIABLE_VALUE")
@@ -61,7 +64,7 @@ def unpacked(codes: Tensor) -> Tensor:
     return tf.reshape(tf.stack([low, high], axis=-1), (*codes.shape[:-1], 2 * codes.shape[-1]))
 
 
-def kept_pairs(directory: pathlib.Path, variables: Sequence[Any]) -> Iterator[WeightPair] | None:
+def kept_pairs(directory: pathlib.Path, variables: Sequence[keras.Variable]) -> Iterator[WeightPair] | None:
     """The weights of a SavedModel beside the Keras variables.
 
     Args:
@@ -84,7 +87,7 @@ def kept_pairs(directory: pathlib.Path, variables: Sequence[Any]) -> Iterator[We
 
 
 def _pairs(
-    reader: Any, stored: dict[tuple[str, str], dict[str, str]], variables: dict[str, Any]
+    reader: Any, stored: dict[tuple[str, str], dict[str, str]], variables: dict[str, object]
 ) -> Iterator[WeightPair]:
     for path, variable in variables.items():
         expected = np.asarray(variable)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.metrics import Metrics
 from keras_transformer.export.serving.requests import Limits, RequestError
 from keras_transformer.export.serving.served_model import ReplicaDiedError, ServedModel
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Calls:
@@ -56,7 +59,7 @@ class Calls:
             raise RequestError(404, f"there is no model '{name:.80}'; there is {known}")
         return found
 
-    async def predict(self, model: ServedModel, signature: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    async def predict(self, model: ServedModel, signature: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of a signature for checked arrays.
 
         Raises:

@@ -11,8 +11,11 @@ from starlette.responses import Response
 from keras_transformer.export.serving.requests import RequestError, to_json
 from keras_transformer.export.serving.responses import while_connected
 from keras_transformer.generation.engine.completions import InvalidBodyError, Parameters, read_object, read_values
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from keras_transformer.export.serving.calls import Calls
     from keras_transformer.export.serving.served_model import ServedModel
 
@@ -22,7 +25,7 @@ _OUTPUTS = ("embedding", "pooled")
 _FORMATS = ("float", "base64")
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: object) -> bool:
     texts = value if isinstance(value, list) else [value]
     return bool(texts) and all(isinstance(each, str) for each in texts)
 
@@ -45,7 +48,7 @@ class EmbeddingRoutes:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def embeddings(self, request: Any) -> Response:
+    async def embeddings(self, request: Request) -> Response:
         """The response to a request."""
         values = read_values(read_object(await request.body()), _PARAMETERS, {})
         if values["input"] is None:
@@ -78,7 +81,7 @@ def _tokens(arrays: dict[str, np.ndarray]) -> int:
     return int(max(each.size for each in arrays.values()) if mask is None else mask.sum())
 
 
-def _content(name: str, vectors: np.ndarray, encoding: str, tokens: int) -> dict[str, Any]:
+def _content(name: str, vectors: np.ndarray, encoding: str, tokens: int) -> JsonObject:
     found: list[Any] = list(vectors)
     if encoding == "base64":
         found = [base64.b64encode(each.astype("<f4").tobytes()).decode() for each in vectors]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,8 +26,11 @@ from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.guard import Guard
 from keras_transformer.utils.http.refusals import UNAVAILABLE, hide_failure, refusal, refuse_http
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from keras_transformer.export.serving.served_model import ServedModel
 
 _LOG = logging.getLogger(__name__)
@@ -75,7 +78,7 @@ class Gateway:
         starlette = Starlette(routes=routes, exception_handlers=handlers)
         self.application = Guard(starlette, access or Access.of_address(""), limits.max_bytes, limits.read_s)
 
-    def _counted(self, handler: Callable[[Any], Awaitable[Response]]) -> Callable[[Any], Awaitable[Response]]:
+    def _counted(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint with metrics, and with errors as responses."""
         calls = self.calls
 
@@ -99,7 +102,7 @@ class Gateway:
 
         return counted
 
-    async def _responded(self, handler: Callable[[Any], Awaitable[Response]], request: Any) -> Response:
+    async def _responded(self, handler: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         path = request.url.path
         try:
             return await handler(request)
@@ -119,26 +122,26 @@ class Gateway:
             _LOG.exception("a request failed")
             return refusal(500, f"the server failed: {type(error).__name__}", path=path)
 
-    async def figures(self) -> dict[str, Any]:
+    async def figures(self) -> JsonObject:
         """The figures of healthy models; raises one of `UNHEALTHY`."""
-        figures: dict[str, Any] = {}
+        figures: JsonObject = {}
         async with asyncio.timeout(_HEALTH_S):
             for model in self.calls.models.values():
                 figures[model.name] = await model.replicas.is_healthy() or {}
         return figures
 
-    async def _health(self, request: Any) -> Response:
+    async def _health(self, request: Request) -> Response:
         try:
             figures = await self.figures()
         except UNHEALTHY as error:
             return JSONResponse({"status": "unavailable", "reason": one_line(error)}, UNAVAILABLE)
         return JSONResponse({"status": "ok", **figures.get(self.calls.only_name, {})})
 
-    async def _models(self, request: Any) -> Response:
+    async def _models(self, request: Request) -> Response:
         data = [{"id": name, "object": "model", "owned_by": "user"} for name in self.calls.models]
         return JSONResponse({"object": "list", "data": data})
 
-    async def _model(self, request: Any) -> Response:
+    async def _model(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name.removesuffix(":predict") in self.calls.models and name.endswith(":predict"):
             return refusal(405, "a request is sent with POST")
@@ -146,7 +149,7 @@ class Gateway:
             return refusal(404, f"there is no model '{name:.80}'; there is {', '.join(self.calls.models)}")
         return JSONResponse(self.calls.models[name].described)
 
-    async def _figures(self, request: Any) -> Response:
+    async def _figures(self, request: Request) -> Response:
         try:
             figures = await self.figures()
         except UNHEALTHY:  # The figures of requests are there all the same.
@@ -165,7 +168,7 @@ class ArrayRoutes:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def predict(self, request: Any) -> Response:
+    async def predict(self, request: Request) -> Response:
         """The response to a request."""
         model = self._calls.model(request.path_params["name"])
         if model.reader is None:

@@ -9,19 +9,22 @@ import functools
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.utils.errors import failure_to
 
+if TYPE_CHECKING:
+    import numpy as np
+
 
 @dataclasses.dataclass(eq=False)
 class _Waiting:
     """A request that waits: its arrays, its number of examples, when it came, and where its result goes."""
 
-    request: tuple[str, dict[str, Any]]
+    request: tuple[str, dict[str, np.ndarray]]
     examples: int
     since: float
     loop: asyncio.AbstractEventLoop
@@ -50,7 +53,7 @@ class LocalReplicas:
         for each in self._threads:
             each.start()
 
-    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
         """Returns the outputs, and the number of examples of the batch.
 
         Raises:
@@ -152,7 +155,7 @@ def _resolve(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_result(answer)
 
 
-def _examples(arrays: dict[str, Any]) -> int:
+def _examples(arrays: dict[str, np.ndarray]) -> int:
     return max((len(each) for each in arrays.values() if each.ndim), default=1)
 
 

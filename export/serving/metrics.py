@@ -37,7 +37,7 @@ class Metrics:
             prometheus_client.Gauge, "engine", "Figures of the engine of a language model.", "figure"
         )
 
-    def _of(self, kind: Any, name: str, description: str, *labels: str, **options: Any) -> Any:
+    def _of(self, kind: Any, name: str, description: str, *labels: str, **options: object) -> Any:
         return kind(f"keras_transformer_{name}", description, ["model", *labels], registry=self._registry, **options)
 
     def began(self, model: str) -> None:
@@ -65,7 +65,7 @@ class Metrics:
         """Counts a batch of `examples` examples."""
         self._batches.labels(model).observe(examples)
 
-    def text(self, figures: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, str]:
+    def text(self, figures: Mapping[str, Mapping[str, object]]) -> tuple[bytes, str]:
         """Returns all metrics as bytes, and their content type.
 
         Args:

@@ -1,9 +1,11 @@
 """Replicas without a server: a model that runs batches of requests, or an engine that generates text."""
 
+from __future__ import annotations
+
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
@@ -15,7 +17,10 @@ from keras_transformer.export.serving.batching import run_batched
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.comparison import compare
 from keras_transformer.export.verification.verify import kept_limit
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _UNHEALTHY = "the model does not compute what it computed when it was exported"
 
@@ -44,7 +49,7 @@ class ArrayReplica:
         self._probes = {name: probes[name][0] for name in self.models if probes.get(name)}
         self.check_health()
 
-    def run(self, requests: Sequence[tuple[str, dict[str, Any]]]) -> tuple[list[Any], list[int]]:
+    def run(self, requests: Sequence[tuple[str, dict[str, np.ndarray]]]) -> tuple[list[Any], list[int]]:
         """Runs several requests.
 
         Args:
@@ -101,7 +106,7 @@ class EngineReplica:
         self.engine = engine
         self._application = application(engine, name)
 
-    async def complete(self, body: bytes, path: str = "/v1/completions") -> AsyncGenerator[dict[str, Any], None]:
+    async def complete(self, body: bytes, path: str = "/v1/completions") -> AsyncGenerator[JsonObject, None]:
         """Runs one request for completions.
 
         Args:
@@ -135,7 +140,7 @@ class EngineReplica:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def is_healthy(self) -> dict[str, Any]:
+    async def is_healthy(self) -> JsonObject:
         """The figures of the engine; raises `ExportError` if it is closed."""
         self.check_health()
         return self.engine.stats()
@@ -145,7 +150,7 @@ class EngineReplica:
         if not self.engine.is_open:
             raise ExportError("the engine is closed")
 
-    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
         """Raises `RequestError`: a language model is asked for texts."""
         raise RequestError(400, "this is a language model")
 

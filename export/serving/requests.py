@@ -1,5 +1,7 @@
 """Validation of HTTP requests before they reach a replica; errors have a status and a reason."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +13,7 @@ from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.errors import ExportError, InputError, MissingLibraryError
 from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.utils.http.json_bodies import InvalidJsonError, parse_json
+from keras_transformer.utils.types import JsonObject
 
 _KEYS = ("inputs", "signature_name")
 
@@ -89,7 +92,7 @@ class Reader:
     signatures: dict[str, Any]
     limits: Limits
     tokenizer: Any = None
-    tokenizer_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    tokenizer_options: JsonObject = dataclasses.field(default_factory=dict)
 
     def read(self, body: bytes | str) -> tuple[str, dict[str, np.ndarray]]:
         """Parses a body into a signature and arrays.
@@ -154,7 +157,7 @@ class Reader:
             raise RequestError(400, f"'inputs' must be an object with {names}")
         return {specs[0].name: inputs}
 
-    def _encoded(self, texts: Any, specs: Any) -> dict[str, Any]:
+    def _encoded(self, texts: Any, specs: Any) -> dict[str, np.ndarray]:
         texts = [texts] if isinstance(texts, str) else texts
         if len(texts) > self.limits.max_examples:
             raise RequestError(413, f"{len(texts)} examples at once; at most {self.limits.max_examples}")
@@ -180,13 +183,13 @@ class Reader:
                 raise RequestError(413, f"{len(array)} examples at once; at most {self.limits.max_examples}")
 
 
-def _read_json(body: bytes | str, limits: Limits) -> dict[str, Any]:
+def _read_json(body: bytes | str, limits: Limits) -> JsonObject:
     if len(body) > limits.max_bytes:
         raise RequestError(413, f"the body has more than {limits.max_bytes} bytes")
     return read_object(body)
 
 
-def read_object(body: bytes | str | memoryview) -> dict[str, Any]:
+def read_object(body: bytes | str | memoryview) -> JsonObject:
     """The JSON object of a body.
 
     Raises:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
 _UNWATCHED_S = 0.05
@@ -21,7 +25,7 @@ class Streamed(Response):
         self.status_code, self.background = start["status"], None
         self._start, self._events = start, events
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_disconnected(receive))
         try:
@@ -32,7 +36,7 @@ class Streamed(Response):
             await asyncio.gather(sending, leaving, return_exceptions=True)
             await self._events.aclose()
 
-    async def _send(self, send: Any):
+    async def _send(self, send: Send):
         await send(self._start)
         try:
             async for piece in self._events:
@@ -42,12 +46,12 @@ class Streamed(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _disconnected(receive: Any):
+async def _disconnected(receive: Receive):
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def while_connected(request: Any, call: Coroutine[Any, Any, Any]) -> Any:
+async def while_connected(request: Request, call: Coroutine[Any, Any, Any]) -> Any:
     """The result of a call, which is cancelled when the client of a request disconnects.
 
     A call that takes less than `_UNWATCHED_S` is not watched: watching costs as much time as a part of a small model.

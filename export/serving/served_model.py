@@ -12,8 +12,11 @@ from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.serving.replicas import served_signatures
 from keras_transformer.export.serving.requests import Limits, Reader
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.utils.types import Path
@@ -35,7 +38,7 @@ class Replicas(Protocol):
     The methods raise `RequestError` and `ReplicaDiedError`.
     """
 
-    async def predict(self, signature: str, arrays: dict[str, Any], /) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray], /) -> tuple[dict[str, np.ndarray], int]:
         """Returns the outputs, and the number of examples of the batch."""
         ...
 
@@ -43,7 +46,7 @@ class Replicas(Protocol):
         """Yields the ASGI messages of a response to a path of OpenAI's API."""
         ...
 
-    async def is_healthy(self) -> dict[str, Any] | None:
+    async def is_healthy(self) -> JsonObject | None:
         """Raises one of `UNHEALTHY` if no replica can respond; returns figures, or None."""
 
 
@@ -63,7 +66,7 @@ class ServedModel:
     name: str
     replicas: Replicas
     reader: Reader | None
-    described: dict[str, Any] = dataclasses.field(default_factory=dict)
+    described: JsonObject = dataclasses.field(default_factory=dict)
     outputs: dict[str, tuple[ArraySpec, ...]] = dataclasses.field(default_factory=dict)
     platform: str = ""
 
@@ -97,6 +100,6 @@ def checked_signatures(manifest: Manifest, backend: str) -> list[str]:
     return served_signatures(manifest, backend)
 
 
-def _described(name: str, manifest: Manifest) -> dict[str, Any]:
+def _described(name: str, manifest: Manifest) -> JsonObject:
     signatures = {each: record.to_dict() for each, record in manifest.signatures.items()}
     return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.metadata}

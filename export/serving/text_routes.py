@@ -17,8 +17,11 @@ from keras_transformer.export.serving.responses import Streamed, as_response, is
 from keras_transformer.export.serving.served_model import CHAT, COMPLETIONS, ReplicaDiedError
 from keras_transformer.generation.engine.chat_completions import read_chat_body
 from keras_transformer.generation.engine.completions import Completion, read_body
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from keras_transformer.export.serving.calls import Calls
     from keras_transformer.export.serving.served_model import ServedModel
 
@@ -37,19 +40,19 @@ class TextRoutes:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def completions(self, request: Any) -> Response:
+    async def completions(self, request: Request) -> Response:
         """The response to a request for completions."""
         body = await request.body()
         # In a thread: the grammar of a schema may take long.
         return await self._respond(request, COMPLETIONS, body, await asyncio.to_thread(read_body, body))
 
-    async def chat(self, request: Any) -> Response:
+    async def chat(self, request: Request) -> Response:
         """The response to a request for a chat completion. The template is applied by the replica."""
         body = await request.body()
         completion = await asyncio.to_thread(read_chat_body, body, lambda messages, tools: [])
         return await self._respond(request, CHAT, body, completion)
 
-    async def _respond(self, request: Any, path: str, body: bytes, completion: Completion) -> Response:
+    async def _respond(self, request: Request, path: str, body: bytes, completion: Completion) -> Response:
         calls = self._calls
         model = calls.model(completion.model)
         request.state.model = model.name
@@ -133,7 +136,7 @@ class ResumableStream:
     def __init__(self) -> None:
         self._sent: collections.Counter[int] = collections.Counter()
         self._behind: collections.Counter[int] = collections.Counter()
-        self._head: dict[str, Any] | None = None
+        self._head: JsonObject | None = None
 
     def restart(self) -> None:
         """Declares that the next event is the first of a restarted stream."""
@@ -155,7 +158,7 @@ class ResumableStream:
         self._sent[index] += 1
         return self._written(record)
 
-    def _written(self, record: dict[str, Any]) -> bytes:
+    def _written(self, record: JsonObject) -> bytes:
         """The event with the id of the first stream."""
         if self._head is None:
             self._head = {name: record[name] for name in _HEAD if name in record}

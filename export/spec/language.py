@@ -1,7 +1,9 @@
 """Export specs of language models."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
 from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 _UNBOUNDED, _MOST_SLOTS = 512, 1024
 _BUCKETS = (32, 128)
@@ -39,7 +44,9 @@ class GenerationOptions:
     prefill_buckets: tuple[int, ...] = _BUCKETS
 
 
-def language_spec(model: Any, tolerance: float | None = None, options: GenerationOptions | None = None) -> ExportSpec:
+def language_spec(
+    model: keras.Model, tolerance: float | None = None, options: GenerationOptions | None = None
+) -> ExportSpec:
     """Export spec of a `LanguageModel`.
 
     Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for ONNX
@@ -102,12 +109,12 @@ def _signatures(make: LanguageSignatures, options: GenerationOptions) -> dict[st
     return signatures
 
 
-def static_length(model: Any, options: GenerationOptions) -> int:
+def static_length(model: keras.Model, options: GenerationOptions) -> int:
     """Slots of the cache in signatures of fixed shapes."""
     return options.static_length or min(model.max_length or _UNBOUNDED, _MOST_SLOTS)
 
 
-def check_stepwise(model: Any, tolerance: float | None = None) -> None:
+def check_stepwise(model: keras.Model, tolerance: float | None = None) -> None:
     """Refuses a model whose outputs with a cache, in steps, differ from those on whole sequences.
 
     Raises:
@@ -129,7 +136,7 @@ def check_stepwise(model: Any, tolerance: float | None = None) -> None:
 
 
 def _inputs_and_cache(
-    model: Any, token_ids: np.ndarray, prompt_length: int
+    model: keras.Model, token_ids: np.ndarray, prompt_length: int
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Inputs of the whole model for prompts and what follows them, and the empty cache for reading them in steps."""
     probes, (batch, length) = LanguageProbes(model), token_ids.shape

@@ -1,8 +1,10 @@
 """Arrays for the probes of a language model. They depend only on names and shapes."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.spec.vocabulary import integer_limits
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 Arrays = dict[str, np.ndarray]
 
@@ -21,7 +26,7 @@ class LanguageProbes:
         model: `LanguageModel`.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         self.model = model
         self._steps: dict[tuple[Any, ...], Probe] = {}
         self._caches: dict[tuple[int, ...], Arrays] = {}

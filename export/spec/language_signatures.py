@@ -1,7 +1,9 @@
 """The signatures of a language model: `prefill` and `decode` with the cache as named inputs and outputs, and more."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe, Signature
@@ -10,6 +12,9 @@ from keras_transformer.export.spec.language_probes import LanguageProbes, as_arr
 from keras_transformer.export.spec.lengths import reaching_length
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
@@ -27,7 +32,7 @@ class LanguageSignatures:
         model: `LanguageModel`.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         self.model = model
         self.probes = LanguageProbes(model)
         self._cache_specs = _cache_specs(model)
@@ -180,12 +185,12 @@ def _int_per_row(name: str) -> ArraySpec:
     return ArraySpec(name, "int32", (None,), ("batch",))
 
 
-def _cache_specs(model: Any) -> tuple[ArraySpec, ...]:
+def _cache_specs(model: keras.Model) -> tuple[ArraySpec, ...]:
     """Specs of the tensors of the cache."""
     return _dynamic_specs(model.init_cache(1, 2), batch=model.init_cache(2, 2), cache_length=model.init_cache(1, 3))
 
 
-def _memory_specs(model: Any, probes: LanguageProbes) -> tuple[ArraySpec, ...]:
+def _memory_specs(model: keras.Model, probes: LanguageProbes) -> tuple[ArraySpec, ...]:
     """Specs of the tensors of an encoded source."""
     sizes = ((1, 5, 4), (2, 5, 4), (1, 6, 4), (1, 5, 5))
     small, wide, long, large = (model.encode(*probes.source(*each).values()) for each in sizes)

@@ -1,7 +1,9 @@
 """Signatures that take raw text, with the tokenizer as part of the SavedModel's graph."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +16,11 @@ from keras_transformer.generation.prompts import frame_of
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.text import Tokenizer
 
 _TEXT = ArraySpec("text", "string", (None,), ("batch",))
 _PROBES = (["A man with a dog."], ["Zwölf Boxkämpfer", "jagen Viktor quer", "über den großen Sylter Deich."])
@@ -49,7 +56,7 @@ def add_text_signature(spec: ExportSpec, model: Any = None) -> None:
         spec.modules += (graph,)
 
 
-def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, Any]) -> Signature | None:
+def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, object]) -> Signature | None:
     names = [spec.name for spec in serve.inputs]
     if set(names) - {"token_ids", "padding_mask", "segment_ids"}:
         return None
@@ -70,7 +77,7 @@ def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, A
     return Signature(serve_text, (_TEXT,), probes, formats=formats_with("takes_text")) if probes else None
 
 
-def _generate(model: Any, tokenizer: Any, graph: Any) -> Signature | None:
+def _generate(model: keras.Model, tokenizer: Any, graph: Any) -> Signature | None:
     generate = generate_graph(model)
 
     def generate_text(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -113,7 +120,7 @@ def _lengths(results: dict[str, Tensor], end_id: Any) -> Tensor:
     return lengths - tf.cast(tf.reduce_any(last[:, None] == tf.constant(ends), axis=1), lengths.dtype)
 
 
-def _padded(ids: Tensor, tokenizer: Any) -> dict[str, Tensor]:
+def _padded(ids: Tensor, tokenizer: Tokenizer) -> dict[str, Tensor]:
     """Ragged ids as padded ids and a mask."""
     mask = tf.sequence_mask(ids.row_lengths(), tf.cast(ids.bounding_shape()[1], tf.int64))
     token_ids = ids.to_tensor(tokenizer.pad_id or 0)

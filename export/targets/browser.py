@@ -25,6 +25,7 @@ import numpy as np
 
 from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.targets.target import Arrays, NoAcceleratorError
+from keras_transformer.utils.types import JsonObject
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS_TEXT = """
@@ -160,14 +161,14 @@ def _onnxruntime_web() -> Any:
     return next((each / "onnxruntime-web" for each in places if (each / "onnxruntime-web").is_dir()), None)
 
 
-def _packed(arrays: Arrays) -> dict[str, Any]:
+def _packed(arrays: Arrays) -> JsonObject:
     return {
         name: {"kind": str(each.dtype), "shape": list(each.shape), "data": base64.b64encode(each.tobytes()).decode()}
         for name, each in arrays.items()
     }
 
 
-def _unpacked(results: dict[str, Any]) -> dict[str, np.ndarray]:
+def _unpacked(results: JsonObject) -> dict[str, np.ndarray]:
     return {
         name: np.frombuffer(base64.b64decode(each["data"]), each["kind"]).reshape(each["shape"])
         for name, each in results.items()
@@ -188,7 +189,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         self.send_response(204)
         self.end_headers()
 
-    def log_message(self, *words: Any) -> None:
+    def log_message(self, *words: object) -> None:
         """Says nothing."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from keras_transformer.export.targets.tflite_rules import gpu_nodes, graph_of
 from keras_transformer.export.tflite.tree import read_file, write
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.errors import library_exceptions
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
 
 _COUNTS = re.compile(r"(\d+) operations will run on the GPU, and the remaining (\d+) operations")
 _REFUSED = re.compile(r"not supported by GPU delegate:\n(?P<lines>(?:[A-Z][A-Z0-9_]*: .*\n)+)")
@@ -31,7 +34,7 @@ class LiteRTGPU(Target):
     tolerance = {None: 1e-4, "fp16": 2e-2}
     setup = "pip install ai-edge-litert"
 
-    def rewrite(self, model: Any, slots: int | None = None) -> None:
+    def rewrite(self, model: ModelT, slots: int | None = None) -> None:
         from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
         rewrite_for_gpu(model)

@@ -7,7 +7,7 @@ import importlib
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from keras_transformer.export.targets.target import Arrays, Measured, NoAccelera
 from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.version import install_command
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 _PROVIDER = "QNNExecutionProvider"
 # The processor of the Snapdragon 8 Gen 3. Without a model the simulator does not start.
@@ -121,7 +124,7 @@ def _device() -> Any:
     return found[0]
 
 
-def _call(session: Any, arrays: Arrays) -> dict[str, np.ndarray]:
+def _call(session: onnxruntime.InferenceSession, arrays: Arrays) -> dict[str, np.ndarray]:
     names = [each.name for each in session.get_outputs()]
     given = {each.name: arrays[each.name] for each in session.get_inputs()}
     return dict(zip(names, session.run(names, given), strict=True))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.targets.target import Node
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, read_file, signature_of
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
 _MOST_RANK = 4
 _GPU_OPS_TEXT = """
@@ -40,7 +43,7 @@ def gpu_nodes(path: pathlib.Path, signature: str) -> list[Node]:
     return list(gpu_problems(graph_of(read_file(path), signature)))
 
 
-def graph_of(model: Any, signature: str) -> Graph:
+def graph_of(model: ModelT, signature: str) -> Graph:
     """The graph of a signature of a `ModelT`."""
     number = next(each.subgraphIndex for each in model.signatureDefs if each.signatureKey.decode() == signature)
     return Graph(model, model.subgraphs[number])
@@ -55,7 +58,7 @@ def gpu_problems(graph: Graph) -> Iterator[Node]:
             yield Node(graph.kind(operator), name, *found)
 
 
-def _problem(graph: Graph, operator: Any) -> tuple[str, str] | None:
+def _problem(graph: Graph, operator: OperatorT) -> tuple[str, str] | None:
     """`(reason, remedy)` of a node, or None."""
     kind = graph.kind(operator)
     inputs = [each for each in indices(operator.inputs) if each >= 0]
@@ -84,7 +87,7 @@ def _problem(graph: Graph, operator: Any) -> tuple[str, str] | None:
 Problem = tuple[str, str] | None
 
 
-def _slice(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _slice(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     options = operator.builtinOptions
     if options.shrinkAxisMask or options.newAxisMask or options.ellipsisMask:
         return "slices that add or remove axes", "slice a range, then reshape"
@@ -94,13 +97,13 @@ def _slice(graph: Graph, operator: Any, types: set[str]) -> Problem:
     return None
 
 
-def _lookup(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _lookup(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     if len(graph.shape(int(operator.inputs[1]))) != 1 or operator.builtinOptions.batchDims:
         return "lookups by other than a list of indices", "use keras.ops.take with a vector of indices"
     return None
 
 
-def _running_sum(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _running_sum(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     if "INT32" in types:
         return "cumulative sums of integers", "sum floats"
     axis = graph.small_value(int(operator.inputs[1]))
@@ -109,7 +112,7 @@ def _running_sum(graph: Graph, operator: Any, types: set[str]) -> Problem:
     return None
 
 
-def _largest(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _largest(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     source = int(operator.inputs[0])
     if graph.type(source) != "FLOAT32":
         return "the largest of other than floats", "use floats"
@@ -118,7 +121,7 @@ def _largest(graph: Graph, operator: Any, types: set[str]) -> Problem:
     return None
 
 
-def _padding(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _padding(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     if types - {"FLOAT32"}:
         return f"padding of type {min(types - {'FLOAT32'}).lower()}", "pad floats"
     if len(graph.shape(int(operator.inputs[0]))) < 3:
@@ -126,11 +129,11 @@ def _padding(graph: Graph, operator: Any, types: set[str]) -> Problem:
     return None
 
 
-def _one_hot(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _one_hot(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     return ("one-hot rows of booleans", "compare with a range") if "BOOL" in types else None
 
 
-def _product(graph: Graph, operator: Any, types: set[str]) -> Problem:
+def _product(graph: Graph, operator: OperatorT, types: set[str]) -> Problem:
     batches = {graph.shape(each)[:-2] for each in indices(operator.inputs)}
     if len(batches) > 1:
         return "products of batches that are broadcast are wrong", "repeat the smaller one"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.targets.target import Arrays, Measured, Node, Target
 from keras_transformer.export.targets.tflite_rules import graph_of
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, read_file
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
 
 class XNNPACK(Target):
@@ -23,7 +26,7 @@ class XNNPACK(Target):
     tolerance = dict.fromkeys((None, *precisions), 1e-4)
     setup = "pip install ai-edge-litert"
 
-    def rewrite(self, model: Any, slots: int | None = None) -> None:
+    def rewrite(self, model: ModelT, slots: int | None = None) -> None:
         from keras_transformer.export.tflite.delegates.rewrite import rewrite_for_gpu
 
         rewrite_for_gpu(model)  # It takes what a GPU takes, but for integers.
@@ -53,7 +56,7 @@ GATHER GATHER_ND SCATTER_ND CAST SELECT SELECT_V2 CUMSUM PACK UNPACK ONE_HOT TIL
 _NOT_TAKEN = frozenset(_NOT_TAKEN_TEXT.split())
 
 
-def _reason(graph: Graph, operator: Any) -> str:
+def _reason(graph: Graph, operator: OperatorT) -> str:
     """Why XNNPACK does not run a node, or ""."""
     tensors = (*indices(operator.inputs), *indices(operator.outputs))
     types = [graph.type(each) for each in tensors if each >= 0 and not graph.is_constant(each)]
@@ -63,5 +66,5 @@ def _reason(graph: Graph, operator: Any) -> str:
     return "not an operation of XNNPACK" if graph.kind(operator) in _NOT_TAKEN else ""
 
 
-def _name(graph: Graph, operator: Any) -> str:
+def _name(graph: Graph, operator: OperatorT) -> str:
     return (graph.tensors[indices(operator.outputs)[0]].name or b"").decode().split(";")[0]

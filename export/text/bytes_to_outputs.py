@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +29,10 @@ from keras_transformer.export.tflite.passes.joining import join
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.export.tflite.tree import read_file, write_file
 from keras_transformer.export.writing.bundle_writer import export_spec
-from keras_transformer.utils.types import Path, Tensor
+from keras_transformer.utils.types import JsonObject, Path, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 _BATCH = 16
 
@@ -102,7 +105,7 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     return Report(str(target), {TFLITE: artifact}, 0.0)
 
 
-def _options(options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> dict[str, Any]:
+def _options(options: Mapping[str, object], inputs: Sequence[ArraySpec]) -> JsonObject:
     """How texts are encoded: those for a fixed length are cut."""
     length = inputs[0].shape[1]
     return (
@@ -110,7 +113,7 @@ def _options(options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> dict[st
     )
 
 
-def _front_spec(tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]) -> ExportSpec:
+def _front_spec(tokenizer: Tokenizer, options: Mapping[str, object], inputs: Sequence[ArraySpec]) -> ExportSpec:
     """The spec of the graph from bytes to the inputs of a model."""
     batch, length = inputs[0].shape
     graph = TokenizeGraph(tokenizer, options, length)
@@ -131,7 +134,7 @@ def _front_spec(tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[Arr
 
 
 def _arrays(
-    texts: list[str], tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]
+    texts: list[str], tokenizer: Any, options: Mapping[str, object], inputs: Sequence[ArraySpec]
 ) -> dict[str, np.ndarray]:
     """The inputs of a model for texts."""
     arrays = padded_ids(tokenizer.encode(texts, **options), tokenizer, inputs[0].shape[1])
@@ -152,7 +155,9 @@ def _batches(batch: int | None) -> list[list[str]]:
     return [list(PROBE_TEXTS[at : at + size]) for at in range(0, len(PROBE_TEXTS) - size + 1, size)]
 
 
-def _check(path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: Any, options: Mapping[str, Any]) -> int:
+def _check(
+    path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: Tokenizer, options: Mapping[str, object]
+) -> int:
     """Compares the file with the signature of the bundle; returns the number of texts.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.text.byte_fallback import with_fallback
 from keras_transformer.export.text.byte_level import ByteLevelSteps, Prefix
@@ -20,11 +20,14 @@ from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX
 from keras_transformer.utils.types import Tensor
 
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
 Encoder = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 _BLANK = ord(" ")
 
 
-def encoder_of(tokenizer: Any) -> Encoder:
+def encoder_of(tokenizer: Tokenizer) -> Encoder:
     """The function of bytes, and the number of the text of each, to ids, and the number of the text of each.
 
     Args:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from keras_transformer.export.errors import MissingLibraryError
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
+from keras_transformer.utils.types import JsonObject
 
 DOMAIN = "ai.onnx.contrib"
 # A token of `GPT2Tokenizer` of its own: it always knows this one.
@@ -107,7 +108,7 @@ def reading(values: str, lengths: str, text: str) -> tuple[list[onnx.NodeProto],
     return outer, constants
 
 
-def _decoder() -> dict[str, Any]:
+def _decoder() -> JsonObject:
     characters = _characters()
     return {
         "id_vocab": "\n".join(characters[value] for value in range(256)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InputError, InvalidModelError, ParityError, RunError
 from keras_transformer.export.text.graph import IDS, MASK, SEGMENTS
 from keras_transformer.export.verification.comparison import Limit, compare
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 _ROUNDING = Limit(tolerance=1e-5)
 
@@ -27,7 +30,7 @@ def check_inputs(name: str, inputs: Sequence[ArraySpec]) -> None:
             raise InvalidModelError(f"signature '{name}' takes '{each.name}', which is no part of a text")
 
 
-def outputs_for(model: Any, texts: list[str], tokenizer: Any) -> Any:
+def outputs_for(model: Any, texts: list[str], tokenizer: Tokenizer) -> Any:
     """What a signature returns for texts; None where it does not take them.
 
     Args:

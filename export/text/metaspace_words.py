@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -69,7 +68,7 @@ def _marked(codes: Tensor, rows: Tensor, begins: Tensor) -> tuple[Tensor, Tensor
     return tf.where(is_mark, MARK, tf.gather(codes, item)), tf.gather(rows, item)
 
 
-def words_of(pre_tokenizer: Mapping[str, Any] | None) -> Words:
+def words_of(pre_tokenizer: Mapping[str, object] | None) -> Words:
     """The words of a pre-tokenizer of a `tokenizer.json`.
 
     Raises:

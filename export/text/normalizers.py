@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -37,7 +36,7 @@ _OF_CHARACTERS: tuple[list[str], ...] = (
 )
 
 
-def normalizers_of(normalizer: Mapping[str, Any] | None, ignores_spaces: bool) -> list[Normalizer]:
+def normalizers_of(normalizer: Mapping[str, object] | None, ignores_spaces: bool) -> list[Normalizer]:
     """The steps of a normalizer of a `tokenizer.json`.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from keras_transformer.export.text.detokenize import DetokenizeGraph
 from keras_transformer.export.text.graph import IDS, MASK, TokenizeGraph
 from keras_transformer.export.text.probe_texts import PROBE_TEXTS
 
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
 TOKENIZE, DETOKENIZE = "tokenize", "detokenize"
 ROWS_SPEC = ArraySpec(BYTES, "uint8", (None, None), ("batch", "bytes"))
 LENGTHS_SPEC = ArraySpec(LENGTHS, "int32", (None,), ("batch",))
@@ -24,7 +27,7 @@ _MASKS = ArraySpec(MASK, "bool", (None, None), ("batch", "length"))
 _WIDTH, _RANDOM = 64, 64
 
 
-def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
+def text_spec(tokenizer: Tokenizer, options: Mapping[str, Any]) -> ExportSpec:
     """The `ExportSpec` of a tokenizer: `tokenize`, and `detokenize` where the tokenizer decodes token by token.
 
     Args:
@@ -57,15 +60,15 @@ def text_spec(tokenizer: Any, options: Mapping[str, Any]) -> ExportSpec:
     return ExportSpec(signatures, tolerance=1e-6)
 
 
-def _batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+def _batches(items: Sequence[object], size: int) -> list[Sequence[Any]]:
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def _decoded(arrays: Mapping[str, np.ndarray], tokenizer: Any) -> list[str]:
+def _decoded(arrays: Mapping[str, np.ndarray], tokenizer: Tokenizer) -> list[str]:
     return [tokenizer.decode(row[mask].tolist()) for row, mask in zip(arrays[IDS], arrays[MASK], strict=True)]
 
 
-def padded_ids(rows: Sequence[Sequence[int]], tokenizer: Any, width: int | None = None) -> dict[str, np.ndarray]:
+def padded_ids(rows: Sequence[Sequence[int]], tokenizer: Tokenizer, width: int | None = None) -> dict[str, np.ndarray]:
     """Rows of ids as arrays, padded on the side of the tokenizer to a width, by default the longest's, at least 1."""
     width = width or max(1, *map(len, rows))
     ids = np.full((len(rows), width), tokenizer.pad_id or 0, "int32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -22,13 +22,16 @@ from keras_transformer.export.text.steps import flag, gather, indices, repeated
 from keras_transformer.export.writing.bundle_writer import export_spec
 from keras_transformer.utils.types import Tensor
 
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
 _CODES, _SPELLED_MASK = "codes", "spelled"
 _BATCH = 16
 _TEXTS = tuple(text.replace("\x00", "") for text in PROBE_TEXTS)
 
 
 def spelled_graph(
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     options: Mapping[str, Any],
     outputs: Sequence[ArraySpec],
     onnx_options: OnnxOptions | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -27,6 +27,9 @@ from keras_transformer.export.text.joined_files import check_equal, check_inputs
 from keras_transformer.export.text.spec import DETOKENIZE, TOKENIZE, padded_ids
 from keras_transformer.export.text.spelled_graph import probe_batches, spelled_graph
 from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 TEXT = "text"
 
@@ -104,7 +107,7 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
 
 
 def _with_spelling(
-    directory: pathlib.Path, manifest: Manifest, name: str, tokenizer: Any, work: pathlib.Path
+    directory: pathlib.Path, manifest: Manifest, name: str, tokenizer: Tokenizer, work: pathlib.Path
 ) -> onnx.ModelProto:
     """The model of a signature behind its tokenizer."""
     if name == TOKENIZE:
@@ -133,7 +136,7 @@ def _options(model: onnx.ModelProto | None) -> OnnxOptions | None:
     return OnnxOptions(optimize=False) if opset == PLAIN_OPSET else OnnxOptions(opset=opset)
 
 
-def _check_spelling(path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: Any) -> None:
+def _check_spelling(path: pathlib.Path, directory: pathlib.Path, name: str, tokenizer: Tokenizer) -> None:
     """Compares the file with the signature of the bundle.
 
     Raises:
@@ -167,7 +170,7 @@ def _with_reading(model: onnx.ModelProto) -> onnx.ModelProto:
     return _completed(model, [*model.graph.node, *nodes], list(model.graph.input), [text], constants)
 
 
-def _check_reading(path: pathlib.Path, tokenizer: Any) -> None:
+def _check_reading(path: pathlib.Path, tokenizer: Tokenizer) -> None:
     """Compares the texts of the file with those of the tokenizer.
 
     Raises:

@@ -15,7 +15,7 @@ def unsupported(what: str) -> InvalidModelError:
     return InvalidModelError(f"{what} cannot be part of a tokenizer's file; WordPiece, BPE, Unigram and bytes can")
 
 
-def type_of(part: Mapping[str, Any] | None) -> str:
+def type_of(part: Mapping[str, object] | None) -> str:
     """The name of the type of a part."""
     return "None" if part is None else str(part.get("type"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.tokenizers import check_options
 from keras_transformer.export.data.report import Report
@@ -12,9 +12,12 @@ from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
 
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
 
 def export_tokenizer(
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     directory: Path,
     formats: str | Iterable[str] = ("tflite", "onnx"),
     *,

@@ -11,6 +11,8 @@ from keras_transformer.export.format import Format
 from keras_transformer.export.runtime import libraries
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.data.manifest import Manifest
     from keras_transformer.export.data.weights import StoredWeight, WeightBytes, WeightPair
@@ -47,7 +49,11 @@ class TFLiteFormat(Format):
         return stored_weights(directory, files, names)
 
     def weight_pairs(
-        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str], variables: Sequence[Any] = ()
+        self,
+        source: pathlib.Path,
+        directory: pathlib.Path,
+        files: dict[str, str],
+        variables: Sequence[keras.Variable] = (),
     ) -> Iterator[WeightPair]:
         from keras_transformer.export.tflite.weights.weight_pairs import weight_pairs
 

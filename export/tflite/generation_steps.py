@@ -1,12 +1,14 @@
 """Prefill and decode steps of a language model in LiteRT."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.tflite.runtime import TFLiteRuntime
-from keras_transformer.utils.types import Cache
+from keras_transformer.utils.types import ArrayLike, Cache
 
 
 class TFLiteSteps(RuntimeSteps):
@@ -23,7 +25,7 @@ class TFLiteSteps(RuntimeSteps):
         self._buckets = sorted(lengths) if self.spec.source_shape is None else []
         self._fixed_length = self._length_of_fixed_cache()
 
-    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+    def init_cache(self, batch_size: int, length: int, source: tuple[ArrayLike, ...] | None = None) -> Cache:
         if batch_size == 1 and self._fixed_length and length <= self._fixed_length:
             length = self._fixed_length
         return super().init_cache(batch_size, length, source)
@@ -35,7 +37,7 @@ class TFLiteSteps(RuntimeSteps):
             return None
         return self._length({spec.name: np.empty([size or 0 for size in spec.shape]) for spec in self._specs(name)[0]})
 
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
         if signature == "encode":
             signature, arrays = self._encoding(arrays)
         elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
@@ -44,14 +46,14 @@ class TFLiteSteps(RuntimeSteps):
             self._runtime.forget(signature)
         return self._runtime.call(signature, {**arrays, **cache})
 
-    def _encoding(self, arrays: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def _encoding(self, arrays: dict[str, np.ndarray]) -> tuple[str, dict[str, np.ndarray]]:
         """The signature that encodes a source, and its inputs."""
         if self.spec.source_shape is None:
             return self._padded("encode", arrays, self.spec.source_names)
         is_one = len(arrays[self.spec.source_names[0]]) == 1 and "encode_1" in self._names
         return "encode_1" if is_one else "encode", arrays
 
-    def _fixed(self, signature: str, arrays: dict[str, Any], cache: Cache) -> tuple[str, dict[str, Any]]:
+    def _fixed(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> tuple[str, dict[str, np.ndarray]]:
         """The signature of fixed shapes for one row, where there is one, and its inputs."""
         source_length = self._length(cache, "source_length")
         step = "decode_1" if source_length is None else f"decode_1_{source_length}"
@@ -61,7 +63,9 @@ class TFLiteSteps(RuntimeSteps):
             return step, arrays
         return self._padded("prefill", arrays, ("token_ids",)) if signature == "prefill" else (signature, arrays)
 
-    def _padded(self, signature: str, arrays: dict[str, Any], names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+    def _padded(
+        self, signature: str, arrays: dict[str, np.ndarray], names: tuple[str, ...]
+    ) -> tuple[str, dict[str, np.ndarray]]:
         """Pads the arrays of one row to the next length that has a signature of fixed shapes."""
         batch, length = arrays[names[0]].shape
         bucket = next((bucket for bucket in self._buckets if bucket >= length), None)

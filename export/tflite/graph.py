@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from keras_transformer.export.tflite.tree import (
     size_of,
     type_names,
 )
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT, QuantizationParametersT, SubGraphT
 
 # Versions from which these operators support their inputs here; older runtimes report them.
 _VERSIONS = {"DEQUANTIZE": 5, "EMBEDDING_LOOKUP": 4, "QUANTIZE": 1}
@@ -40,16 +43,16 @@ class Graph:
         limits: dict of a tensor of one number to the number that it is below, where that is known.
     """
 
-    def __init__(self, model: Any, subgraph: Any) -> None:
+    def __init__(self, model: ModelT, subgraph: SubGraphT) -> None:
         self.model = model
         self.subgraph = subgraph
         self.tensors = subgraph.tensors
-        self.makers: dict[int, Any] = {}
-        self.readers: dict[int, list[Any]] = {}
+        self.makers: dict[int, OperatorT] = {}
+        self.readers: dict[int, list[OperatorT]] = {}
         self.ends: set[int] = set()
         self.limits: dict[int, int] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], int] = {}
-        self._emitted: list[Any] = []
+        self._emitted: list[OperatorT] = []
 
     def find_uses(self) -> Graph:
         """Finds the producer and the consumers of each tensor, as they are now; returns the graph."""
@@ -62,12 +65,12 @@ class Graph:
         self.ends = set(indices(self.subgraph.outputs))
         return self
 
-    def only_reader(self, index: int) -> Any:
+    def only_reader(self, index: int) -> OperatorT | None:
         """Returns the only consumer of a tensor, or None; an output of the graph has further consumers."""
         readers = self.readers[index]
         return readers[0] if len(readers) == 1 and index not in self.ends else None
 
-    def kind(self, operator: Any) -> str:
+    def kind(self, operator: OperatorT) -> str:
         """Returns the name of an operator, such as `"FULLY_CONNECTED"`."""
         code = self.model.operatorCodes[operator.opcodeIndex]
         return operator_names()[max(code.builtinCode, code.deprecatedBuiltinCode)]
@@ -102,7 +105,12 @@ class Graph:
         return self.value(index) if is_small else None
 
     def add_tensor(
-        self, name: str, kind: str, shape: Sequence[int | None], buffer: int = 0, quantization: Any = None
+        self,
+        name: str,
+        kind: str,
+        shape: Sequence[int | None],
+        buffer: int = 0,
+        quantization: QuantizationParametersT | None = None,
     ) -> int:
         """Adds a tensor; returns its index. A None in the shape is a dynamic size."""
         tensor = schema().TensorT()
@@ -116,7 +124,9 @@ class Graph:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    def add_constant(self, name: str, kind: str, array: np.ndarray, quantization: Any = None) -> int:
+    def add_constant(
+        self, name: str, kind: str, array: np.ndarray, quantization: QuantizationParametersT | None = None
+    ) -> int:
         """Adds a constant tensor; returns its index."""
         return self.add_tensor(name, kind, array.shape, add_buffer(self.model, array), quantization)
 
@@ -134,7 +144,7 @@ class Graph:
         """Inserts an operator before the one at `position`; see `operator`."""
         self.subgraph.operators.insert(position, self.operator(kind, inputs, outputs, options))
 
-    def operator(self, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None) -> Any:
+    def operator(self, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None) -> OperatorT:
         """Returns a new operator; `options` is an instance of the kind's options class."""
         operator = schema().OperatorT()
         operator.opcodeIndex = self._code(kind)
@@ -159,7 +169,7 @@ class Graph:
         self.model.operatorCodes.append(code)
         return len(self.model.operatorCodes) - 1
 
-    def replace_operators(self, rule: Callable[[Graph, Any], bool]) -> int:
+    def replace_operators(self, rule: Callable[[Graph, OperatorT], bool]) -> int:
         """Replaces each operator for which a rule emits others; returns how many.
 
         Args:
@@ -221,7 +231,7 @@ class Graph:
         options.inDataType, options.outDataType = self.tensors[index].type, getattr(schema().TensorType, kind)
         return self.emit("CAST", (index,), output if output is not None else (kind, self.shape(index)), options, index)
 
-    def emit_operator(self, operator: Any) -> None:
+    def emit_operator(self, operator: OperatorT) -> None:
         """Emits an operator that was made or changed by the rule."""
         self._emitted.append(operator)
 
@@ -238,6 +248,6 @@ class Graph:
         return count
 
 
-def graphs(model: Any) -> list[Graph]:
+def graphs(model: ModelT) -> list[Graph]:
     """Returns a `Graph` for each subgraph."""
     return [Graph(model, subgraph) for subgraph in model.subgraphs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,7 @@ from keras_transformer.export.tflite.weights.insert_weights import Inserter
 
 if TYPE_CHECKING:
     import keras
+    from ai_edge_litert.schema_py_generated import ModelT
 
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.graph.part import node_name
@@ -57,7 +58,7 @@ class InputWeights:
         }
         write_source(self._graphs, constants, path)
 
-    def insert(self, model: Any, folds_factors: bool = True) -> None:
+    def insert(self, model: ModelT, folds_factors: bool = True) -> None:
         """Puts the weights into the converted file, a `ModelT`; see `complete_products`."""
         inserter = Inserter(model)
         inserter.insert_into_signatures({label: self._variables[label] for label in self._inputs})

@@ -9,12 +9,15 @@ import importlib
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import read, schema, signature_of, size_of, write
 from keras_transformer.utils.captured_stderr import captured
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
 # Size of dynamic axes while the runtime allocates; nothing is computed.
 _SIZE = 8
@@ -86,7 +89,7 @@ def delegate_report(path: Path | bytes) -> list[DelegateRow]:
     return rows
 
 
-def _entries(model: Any) -> Iterator[tuple[str, int]]:
+def _entries(model: ModelT) -> Iterator[tuple[str, int]]:
     """`(name, subgraph)` of each signature and of the bodies of its loops."""
     signatures = [(each.signatureKey.decode(), each.subgraphIndex) for each in model.signatureDefs or ()]
     for name, index in signatures or [("main", 0)]:
@@ -99,7 +102,7 @@ def _entries(model: Any) -> Iterator[tuple[str, int]]:
         yield from ((f"{name}/loop {number}", body) for number, body in enumerate(bodies, 1))
 
 
-def _row(name: str, model: Any, index: int, graph: Graph, gpu: tuple[str, ...]) -> DelegateRow:
+def _row(name: str, model: ModelT, index: int, graph: Graph, gpu: tuple[str, ...]) -> DelegateRow:
     content = _alone(model, index)
     nodes, single = _planned(content, fused=False)
     _, pieces = _planned(content, fused=True)
@@ -109,7 +112,7 @@ def _row(name: str, model: Any, index: int, graph: Graph, gpu: tuple[str, ...]) 
     return DelegateRow(name, len(nodes), len(nodes) - len(left), len(pieces), dict(outside.most_common()), gpu)
 
 
-def _alone(model: Any, index: int) -> bytes:
+def _alone(model: ModelT, index: int) -> bytes:
     """A file with one subgraph first, followed by those that it calls: the interpreter lists nodes of the first only."""
     changed = copy.copy(model)
     changed.signatureDefs = None
@@ -125,7 +128,7 @@ def _alone(model: Any, index: int) -> bytes:
     return write(changed)
 
 
-def _reachable(model: Any, index: int) -> list[int]:
+def _reachable(model: ModelT, index: int) -> list[int]:
     """A subgraph and, recursively, those that its operators call."""
     order = [index]
     for current in order:
@@ -134,14 +137,14 @@ def _reachable(model: Any, index: int) -> list[int]:
     return order
 
 
-def _calls(operator: Any) -> list[tuple[str, int]]:
+def _calls(operator: OperatorT) -> list[tuple[str, int]]:
     """`(attribute, subgraph)` of every subgraph that an operator calls."""
     options = [each for each in (operator.builtinOptions, operator.builtinOptions2) if each is not None]
     attributes = [item for each in options for item in vars(each).items()]
     return [(key, value) for key, value in attributes if key.lower().endswith("subgraphindex") and value >= 0]
 
 
-def _renumbered(operator: Any, positions: dict[int, int]) -> Any:
+def _renumbered(operator: OperatorT, positions: dict[int, int]) -> Any:
     if not _calls(operator):
         return operator
     operator = copy.copy(operator)
@@ -171,7 +174,7 @@ def _planned(content: bytes, fused: bool) -> tuple[list[Any], list[Any]]:
         return nodes, interpreter._get_ops_details()[len(nodes) :]
 
 
-def _reason(graph: Graph, node: dict[str, Any]) -> str:
+def _reason(graph: Graph, node: JsonObject) -> str:
     """Why XNNPACK does not run a node, as far as the file shows."""
     inputs = [index for index in node["inputs"] if index >= 0]
     position = _SHAPES.get(node["op_name"])

@@ -19,7 +19,7 @@ from keras_transformer.export.graph.traced_graph import TracedGraph, with_own_fu
 _OLDER_KIND = 1
 
 
-def write_source(graphs: Mapping[str, TracedGraph], constants: Mapping[str, Any], path: pathlib.Path) -> None:
+def write_source(graphs: Mapping[str, TracedGraph], constants: Mapping[str, object], path: pathlib.Path) -> None:
     """Writes a SavedModel without variables.
 
     Args:

@@ -6,11 +6,15 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.data.lazy_array import mapped
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import BufferT, ModelT, OperatorT, TensorT
 
 _IDENTIFIER = b"TFL3"
 _ALIGNMENT = 16
@@ -22,14 +26,14 @@ _LARGEST, _OUTSIDE = 2**31 - 2**20, 2**16
 _UNKNOWN = 2
 
 
-def schema() -> Any:
+def schema() -> ModuleType:
     """Returns the module with the classes of the file format, which is part of LiteRT."""
     from ai_edge_litert import schema_py_generated
 
     return schema_py_generated
 
 
-def size_of(buffer: Any) -> int:
+def size_of(buffer: BufferT) -> int:
     """Returns the number of bytes of a `BufferT`."""
     return 0 if buffer.data is None else len(buffer.data)
 
@@ -39,18 +43,18 @@ def indices(tensors: Any) -> tuple[int, ...]:
     return () if tensors is None else tuple(map(int, tensors))
 
 
-def other_input(operator: Any, index: int) -> int:
+def other_input(operator: OperatorT, index: int) -> int:
     """Returns the other input of a binary operator."""
     first, second = indices(operator.inputs)
     return second if first == index else first
 
 
-def shape_of(tensor: Any) -> tuple[int, ...]:
+def shape_of(tensor: TensorT) -> tuple[int, ...]:
     """Returns the shape of a tensor, with dynamic sizes as 1."""
     return tuple(map(int, tensor.shape)) if tensor.shape is not None else ()
 
 
-def signature_of(tensor: Any) -> tuple[int | None, ...]:
+def signature_of(tensor: TensorT) -> tuple[int | None, ...]:
     """Returns the shape of a tensor, with dynamic sizes as None."""
     sizes = tensor.shapeSignature if tensor.shapeSignature is not None and len(tensor.shapeSignature) else tensor.shape
     return tuple(None if size < 0 else int(size) for size in ([] if sizes is None else sizes))
@@ -68,7 +72,7 @@ def type_names() -> dict[int, str]:
     return {number: name for name, number in vars(schema().TensorType).items() if name.isupper()}
 
 
-def add_buffer(model: Any, data: Any) -> int:
+def add_buffer(model: ModelT, data: Any) -> int:
     """Adds a buffer with the values of an array, or with data that becomes one when it is read; returns its index."""
     buffer = schema().BufferT()
     is_array = isinstance(data, np.ndarray)
@@ -77,7 +81,7 @@ def add_buffer(model: Any, data: Any) -> int:
     return len(model.buffers) - 1
 
 
-def read(content: Any) -> Any:
+def read(content: Any) -> ModelT:
     """Parses the content of a file into its object tree.
 
     Args:
@@ -89,7 +93,7 @@ def read(content: Any) -> Any:
     return schema().ModelT.InitFromObj(schema().Model.GetRootAs(content, 0))
 
 
-def read_file(path: pathlib.Path) -> Any:
+def read_file(path: pathlib.Path) -> ModelT:
     """Parses a file into its object tree.
 
     Args:
@@ -105,7 +109,7 @@ def read_file(path: pathlib.Path) -> Any:
     return model
 
 
-def write(model: Any) -> bytes:
+def write(model: ModelT) -> bytes:
     """Serializes an object tree, with every buffer aligned to 16 bytes, as kernels expect.
 
     Args:
@@ -117,7 +121,7 @@ def write(model: Any) -> bytes:
     return bytes(_serialized(model, {}))
 
 
-def write_file(model: Any, path: pathlib.Path) -> None:
+def write_file(model: ModelT, path: pathlib.Path) -> None:
     """Writes an object tree to a file, as `write` does, with its content once in memory.
 
     Where that would be more than 2 GB, large buffers are written behind the flatbuffer, one at a time.
@@ -166,7 +170,7 @@ def _serialized(model: Any, offsets: Mapping[int, int]) -> memoryview:
     return memoryview(builder.Bytes)[builder.Head() :]
 
 
-def _packer(buffer: Any) -> Callable[[Any], int]:
+def _packer(buffer: BufferT) -> Callable[[Any], int]:
     """`Pack` of one buffer; the generated one does not align weights."""
 
     def pack(builder: Any) -> int:
@@ -185,7 +189,7 @@ def _packer(buffer: Any) -> Callable[[Any], int]:
     return pack
 
 
-def _outside_packer(buffer: Any, offset: int) -> Callable[[Any], int]:
+def _outside_packer(buffer: BufferT, offset: int) -> Callable[[Any], int]:
     """`Pack` of a buffer behind the flatbuffer."""
 
     def pack(builder: Any) -> int:
@@ -197,5 +201,5 @@ def _outside_packer(buffer: Any, offset: int) -> Callable[[Any], int]:
     return pack
 
 
-def _bytes_of(buffer: Any) -> np.ndarray:
+def _bytes_of(buffer: BufferT) -> np.ndarray:
     return np.ascontiguousarray(buffer.data).reshape(-1).view("uint8")

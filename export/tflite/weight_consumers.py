@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.graph.part import constant_value, node_name
 from keras_transformer.export.operations.table import OPERATIONS
 
+if TYPE_CHECKING:
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+
 # Products of other than matrices are written otherwise.
 _OF_MATRICES = ("MatMul", "BatchMatMulV2")
 _LOOPS = ("While", "StatelessWhile")
 
 
-def plainly_read(graph_def: Any, weights: Iterable[str], outputs: Iterable[str]) -> tuple[set[str], set[str]]:
+def plainly_read(graph_def: GraphDef, weights: Iterable[str], outputs: Iterable[str]) -> tuple[set[str], set[str]]:
     """Finds the weights with which the converter has nothing to compute.
 
     Args:
@@ -37,7 +42,7 @@ def plainly_read(graph_def: Any, weights: Iterable[str], outputs: Iterable[str])
     return read, {name for name in read if readers.are_plain(name, ranks[name])}
 
 
-def _reachable(nodes: dict[str, Any], outputs: Iterable[str]) -> set[str]:
+def _reachable(nodes: dict[str, NodeDef], outputs: Iterable[str]) -> set[str]:
     """The names of the nodes that outputs depend on."""
     found: set[str] = set()
     pending = [*outputs]
@@ -52,7 +57,7 @@ def _reachable(nodes: dict[str, Any], outputs: Iterable[str]) -> set[str]:
 class _Readers:
     """The consumers of tensors in a graph or in a function."""
 
-    def __init__(self, nodes: Sequence[Any], functions: dict[str, Any]) -> None:
+    def __init__(self, nodes: Sequence[NodeDef], functions: dict[str, FunctionDef]) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._functions = functions
         self._bodies: dict[str, _Readers] = {}
@@ -65,7 +70,7 @@ class _Readers:
         """Whether all consumers of a tensor, which is the result of a node or an argument, are of the known kinds."""
         return all(self._is_plain(node, position, rank) for node, position in self._readers[name])
 
-    def _is_plain(self, node: Any, position: int, rank: int) -> bool:
+    def _is_plain(self, node: NodeDef, position: int, rank: int) -> bool:
         if node.op in _LOOPS:
             return self._are_plain_in_loop(node, position, rank)
         operation = OPERATIONS.get(node.op)
@@ -82,14 +87,14 @@ class _Readers:
             return is_of_rows and self._depends_on_inputs(node.input[1])
         return rank == 2 or node.op not in _OF_MATRICES
 
-    def _is_moved(self, node: Any, rank: int) -> bool:
+    def _is_moved(self, node: NodeDef, rank: int) -> bool:
         """`are_plain` of a weight in another layout."""
         if len(node.input) == 1:
             return self.are_plain(node.name, rank)
         sizes = self._constant(node.input[1])
         return sizes is not None and self.are_plain(node.name, len(sizes))
 
-    def _are_plain_in_loop(self, node: Any, position: int, rank: int) -> bool:
+    def _are_plain_in_loop(self, node: NodeDef, position: int, rank: int) -> bool:
         """`are_plain` of a weight that a loop hands on unchanged."""
         for kind in ("cond", "body"):
             function = self._functions[node.attr[kind].func.name]
@@ -100,7 +105,7 @@ class _Readers:
                 return False
         return True
 
-    def _body(self, function: Any) -> _Readers:
+    def _body(self, function: FunctionDef) -> _Readers:
         name = function.signature.name
         if name not in self._bodies:
             self._bodies[name] = _Readers(function.node_def, self._functions)

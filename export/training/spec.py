@@ -37,7 +37,7 @@ class TrainingSpec:
         InvalidModelError: see `export_training`.
     """
 
-    def __init__(self, model: Any, batch: tuple[Any, Any], loss: Any, optimizer: Any) -> None:
+    def __init__(self, model: keras.Model, batch: tuple[Any, Any], loss: Any, optimizer: Any) -> None:
         self._model = check_model(model)
         self._loss = _loss(model, loss)
         self._steps = TrainingSteps(self._model, self._loss, _optimizer(model, optimizer))
@@ -134,7 +134,7 @@ def _fixed(name: str, array: np.ndarray) -> ArraySpec:
     return ArraySpec(name, array.dtype.name, array.shape, (None,) * array.ndim)
 
 
-def _arrays(model: Any, specs: Sequence[ArraySpec], batch: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _arrays(model: keras.Model, specs: Sequence[ArraySpec], batch: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The batch as arrays by input name, and its labels."""
     if LABELS in {each.name for each in specs}:
         raise InvalidModelError(
@@ -173,19 +173,19 @@ class _FunctionLoss(keras.losses.Loss):
         return self._function(y_true, y_pred)
 
 
-def _loss(model: Any, loss: Any) -> keras.losses.Loss:
+def _loss(model: keras.Model, loss: Any) -> keras.losses.Loss:
     found = keras.losses.get(_given(loss, getattr(model, "loss", None), "loss", model))
     return found if isinstance(found, keras.losses.Loss) else _FunctionLoss(found)
 
 
-def _optimizer(model: Any, optimizer: Any) -> Any:
+def _optimizer(model: keras.Model, optimizer: Any) -> Any:
     found = keras.optimizers.get(_given(optimizer, getattr(model, "optimizer", None), "optimizer", model))
     if found.gradient_accumulation_steps:
         raise InvalidModelError("an optimizer with gradient_accumulation_steps does not train on the device")
     return found
 
 
-def _given(value: Any, compiled: Any, what: str, model: Any) -> Any:
+def _given(value: object, compiled: Any, what: str, model: keras.Model) -> Any:
     found = compiled if value is None else value
     if found is None:
         raise InvalidModelError(f"model '{model.name}' has no {what}: compile it, or pass {what}=")

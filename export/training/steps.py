@@ -31,7 +31,7 @@ class TrainingSteps:
             a variable to itself.
     """
 
-    def __init__(self, model: Any, loss: Any, optimizer: keras.optimizers.Optimizer) -> None:
+    def __init__(self, model: keras.Model, loss: Any, optimizer: keras.optimizers.Optimizer) -> None:
         self.weights = list(model.trainable_variables)
         _check(model, self.weights)
         self._model, self._loss = model, loss
@@ -82,7 +82,7 @@ class TrainingSteps:
         return loss, [*weights, *others]
 
 
-def _check(model: Any, weights: Sequence[keras.Variable]) -> None:
+def _check(model: keras.Model, weights: Sequence[keras.Variable]) -> None:
     if keras.backend.backend() != "tensorflow":
         raise InvalidModelError("export_training needs Keras on TensorFlow: save the model and load it there")
     layers = keras_private.flatten_layers(model)

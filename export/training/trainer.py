@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from keras_transformer.export.runtime.inputs import check_inputs
 from keras_transformer.export.runtime.libraries import LITERT, TFLITE
 from keras_transformer.export.tflite.flatbuffer.checks import check_flatbuffer
 from keras_transformer.export.tflite.runtime import PlannedRunner
-from keras_transformer.utils.types import ArrayLike, Path
+from keras_transformer.utils.types import ArrayLike, JsonObject, Path
 
 
 class OnDeviceTrainer:
@@ -54,7 +53,7 @@ class OnDeviceTrainer:
             raise InvalidBundleError(f"'{directory}' does not train: it was not written by export_training")
         path = str(manifest.path(directory, TFLITE, "infer"))
         check_flatbuffer(path)
-        self._record: dict[str, Any] = manifest.training
+        self._record: JsonObject = manifest.training
         # See `TFLiteRuntime`.
         self._interpreter = Interpreter(
             model_path=path, num_threads=num_threads, experimental_disable_delegate_clustering=True
@@ -114,5 +113,5 @@ class OnDeviceTrainer:
         kept = {name: value for name, value in others.items() if name not in self.weights}
         self._called("restore", {**kept, **state})
 
-    def _called(self, name: str, arrays: Mapping[str, ArrayLike]) -> dict[str, Any]:
+    def _called(self, name: str, arrays: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
         return self._runners[name](check_inputs(self._inputs[name], arrays))

@@ -19,7 +19,7 @@ from keras_transformer.export.data.manifest_records import FileNames, SignatureR
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.runtime.libraries import TFLITE, require_keras
-from keras_transformer.utils.types import ArrayLike, Path
+from keras_transformer.utils.types import ArrayLike, JsonObject, Path
 
 if TYPE_CHECKING:
     import keras
@@ -38,7 +38,7 @@ def export_training(
     *,
     loss: Any = None,
     optimizer: Any = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
     progress: Progress = True,
 ) -> Report:
     """Writes a TFLite file that trains a model on the device, and verifies it in LiteRT.

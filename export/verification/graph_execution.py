@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
 from keras_transformer.export.graph.inlining import CALLS
 from keras_transformer.export.graph.operation_results import result_offsets
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.attr_value_pb2 import AttrValue
+    from tensorflow.core.framework.function_pb2 import FunctionDef
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 Observe = Callable[["Operation", Sequence[Any], Any], Any]
 
@@ -26,7 +32,7 @@ class GraphExecution:
         graph_def: `GraphDef`.
     """
 
-    def __init__(self, graph_def: Any) -> None:
+    def __init__(self, graph_def: GraphDef) -> None:
         self._functions = {each.signature.name: each for each in graph_def.library.function}
         self._bodies: dict[str, _Body] = {}
         self._nodes = {node.name: Operation(node, _main_source, "") for node in graph_def.node}
@@ -134,7 +140,7 @@ class _Results(list[Any]):
 class _Body:
     """A function of the library."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: FunctionDef) -> None:
         name = function.signature.name
         nodes = {node.name: Operation(node, _body_source, name) for node in function.node_def}
         self.arguments = [each.name for each in function.signature.input_arg]
@@ -154,7 +160,7 @@ class Operation:
         functions: dict of the name of an attribute to the names of the functions in it.
     """
 
-    def __init__(self, node: Any, source: Callable[[str], _Source], function: str) -> None:
+    def __init__(self, node: NodeDef, source: Callable[[str], _Source], function: str) -> None:
         self.name, self.kind, self.function = node.name, node.op, function
         self.inputs = [source(name) for name in node.input if not name.startswith("^")]
         self.attributes = {name: each for name, each in node.attr.items() if not name.startswith("_")}
@@ -177,13 +183,13 @@ class Operation:
         return _Results(execute.execute(self.kind.encode(), count, inputs, attributes, context.context()), offsets)
 
 
-def _functions(attribute: Any) -> list[str]:
+def _functions(attribute: AttrValue) -> list[str]:
     if attribute.WhichOneof("value") == "func":
         return [attribute.func.name]
     return [each.name for each in attribute.list.func]
 
 
-def _value(attribute: Any) -> Any:
+def _value(attribute: AttrValue) -> Any:
     """An attribute as the eager runtime takes it."""
     kind = attribute.WhichOneof("value")
     if kind == "shape":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,10 @@ from tensorflow.python.eager import context
 from keras_transformer.export.graph.function import GraphFunction
 from keras_transformer.export.graph.operation_results import result_part
 from keras_transformer.export.graph.traced_graph import LOWERED, with_own_functions
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 _FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 _SEED = 2026
@@ -44,7 +48,7 @@ class NoisyGraph:
     """
 
     def __init__(
-        self, graph_def: Any, inputs: Iterable[str], outputs: Iterable[str], rounds: Callable[[Any], bool]
+        self, graph_def: GraphDef, inputs: Iterable[str], outputs: Iterable[str], rounds: Callable[[Any], bool]
     ) -> None:
         self._suffix = f"noisy_{next(_numbers)}"
         message = with_own_functions(graph_def, self._suffix)
@@ -190,7 +194,7 @@ class _Nodes:
             f"{node.name}:{result_part(op, node.attr, 0)}" if self._is_in_function and op not in _SILENT else node.name
         )
 
-    def constant(self, name: str, value: Any) -> str:
+    def constant(self, name: str, value: object) -> str:
         """Adds a constant; returns its name."""
         tensor = tf.make_tensor_proto(value)
         found = self.add(name, "Const", [], dtype=tensor.dtype)
@@ -198,11 +202,11 @@ class _Nodes:
         return found
 
 
-def _moved(node: Any) -> str:
+def _moved(node: NodeDef) -> str:
     return f"{node.name}/moved"
 
 
-def _noise(node: Any, width: str, seed: str, is_in_function: bool) -> list[Any]:
+def _noise(node: NodeDef, width: str, seed: str, is_in_function: bool) -> list[Any]:
     """Operations that multiply a result by `1 + d`, with `d` from `[-width, width)`, unless it is a whole number."""
     value = f"{node.name}:{result_part(node.op, node.attr, 0)}" if is_in_function else node.name
     nodes = _Nodes(f"{node.name}/noise", is_in_function)

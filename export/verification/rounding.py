@@ -117,7 +117,7 @@ class _Movement:
         weights: dict of the name of a node to its tensor: all that are no inputs.
     """
 
-    def __init__(self, graph: TracedGraph, weights: Mapping[str, Any]) -> None:
+    def __init__(self, graph: TracedGraph, weights: Mapping[str, object]) -> None:
         self._graph, self._weights = graph, weights
         self._execution = GraphExecution(graph.outlined)
         self._noisy = NoisyGraph(graph.outlined, (*graph.inputs, *weights), graph.outputs.values(), _rounds)

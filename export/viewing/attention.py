@@ -11,13 +11,13 @@ import numpy as np
 
 from keras_transformer.export.errors import ExportError
 from keras_transformer.utils.errors import library_exceptions, one_line
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 _LEVELS = 255
 _MOST_SCORES = 8_000_000  # A byte each, in the page.
 
 
-def attention_record(model: Path, given: str, tokenizer: Any = None) -> dict[str, Any]:
+def attention_record(model: Path, given: str, tokenizer: Any = None) -> JsonObject:
     """Computes the attention scores of a model.
 
     Args:
@@ -37,7 +37,7 @@ def attention_record(model: Path, given: str, tokenizer: Any = None) -> dict[str
     arrays = _arrays(given, names, tokenizer)
     maps = _scores(network, arrays)
     first = next(iter(maps.values()))
-    record: dict[str, Any] = {"maps": [_map(layer, scores) for layer, scores in maps.items()]}
+    record: JsonObject = {"maps": [_map(layer, scores) for layer, scores in maps.items()]}
     if tokenizer is not None and "token_ids" in arrays:
         record["tokens"] = [tokenizer.decode([int(each)]) or "·" for each in np.asarray(arrays["token_ids"])[0]]
     image = np.asarray(next(iter(arrays.values())))[0]
@@ -61,7 +61,7 @@ def _load(path: Path) -> Any:
     return getattr(model, "backbone", model)
 
 
-def _arrays(given: str, names: Sequence[str], tokenizer: Any) -> dict[str, Any]:
+def _arrays(given: str, names: Sequence[str], tokenizer: Any) -> dict[str, np.ndarray]:
     """The inputs of one example, by name."""
     if given.endswith((".npy", ".npz")):
         return _from_file(given, names)
@@ -87,7 +87,7 @@ def _from_file(path: str, names: Sequence[str]) -> dict[str, Any]:
     return {name: np.atleast_1d(arrays[name])[:1] for name in names}
 
 
-def _scores(network: Any, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _scores(network: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     from keras_transformer.attention import attention_maps
 
     inputs = dict(arrays) if len(arrays) > 1 else next(iter(arrays.values()))
@@ -104,13 +104,13 @@ def _scores(network: Any, arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def _map(layer: str, scores: np.ndarray) -> dict[str, Any]:
+def _map(layer: str, scores: np.ndarray) -> JsonObject:
     largest = float(max(scores.max(), 1e-12))
     levels = np.rint(np.clip(scores, 0, None) / largest * _LEVELS).astype("uint8")
     return {"layer": layer, "shape": list(scores.shape), "largest": largest, "scores": _base64(levels)}
 
 
-def _image(image: np.ndarray) -> dict[str, Any]:
+def _image(image: np.ndarray) -> JsonObject:
     """The gray or color pixels of an image of 0 .. 1 or 0 .. 255, or of any range."""
     low, high = float(image.min()), float(image.max())
     low, high = (0.0, 255.0 if high > 1 else 1.0) if low >= 0 and high <= 255 else (low, high)

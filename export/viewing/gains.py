@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_transformer.export.errors import ExportError
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 
 class Gains(NamedTuple):
@@ -44,7 +44,7 @@ def read_gains(path: Path) -> Gains:
         raise ExportError(message) from error
 
 
-def gains_of(rows: Sequence[dict[str, Any]], mode: str) -> Gains:
+def gains_of(rows: Sequence[JsonObject], mode: str) -> Gains:
     """The gains of the rows of `sensitivity`, as dicts.
 
     Args:

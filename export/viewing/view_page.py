@@ -6,7 +6,6 @@ import html
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.data.manifest import Manifest
@@ -15,7 +14,7 @@ from keras_transformer.export.reporting.html_page import format_title, page, sec
 from keras_transformer.export.reporting.verdict import verdict
 from keras_transformer.export.viewing.gains import Gains
 from keras_transformer.export.viewing.weight_tree import File, WeightTree
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 _NOTE = (
     "Open a block for its weights. Constants that a converter made for several blocks stand at the first that uses them; "
@@ -25,7 +24,7 @@ _NOTE = (
 _SCRIPT = pathlib.Path(__file__).with_name("view.js")
 
 
-def view_page(bundles: Sequence[Path], gains: Gains | None = None, attention: dict[str, Any] | None = None) -> str:
+def view_page(bundles: Sequence[Path], gains: Gains | None = None, attention: JsonObject | None = None) -> str:
     """Returns the page.
 
     Args:
@@ -84,7 +83,7 @@ def _gain_note(gains: Gains | None) -> str:
     )
 
 
-def _attention(record: Mapping[str, Any] | None) -> str:
+def _attention(record: Mapping[str, object] | None) -> str:
     if record is None:
         return ""
     # As text of a script element: nothing in it ends the element.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import ConversionError, InvalidModelError, revived
@@ -70,7 +70,7 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -
         raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
     if request.tokenizer is not None:
         request.tokenizer.save(folder / TOKENIZER)
-    arguments: dict[str, Any] = {"directory": str(request.directory), "formats": request.formats}
+    arguments: dict[str, object] = {"directory": str(request.directory), "formats": request.formats}
     arguments |= {"quantize": request.quantize, "probes": request.probes, "options": request.options}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
     try:
@@ -81,7 +81,7 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -
     (folder / JOB).write_bytes(content)
 
 
-def _run(folder: pathlib.Path, progress: Callable[[str], Any]) -> str:
+def _run(folder: pathlib.Path, progress: Callable[[str], object]) -> str:
     """Starts the process, forwards its progress, and waits; returns its stderr."""
     # The files are for CPUs, and this process may occupy the memory of the GPU.
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}

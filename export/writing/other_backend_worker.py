@@ -1,5 +1,7 @@
 """The process that `other_backend` starts: it loads the model with Keras on TensorFlow, and exports it."""
 
+from __future__ import annotations
+
 import importlib
 import json
 import pathlib
@@ -16,6 +18,7 @@ from keras_transformer.export.writing.other_backend import JOB, MODEL, RESULT, T
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
 from keras_transformer.utils.errors import library_exceptions, one_line
+from keras_transformer.utils.types import JsonObject
 
 
 def _serve_job(folder: pathlib.Path) -> None:
@@ -31,7 +34,7 @@ def _serve_job(folder: pathlib.Path) -> None:
     (folder / RESULT).write_text(json.dumps(result))
 
 
-def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report | Reports:
+def _export_job(folder: pathlib.Path, job: JsonObject) -> Report | Reports:
     try:
         objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)

@@ -201,7 +201,7 @@ class ModelSteps(RuntimeSteps):
         super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
         self._signatures = spec.signatures
 
-    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
         import tensorflow as tf
 
         tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}

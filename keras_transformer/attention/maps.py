@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import keras
 
@@ -50,7 +49,7 @@ class _AttentionMaps(keras.Model):
         self.model = model
         self.chosen = dict(chosen)
 
-    def call(self, inputs: Any) -> Tensor:
+    def call(self, inputs: Tensor) -> Tensor:
         with capture(self.chosen.values()) as scores:
             self.model(inputs, training=False)
         return {path: scores[id(layer)] for path, layer in self.chosen.items()}

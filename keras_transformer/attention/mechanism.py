@@ -95,7 +95,7 @@ class Mechanism(CachedLayer):
     cache_is_rewindable: bool = True
     head_multiple: int = 1
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -205,7 +205,7 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     return ops.transpose(context, (0, 2, 1, 3))
 
 
-def check_supported(layer: Any, requested: Mapping[str, Any]) -> None:
+def check_supported(layer: keras.layers.Layer, requested: Mapping[str, object]) -> None:
     """Raises `ValueError`, with advice, for the first requested capability that is not in `layer.supports`.
 
     Args:

@@ -6,13 +6,16 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.utils.types import Cache, Tensor
+from keras_transformer.utils.types import Cache, Outputs, Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 
 @runtime_checkable
@@ -35,7 +38,7 @@ class Mixer(Protocol):
     def cache_is_rewindable(self) -> bool: ...
 
     @property
-    def output_dense(self) -> Any: ...
+    def output_dense(self) -> keras.layers.Layer: ...
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """Returns an empty cache for `max_length` tokens."""
@@ -57,7 +60,7 @@ class Mixer(Protocol):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         """Returns the output `(B, T, D)`; with a cache, `(output, next_cache)`."""
         ...
 
@@ -162,14 +165,16 @@ class MixerInputs:
         return len({x.shape[1] for x in (self.query, self.value, self.key) if x is not None} - {None}) > 1
 
 
-def with_call_argument(base_call: Callable[..., Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def with_call_argument(
+    base_call: Callable[..., object], name: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator for a `call` that adds the keyword argument `name`, None by default, to those of `base_call`.
 
     Keras passes masks and `training` by the names in the signature of `call`. The decorated function takes the arguments of
     `base_call` as `**arguments`; its signature lists them.
     """
 
-    def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(call: Callable[..., object]) -> Callable[..., Any]:
         signature = inspect.signature(base_call)
         added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Tensor)
         parameters = [*signature.parameters.values(), added]

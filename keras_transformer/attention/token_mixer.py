@@ -13,7 +13,7 @@ from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.masks import combine
 from keras_transformer.attention.mechanism import check_no_key_mask, check_supported
 from keras_transformer.attention.mixer import MixerInputs
-from keras_transformer.utils.types import Cache, Shape, Tensor
+from keras_transformer.utils.types import Cache, Outputs, Shape, Tensor
 
 
 class TokenMixer(CachedLayer):
@@ -56,7 +56,7 @@ class TokenMixer(CachedLayer):
     reads_values: bool = False
     position: Any = None
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -76,7 +76,7 @@ class TokenMixer(CachedLayer):
         use_causal_mask: bool | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         inputs = MixerInputs(
             query=query,
             value=value,
@@ -94,7 +94,7 @@ class TokenMixer(CachedLayer):
         )
         return self.apply(inputs)
 
-    def apply(self, inputs: MixerInputs) -> Any:
+    def apply(self, inputs: MixerInputs) -> Outputs:
         """Returns what `call` returns for its arguments."""
         inputs = self._with_defaults(inputs)
         self.check(inputs)
@@ -137,7 +137,9 @@ class TokenMixer(CachedLayer):
             inputs, query_mask=query_mask, key_mask=key_mask, use_causal_mask=causal or inputs.cache is not None
         )
 
-    def compute_output_shape(self, query_shape: Shape, value_shape: Any = None, key_shape: Any = None) -> Shape:
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> Shape:
         return tuple(query_shape)
 
     def compute_output_spec(

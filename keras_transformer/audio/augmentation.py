@@ -1,6 +1,8 @@
 """Augmentation of recordings and spectrograms, as layers of the model."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -8,7 +10,7 @@ from keras import ops
 from keras_transformer.audio.random_augmentation import RandomAugmentation, check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -52,7 +54,7 @@ class RandomSound(RandomAugmentation):
         gain: float = 0.0,
         noise: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed, **kwargs)
         check_range(1, speed=speed, shift=shift)
@@ -134,7 +136,7 @@ class SpecAugment(RandomAugmentation):
         num_time_masks: int = 2,
         time_mask: int = 10,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed, **kwargs)
         for name, value in (("num_frequency_masks", num_frequency_masks), ("num_time_masks", num_time_masks)):

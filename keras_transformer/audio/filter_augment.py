@@ -1,6 +1,8 @@
 """FilterAugment: random acoustic filters."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -9,7 +11,7 @@ from keras import ops
 from keras_transformer.audio.random_augmentation import RandomAugmentation, check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -44,7 +46,9 @@ class FilterAugment(RandomAugmentation):
     draws their number and positions.
     """
 
-    def __init__(self, gain: float = 0.5, num_points: int = 5, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, gain: float = 0.5, num_points: int = 5, seed: int | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(seed, **kwargs)
         check_range(float("inf"), gain=gain)
         if not is_count(num_points) or num_points < 2:

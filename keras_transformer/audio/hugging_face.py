@@ -1,10 +1,10 @@
 """Conversion of transformers' feature extractor files to the arguments of layers."""
 
-from typing import Any
+from __future__ import annotations
 
 from keras_transformer.audio.errors import FeatureExtractorError
 from keras_transformer.utils.processor_config import is_count, is_number, read_processor_config
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 KIND, SAMPLES_KIND = "WhisperFeatureExtractor", "Wav2Vec2FeatureExtractor"
 NORMALIZED_KIND = "ParakeetFeatureExtractor"
@@ -23,7 +23,7 @@ _LIMITS = {"feature_size": 2048, "sampling_rate": 768_000, "hop_length": 2**16, 
 _LIMITS["win_length"] = _LIMITS["n_fft"]
 
 
-def settings(folder: Path) -> dict[str, Any]:
+def settings(folder: Path) -> JsonObject:
     """Returns the arguments of `LogMel` for the file of a folder.
 
     Raises:
@@ -42,7 +42,7 @@ def settings(folder: Path) -> dict[str, Any]:
     return arguments
 
 
-def normalized_settings(folder: Path) -> dict[str, Any]:
+def normalized_settings(folder: Path) -> JsonObject:
     """Returns the arguments of `NormalizedLogMel` for the file of a folder.
 
     Raises:
@@ -59,11 +59,11 @@ def normalized_settings(folder: Path) -> dict[str, Any]:
     if config.get("padding_side", "right") != "right":
         raise FeatureExtractorError(f"The feature extractor of '{folder}': only padding on the right is supported.")
     names = ("num_mel_bins", "sample_rate", "frame_length", "hop_length", "fft_length")
-    arguments: dict[str, Any] = dict(zip(names, values.values(), strict=True))
+    arguments: dict[str, object] = dict(zip(names, values.values(), strict=True))
     return arguments | {"preemphasis": float(preemphasis or 0.0)}
 
 
-def _counts(folder: Path, kind: str, defaults: dict[str, int]) -> tuple[dict[str, int], dict[str, Any]]:
+def _counts(folder: Path, kind: str, defaults: dict[str, int]) -> tuple[dict[str, int], JsonObject]:
     """Returns the settings in `defaults`, as in the file of a folder, and all of the file."""
     config = read_processor_config(folder, "feature_extractor", FeatureExtractorError)
     found = config.get("feature_extractor_type")
@@ -81,7 +81,7 @@ def _counts(folder: Path, kind: str, defaults: dict[str, int]) -> tuple[dict[str
     return values, config
 
 
-def sample_settings(folder: Path) -> dict[str, Any]:
+def sample_settings(folder: Path) -> JsonObject:
     """Returns the arguments of `SampleNormalization` for the file of a folder.
 
     Raises:

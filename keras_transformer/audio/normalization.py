@@ -1,13 +1,15 @@
 """Normalization of log spectrograms for loudness and recording conditions."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.processor_config import is_number
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -48,7 +50,9 @@ class SoundNormalization(keras.layers.Layer):
     which rounding errors could flip.
     """
 
-    def __init__(self, active_range: float = 4.0, limit: float = 3.0, per_bin: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, active_range: float = 4.0, limit: float = 3.0, per_bin: bool = False, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         for name, value in (("active_range", active_range), ("limit", limit)):
             if not is_number(value) or not value > 0:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
 from keras_transformer.utils.processor_config import is_number
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 class RandomAugmentation(keras.layers.Layer):
     """Base of layers that augment their inputs in training only, and keep their shape. Subclasses implement `augment`."""
 
-    def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, seed: int | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.audio.errors import AudioError
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Path, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Path, Shape, Tensor
 
 
 @serializable
@@ -45,7 +45,9 @@ class SampleNormalization(keras.layers.Layer):
     Reference: Baevski et al., wav2vec 2.0, arXiv 2006.11477, section 2; as transformers' `Wav2Vec2FeatureExtractor`.
     """
 
-    def __init__(self, sample_rate: int = 16_000, normalize: bool = True, epsilon: float = 1e-7, **kwargs: Any) -> None:
+    def __init__(
+        self, sample_rate: int = 16_000, normalize: bool = True, epsilon: float = 1e-7, **kwargs: object
+    ) -> None:
         # No autocast: samples keep their precision.
         super().__init__(autocast=False, **kwargs)
         if not is_count(sample_rate):
@@ -57,7 +59,7 @@ class SampleNormalization(keras.layers.Layer):
         self.epsilon = epsilon
 
     @classmethod
-    def from_huggingface(cls, folder: Path, **kwargs: Any) -> SampleNormalization:
+    def from_huggingface(cls, folder: Path, **kwargs: Unpack[LayerOptions]) -> SampleNormalization:
         """Reads the feature extractor of a Hugging Face checkpoint.
 
         Args:
@@ -88,7 +90,7 @@ class SampleNormalization(keras.layers.Layer):
             x = x / ops.sqrt(variance + self.epsilon)
         return ops.cast(x, self.compute_dtype)
 
-    def compute_output_shape(self, samples_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, samples_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return samples_shape
 
     def get_config(self) -> Config:

@@ -1,13 +1,15 @@
 """Vocal tract length perturbation."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.audio.random_augmentation import RandomAugmentation, check_range
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -41,7 +43,7 @@ class VocalTractPerturbation(RandomAugmentation):
     paper warps frequencies in Hz, and less above a limit; here all mel bins are warped equally.
     """
 
-    def __init__(self, warp: float = 0.1, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, warp: float = 0.1, seed: int | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(seed, **kwargs)
         check_range(1, warp=warp)
         self.warp = warp

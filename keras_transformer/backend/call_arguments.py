@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import keras
 
 
-def takes(layer: Any, name: str) -> bool:
+def takes(layer: keras.layers.Layer, name: str) -> bool:
     """Returns whether the call of a layer has an argument; False for what is no layer.
 
     Example:

@@ -6,8 +6,10 @@ from typing import Any
 
 import keras
 
+from keras_transformer.utils.types import Tensors
 
-def with_optional_inputs(model: keras.Model, inputs: Any) -> Any:
+
+def with_optional_inputs(model: keras.Model, inputs: Tensors) -> Any:
     """Returns the inputs of a Functional model with None for those that are optional and left out, as Keras expects them.
 
     Args:

@@ -45,7 +45,7 @@ class VariableValues:
     def call(
         self,
         layer: keras.layers.Layer,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         inputs: Iterable[Tensor],
         weights: Iterable[Tensor],
         states: Iterable[Tensor] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -15,7 +15,7 @@ from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, choice, resolve, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape
 
 
 class Block(keras.layers.Layer):
@@ -31,7 +31,7 @@ class Block(keras.layers.Layer):
         dropout: float,
         seed: int | None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -110,7 +110,7 @@ class Block(keras.layers.Layer):
         options = {"padding_mask": padding_mask} if takes(self.feedforward, "padding_mask") else {}
         return self.feedforward(x, training=training, **options)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:
@@ -124,7 +124,7 @@ class Block(keras.layers.Layer):
         }
 
 
-def template(identifier: Any, choices: Mapping[str, Callable[..., Any]], base: type) -> Any:
+def template(identifier: object, choices: Mapping[str, Callable[..., Any]], base: type) -> Any:
     """Checks a template of layers: a name in `choices`, which is returned as it is, or an instance or its config."""
     if isinstance(identifier, str):
         choice(identifier, choices)
@@ -132,6 +132,6 @@ def template(identifier: Any, choices: Mapping[str, Callable[..., Any]], base: t
     return resolve(identifier, choices, base)
 
 
-def serialize_template(identifier: Any) -> Any:
+def serialize_template(identifier: object) -> Any:
     """Returns the config of a `template`."""
     return identifier if isinstance(identifier, str) else serialize(identifier)

@@ -39,8 +39,8 @@ def equal_blocks_traced_once(
         kinds = find_equal_blocks(model) if can_share_traces() else {}
     traces: dict[Any, SharedTrace] = {}
 
-    def wrap(block: Block, call: Callable[..., Any]) -> Callable[..., Any]:
-        def call_trace(*args: Any, **kwargs: Any) -> Any:
+    def wrap(block: Block, call: Callable[..., object]) -> Callable[..., Any]:
+        def call_trace(*args: object, **kwargs: object) -> Any:
             if not (kwargs.get("training") and can_share_traces()) or is_capturing():
                 return call(*args, **kwargs)
             found = LayerCall.of((args, kwargs))

@@ -34,7 +34,7 @@ class TracedOnce(Base):
         build_optimizer(self)
         return super().make_train_function(force)
 
-    def train_step(self, *args: Any, **kwargs: Any) -> Any:
+    def train_step(self, *args: object, **kwargs: object) -> Any:
         """The step of `keras.Model`, whose arguments depend on the backend."""
         with equal_blocks_traced_once(self):
             return super().train_step(*args, **kwargs)

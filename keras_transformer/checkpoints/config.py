@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.utils.choice import suggestion
+from keras_transformer.utils.types import JsonObject
 
 _LARGEST = 2**31 - 1
 _SHOWN = 80
@@ -59,9 +60,7 @@ class Config:
     768
     """
 
-    def __init__(
-        self, values: dict[str, Any], source: str = "config.json", tensors: Iterable[str] | None = None
-    ) -> None:
+    def __init__(self, values: JsonObject, source: str = "config.json", tensors: Iterable[str] | None = None) -> None:
         self.values = values
         self.source = source
         self._tensors = None if tensors is None else frozenset(tensors)
@@ -74,12 +73,12 @@ class Config:
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Returns a setting unchecked; `default` if it is missing or null."""
         value = self.values.get(name)
         return default if value is None else value
 
-    def integer(self, name: str, default: Any = _MISSING, minimum: int = 1, maximum: int = _LARGEST) -> Any:
+    def integer(self, name: str, default: object = _MISSING, minimum: int = 1, maximum: int = _LARGEST) -> Any:
         """Returns an integer in a range."""
         value = self._required(name, default)
         if value is default:
@@ -98,7 +97,7 @@ class Config:
             raise self._error(name, value, "a token id or a list of them")
         return (ids[0] if len(ids) == 1 else tuple(ids)) if ids else None
 
-    def number(self, name: str, default: Any = _MISSING) -> Any:
+    def number(self, name: str, default: object = _MISSING) -> Any:
         """Returns a number of float32, as a float, in the range of a setting of this name: see `_RANGES`."""
         value = self._required(name, default)
         if value is default:
@@ -117,14 +116,14 @@ class Config:
             raise self._error(name, value, "a list of numbers")
         return [float(each) for each in value]
 
-    def flag(self, name: str, default: Any = _MISSING) -> bool:
+    def flag(self, name: str, default: object = _MISSING) -> bool:
         """Returns a boolean."""
         value = self._required(name, default)
         if not isinstance(value, bool):
             raise self._error(name, value, "true or false")
         return value
 
-    def choice(self, name: str, choices: Mapping[str, _T], default: Any = _MISSING) -> _T:
+    def choice(self, name: str, choices: Mapping[str, _T], default: object = _MISSING) -> _T:
         """Returns the value of a setting in the dict `choices`; `default` is a key of it."""
         value = self._required(name, default)
         if not isinstance(value, str) or value not in choices:
@@ -136,7 +135,7 @@ class Config:
         """Returns the name of an activation in Keras or `feedforward`."""
         return self.choice(name, ACTIVATIONS, default)
 
-    def only(self, name: str, value: Any, default: Any = _MISSING) -> None:
+    def only(self, name: str, value: object, default: object = _MISSING) -> None:
         """Raises `ConfigError` for an unsupported variant: a setting that is neither `value` nor missing."""
         found = self.get(name, value if default is _MISSING else default)
         if found != value:
@@ -152,7 +151,7 @@ class Config:
             raise self._error(name, value, "a section")
         return self.within(value, name)
 
-    def within(self, values: dict[str, Any], name: str) -> Config:
+    def within(self, values: JsonObject, name: str) -> Config:
         """Returns a `Config` of other values and the same tensors, which errors name as a section of this one."""
         return Config(values, f"{self.source}: {name}", self._tensors)
 
@@ -170,7 +169,7 @@ class Config:
         labels = self.get("id2label")
         return len(labels) if isinstance(labels, dict) and labels else self.integer("num_labels", 2)
 
-    def _required(self, name: str, default: Any) -> Any:
+    def _required(self, name: str, default: object) -> Any:
         value = self.values.get(name)
         if value is not None:
             return value
@@ -180,17 +179,17 @@ class Config:
             )
         return default
 
-    def _error(self, name: str, value: Any, expected: str) -> ConfigError:
+    def _error(self, name: str, value: object, expected: str) -> ConfigError:
         end = "" if expected.endswith("?") else "."
         return ConfigError(f"{self.source}: {name!r} is {shown(value)}; it must be {expected}{end}")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     """Whether a value is a number that is finite in float32."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_FLOAT
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Returns a setting as it stands in the file, shortened."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class InputWait(NamedTuple):
@@ -28,7 +28,7 @@ class InputWait(NamedTuple):
     share: float
 
 
-def input_wait(batches: Iterable[Any], step_seconds: float, steps: int = 50, warm_up: int = 3) -> InputWait:
+def input_wait(batches: Iterable[object], step_seconds: float, steps: int = 50, warm_up: int = 3) -> InputWait:
     """Measures how long steps of a given time wait for their batches; nothing is trained.
 
     It takes a batch, sleeps for the time of a step, during which a pipeline that loads ahead prepares the next ones, and so

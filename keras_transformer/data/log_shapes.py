@@ -67,7 +67,7 @@ def _in_dataset(batches, max_shapes):
 
     seen = _Shapes(_names(batches.element_spec), max_shapes)
 
-    def mapped(*parts: Any) -> Any:
+    def mapped(*parts: object) -> Any:
         batch: Any = parts[0] if len(parts) == 1 else parts
         flat = tf.nest.flatten(batch)
         noted = tf.numpy_function(lambda *shapes: seen.add(shapes), [tf.shape(part) for part in flat], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras_transformer.diffusion.processes.process import NoiseProcess
 from keras_transformer.diffusion.samplers.names import SAMPLERS
 from keras_transformer.diffusion.samplers.sampler import Sampler
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -69,7 +69,7 @@ class DenoisingLoop(keras.layers.Layer):
         guidance_scale: float = 1.0,
         no_class: int | None = None,
         data_range: tuple[float, float] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         kwargs.setdefault("dtype", "float32")  # Small steps would be lost in half precision.
         super().__init__(**kwargs)
@@ -107,7 +107,7 @@ class DenoisingLoop(keras.layers.Layer):
         negatives = (f"negative_{name}" for name in self.conditions if name != "labels" and self.is_guided)
         return ("noise", *self.conditions, *negatives, *(["step_noise"] if self.takes_step_noise else []))
 
-    def build(self, inputs_shape: Any) -> None:
+    def build(self, inputs_shape: Shape) -> None:
         """Does nothing: the denoiser is built."""
 
     def call(self, inputs: dict[str, Tensor]) -> Tensor:

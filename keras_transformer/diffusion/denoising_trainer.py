@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -11,7 +9,7 @@ from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.diffusion.processes.names import PROCESSES
 from keras_transformer.diffusion.processes.process import NoiseProcess
 from keras_transformer.utils.serialization import resolve
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, Shape, Tensor, Tensors
 
 
 class DenoisingTrainer(TracedOnce, keras.Model):
@@ -69,7 +67,7 @@ class DenoisingTrainer(TracedOnce, keras.Model):
         self.seed = seed
         self._seeds = keras.random.SeedGenerator(seed)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: the denoiser is built."""
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
@@ -95,8 +93,8 @@ class DenoisingTrainer(TracedOnce, keras.Model):
 
     def compute_loss(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Tensors | None = None,
+        y: Tensors | None = None,
         y_pred: Tensor = None,
         sample_weight: Tensor | None = None,
         training: bool = True,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -43,7 +43,12 @@ class LabelEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_classes: int, hidden_dim: int, dropout: float = 0.1, seed: int | None = None, **kwargs: Any
+        self,
+        num_classes: int,
+        hidden_dim: int,
+        dropout: float = 0.1,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if num_classes < 1 or not 0 <= dropout <= 1:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Log variances are clipped, as in the published code.
 _LEAST, _MOST = -30.0, 20.0
@@ -46,7 +46,7 @@ class LatentDistribution(keras.layers.Layer):
     3.1 and appendix G.
     """
 
-    def __init__(self, kl_weight: float = 1e-6, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, kl_weight: float = 1e-6, seed: int | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
         self.kl_weight = float(kl_weight)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -48,7 +48,7 @@ class TimestepEmbedding(keras.layers.Layer):
         frequency_dim: int = 256,
         time_scale: float = 1000.0,
         max_wavelength: float = 10000.0,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         kwargs.setdefault("autocast", False)  # Half precision would round the times.
         super().__init__(**kwargs)

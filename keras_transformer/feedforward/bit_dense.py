@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.layers.ternary import prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -54,7 +54,7 @@ class BitDense(keras.layers.Dense):
         activation: Activation = None,
         use_bias: bool = False,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             units, activation=activation, use_bias=use_bias, kernel_initializer=kernel_initializer, **kwargs

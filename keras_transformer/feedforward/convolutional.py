@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Config, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -54,7 +54,7 @@ class ConvolutionalFeedForward(keras.layers.Layer):
         activation: Activation = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("intermediate_dim", intermediate_dim), ("kernel_size", kernel_size)):
@@ -81,7 +81,7 @@ class ConvolutionalFeedForward(keras.layers.Layer):
         hidden = self._dropout_layer(hidden, training=training)
         return hide_padding(self._output_convolution(hide_padding(hidden, padding_mask)), padding_mask)
 
-    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, input_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return input_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import Projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -60,7 +60,7 @@ class DenseFeedForward(keras.layers.Layer):
         seed: int | None = None,
         hidden_norm: str | Config | keras.layers.Layer | None = None,
         use_output_bias: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -42,7 +42,7 @@ class GatedLinearUnit(keras.layers.Layer):
     """
 
     def __init__(
-        self, use_bias: bool = True, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any
+        self, use_bias: bool = True, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self.use_bias = use_bias

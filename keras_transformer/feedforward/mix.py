@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -52,7 +52,7 @@ class MixFeedForward(keras.layers.Layer):
         dropout: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.filters import penalize_repetition
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.grammar.constraint import Constraint
@@ -55,9 +55,9 @@ class ModelInput(NamedTuple):
             the prompts.
     """
 
-    token_ids: Any
-    cache_index: Any
-    rows: Any = None
+    token_ids: ArrayLike
+    cache_index: ArrayLike
+    rows: ArrayLike | None = None
     from_saved: bool = False
     save: bool = False
 
@@ -71,8 +71,8 @@ class ModelOutput(NamedTuple):
             token, if the model has a `PrefillExit`.
     """
 
-    logits: Any
-    hidden_states: Any
+    logits: ArrayLike
+    hidden_states: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +123,7 @@ class DecodingRequest:
         """bool: whether the request has neither stop sequences, nor a repetition penalty, nor a grammar."""
         return self.ends is None and self.repetition_penalty == 1.0 and self.constraint is None
 
-    def process_logits(self, logits: Any, rows: Iterable[tuple[int, Sequence[int] | None]]) -> Any:
+    def process_logits(self, logits: ArrayLike, rows: Iterable[tuple[int, Sequence[int] | None]]) -> Any:
         """Applies the repetition penalty and the grammar to logits.
 
         Args:

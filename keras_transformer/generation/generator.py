@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.protocols import CompiledLoop, Sampler, ScoredSearch, TokenSampler
 from keras_transformer.generation.samplers import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
+from keras_transformer.utils.types import ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.chat.conversation import Conversation
@@ -219,10 +220,10 @@ class Generator:
 
     def conversation(
         self,
-        messages: Sequence[dict[str, Any]] = (),
+        messages: Sequence[Mapping[str, object]] = (),
         *,
         tools: Sequence[Any] | None = None,
-        template: dict[str, Any] | None = None,
+        template: JsonObject | None = None,
     ) -> Conversation:
         """Begins a `Conversation`, which keeps its cache from turn to turn.
 
@@ -259,7 +260,11 @@ class Generator:
         return other
 
     def chat_prompt(
-        self, messages: Any, *, tools: Sequence[Any] | None = None, template: dict[str, Any] | None = None
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Any] | None = None,
+        template: JsonObject | None = None,
     ) -> list[int]:
         """The token ids of messages, up to where the answer begins.
 
@@ -371,7 +376,7 @@ class Generator:
         return texts if sampler.num_results > 1 else texts[0]
 
 
-def _stack(rows: Any) -> np.ndarray:
+def _stack(rows: ArrayLike) -> np.ndarray:
     """Returns features or sounds as one array, padded with zeros at the end."""
     longest = np.max([row.shape for row in rows], axis=0)
     return np.stack([np.pad(row, [(0, missing) for missing in longest - row.shape]) for row in rows])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from keras_transformer.utils.types import ArrayLike
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
@@ -48,7 +50,7 @@ def cache_length(request: DecodingRequest, lookahead: int = 0) -> int:
     return int(request.lengths.max()) + request.max_new_tokens - 1 + lookahead
 
 
-def pad(rows: Any, value: int = 0) -> np.ndarray:
+def pad(rows: ArrayLike, value: int = 0) -> np.ndarray:
     """Returns lists of different lengths as an int32 array `(B, T)`, padded on the right."""
     padded = np.full((len(rows), max(map(len, rows))), value, "int32")
     for row, tokens in zip(padded, rows, strict=True):

@@ -17,6 +17,7 @@ from keras_transformer.generation.errors import (
 
 if TYPE_CHECKING:
     from keras_transformer.generation.generation_spec import GenerationSpec
+    from keras_transformer.generation.protocols import TextTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Prompts:
         return cls([np.array(token_ids, "int32")], None, is_text=True, is_single=True, continues=False)
 
     @classmethod
-    def _of_text(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec, is_source: bool) -> Prompts:
+    def _of_text(cls, prompts: Any, tokenizer: TextTokenizer, spec: GenerationSpec, is_source: bool) -> Prompts:
         """Parses text or token ids: sources of the encoder if `is_source`, otherwise decoder prompts."""
         if isinstance(prompts, dict):
             raise GenerationError(
@@ -204,7 +205,7 @@ def frame_of(tokenizer: Any, start_id: int | None, is_source: bool) -> dict[str,
     return {"start": start_id is None and template is not None and template["start"]}
 
 
-def _encode(prompts: Any, tokenizer: Any, frame: dict[str, bool]) -> list[np.ndarray]:
+def _encode(prompts: Any, tokenizer: TextTokenizer, frame: dict[str, bool]) -> list[np.ndarray]:
     if tokenizer is None:
         raise MissingTokenizerError("The model has no tokenizer. Pass token ids, or build the model with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]

@@ -118,7 +118,7 @@ class ServedModel(Protocol):
         """Returns the `Generator` of the model."""
         ...
 
-    def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> PagedDecodingSteps:
+    def paged_steps(self, num_blocks: int, block_size: int, **options: object) -> PagedDecodingSteps:
         """Returns the model with a paged cache."""
         ...
 

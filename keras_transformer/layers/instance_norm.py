@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -38,7 +38,7 @@ class InstanceNormalization(keras.layers.Layer):
     Reference: Ulyanov et al., arXiv 1607.08022; Wu and He, Group Normalization, arXiv 1803.08494. They have no padding.
     """
 
-    def __init__(self, epsilon: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1e-5, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -64,7 +64,7 @@ class InstanceNormalization(keras.layers.Layer):
         total = ops.sum(ops.where(real, x, ops.zeros_like(x)), axis=1, keepdims=True)
         return total / ops.maximum(count, 1.0)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

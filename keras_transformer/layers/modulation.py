@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, DType, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -45,7 +45,7 @@ class Modulation(keras.layers.Layer):
     FiLM, arXiv 1709.07871.
     """
 
-    def __init__(self, condition_dim: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, condition_dim: int | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if condition_dim is not None and condition_dim < 1:
             raise ValueError(f"condition_dim must be at least 1. Received: {condition_dim}")
@@ -67,7 +67,7 @@ class Modulation(keras.layers.Layer):
         return {**super().get_config(), "condition_dim": self.condition_dim}
 
 
-def condition_projection(units: int, name: str, dtype: Any) -> keras.layers.Dense:
+def condition_projection(units: int, name: str, dtype: DType) -> keras.layers.Dense:
     """A projection of a condition that is initially zero."""
     return keras.layers.Dense(units, kernel_initializer="zeros", name=name, dtype=dtype)
 

@@ -7,7 +7,6 @@ a dozen times. The values are the same up to rounding. First-order gradients onl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -101,7 +100,7 @@ def rms_normalization(x: Tensor, scale: Tensor, epsilon: float) -> Tensor:
     return normalized(x, scale)
 
 
-def _wide(x: Any) -> Tensor:
+def _wide(x: Tensor) -> Tensor:
     return x if keras.backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
 
 

@@ -1,6 +1,8 @@
 """Normalization layers: those of Keras, with gradients in closed form in training, one more, and all by name."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -8,7 +10,7 @@ from keras import ops
 from keras_transformer.backend.variable_values import value_of
 from keras_transformer.layers.norm_gradients import layer_normalization, rms_normalization
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -104,7 +106,7 @@ class ZeroCenteredRMSNormalization(keras.layers.Layer):
 
     scale: keras.Variable
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.supports_masking = True

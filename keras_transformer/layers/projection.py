@@ -54,7 +54,7 @@ class Projection(keras.layers.EinsumDense):
 
     ternary_scale: keras.Variable | None
 
-    def __init__(self, equation: str, **options: Any) -> None:
+    def __init__(self, equation: str, **options: object) -> None:
         super().__init__(equation, **options)
         self.supports_masking = True  # Tokens are independent.
 
@@ -121,7 +121,7 @@ class Projection(keras.layers.EinsumDense):
         super().enable_lora(rank, lora_alpha, a_initializer, b_initializer)
         if not self._is_factored or self._num_contracted == len(self._sizes) - 1:
             return
-        options: dict[str, Any] = {"dtype": "float32", "regularizer": self.kernel_regularizer}
+        options: dict[str, object] = {"dtype": "float32", "regularizer": self.kernel_regularizer}
         inputs, outputs = self._sizes[: self._num_contracted], self._sizes[self._num_contracted :]
         keras_private.remove_variables(self, ("lora_kernel_a", "lora_kernel_b"))
         with keras_private.unlocked(self):
@@ -205,13 +205,15 @@ def token_projection(
     return _projection(layer, name, "btd,de->bte", (None, width), use_bias, activation)
 
 
-def split_heads(layer: Any, name: str, num_heads: int, width: int, use_bias: bool | None = None) -> Projection:
+def split_heads(
+    layer: keras.layers.Layer, name: str, num_heads: int, width: int, use_bias: bool | None = None
+) -> Projection:
     """Returns an unbuilt projection `(B, T, D)` to `(B, T, num_heads, width)`; `use_bias` defaults to `layer.use_bias`."""
     use_bias = layer.use_bias if use_bias is None else use_bias
     return _projection(layer, name, "btd,dnh->btnh", (None, num_heads, width), use_bias)
 
 
-def join_heads(layer: Any, name: str, width: int) -> Projection:
+def join_heads(layer: keras.layers.Layer, name: str, width: int) -> Projection:
     """Returns an unbuilt projection `(B, T, N, H)` to `(B, T, width)`: see `split_heads`."""
     return _projection(layer, name, "btnh,nhd->btd", (None, width), layer.use_bias)
 

@@ -75,7 +75,7 @@ def has_ternary_kernel(layer: keras.layers.Layer) -> bool:
     return hasattr(layer, "ternary_scale")
 
 
-def prepare_kernel(layer: Any) -> None:
+def prepare_kernel(layer: keras.layers.Layer) -> None:
     """Prepares the kernel of a ternary layer after `build`: no autocast; if frozen, a scale and no training."""
     keras_private.disable_autocast(keras_private.kernel(layer))  # The mean is taken over the kernel in full precision.
     layer.ternary_scale = None

@@ -74,7 +74,7 @@ def _access(x: Any, bandwidth: float) -> Access:
     return Access(**{kind: moved / _fastest(run) / bandwidth for kind, (run, moved) in kinds.items()})
 
 
-def _fastest(run: Callable[[], Any], repeats: int = 10) -> float:
+def _fastest(run: Callable[[], object], repeats: int = 10) -> float:
     times = []
     for _ in range(repeats + 1):  # The first allocates.
         start = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.plots.figure import AFTER, BEFORE, FAINT, integer_ticks, new_figure, plain_axes
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PANELS = {"coding_rate": "coding rate in nats", "sparsity": "fraction of nonzero entries"}
 
 
-def coding_rate(rates: Any) -> Figure:
+def coding_rate(rates: object) -> Figure:
     """Plots coding rate and sparsity by block, of one model or of the epochs of its training.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def expert_load(history: Any) -> Figure:
+def expert_load(history: object) -> Figure:
     """Plots the fraction of the load of each expert, for each mixture of experts of a model.
 
     Bars are the last epoch, dots the first; the dashed line is a uniform load.

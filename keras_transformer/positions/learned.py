@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -40,7 +40,7 @@ class Learned(keras.layers.Layer):
     """
 
     def __init__(
-        self, max_sequence_length: int, initializer: Initializer = None, offset: int = 0, **kwargs: Any
+        self, max_sequence_length: int, initializer: Initializer = None, offset: int = 0, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(max_sequence_length, int) or max_sequence_length < 1:

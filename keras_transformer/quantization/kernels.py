@@ -27,12 +27,12 @@ class Kernel:
         contracted: int: the number of leading axes of the kernel that are inputs; 0 for a table.
     """
 
-    def __init__(self, layer: Any, contracted: int) -> None:
+    def __init__(self, layer: keras.layers.Layer, contracted: int) -> None:
         self.layer, self.contracted = layer, contracted
         self.variable = keras_private.kernel(layer) if contracted else keras_private.embeddings(layer)
 
     @classmethod
-    def of(cls, layer: Any) -> Kernel:
+    def of(cls, layer: keras.layers.Layer) -> Kernel:
         """That of a layer with a kernel or a table."""
         contracted = _contracted(layer)
         if contracted is None:
@@ -102,7 +102,7 @@ def kernels_of(model: keras.Model, smallest: int = SMALL, *, with_adapters: bool
     return list(found.values())
 
 
-def _contracted(layer: Any) -> int | None:
+def _contracted(layer: keras.layers.Layer) -> int | None:
     """The number of leading axes of a layer's kernel that are inputs, 0 for a table; None for other layers."""
     if not layer.built:
         return None

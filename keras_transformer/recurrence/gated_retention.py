@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras import ops
 
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.retention import MultiScaleRetention
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Config, Initializer, Shape
+from keras_transformer.utils.types import Activation, Config, Initializer, LayerOptions, Shape
 
 
 @serializable
@@ -66,7 +66,7 @@ class GatedRetention(MultiScaleRetention):
         use_bias: bool = False,
         kernel_initializer: Initializer = "glorot_uniform",
         temperature: float = 16.0,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             num_heads,

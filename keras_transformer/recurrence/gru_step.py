@@ -5,15 +5,13 @@ The reset gate acts on the state before the product: `U (r h)`, not `r (U h)`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_transformer.utils.types import Tensor
 
 
-def recurrent_kernels(layer: Any, name: str) -> list[keras.Variable]:
+def recurrent_kernels(layer: keras.layers.Layer, name: str) -> list[keras.Variable]:
     """Returns the recurrent kernels of update gate, reset gate and candidate, `(n, n)` each."""
     return [
         layer.add_weight(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from keras_transformer.recurrence.heads import float_heads
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.rwkv.time_mixing import check_layer_index
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -74,7 +74,7 @@ class LightningAttention(Recurrence):
         activation: Activation = "silu",
         epsilon: float = 1e-6,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -99,7 +99,7 @@ class LightningAttention(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
         self.output_dense.build((*query_shape[:2], values))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         query, key, value = (
             float_heads(self.activation(dense(x)), self.num_heads)
             for dense in (self.query_dense, self.key_dense, self.value_dense)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
 from keras_transformer.attention.mixer import MixerInputs
@@ -49,7 +47,7 @@ class Recurrence(TokenMixer):
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
         return self._scan_tokens(inputs)
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         """Returns the output and the next state.
 
         Args:
@@ -70,7 +68,7 @@ class Recurrence(TokenMixer):
         """Returns the state before the first token: a dict of float32 zeros. Its size does not depend on `max_length`."""
         raise NotImplementedError
 
-    def _scan_tokens(self, inputs: MixerInputs) -> tuple[Tensor, Any]:
+    def _scan_tokens(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
         x, visibility = inputs.query, inputs.visibility
         mask, positions = visibility.query_mask, visibility.query_positions
         if mask is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from keras_transformer.positions.rotations.rotary import cos_and_sin, rotate_pai
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -78,7 +78,7 @@ class MultiScaleRetention(Recurrence):
         epsilon: float = 1e-6,
         use_bias: bool = False,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -102,7 +102,7 @@ class MultiScaleRetention(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], self.use_bias)
         self.output_dense.build((*query_shape[:2], self.num_heads * self.value_dim))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         query = self._rotated(self.query_dense(x), positions)
         key = self._rotated(self.key_dense(x), positions) * self.key_dim**-0.5
         value = ops.cast(self._split(self.value_dense(x), self.value_dim), "float32")

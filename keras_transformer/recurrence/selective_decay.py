@@ -3,14 +3,14 @@ steps `Δ_t > 0`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import LayerOptions, Shape, Tensor
 
 
 class SelectiveDecay(keras.layers.Layer):
@@ -37,7 +37,7 @@ class SelectiveDecay(keras.layers.Layer):
     (True, True)
     """
 
-    def __init__(self, channels: int = 1, **kwargs: Any) -> None:
+    def __init__(self, channels: int = 1, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.channels = positive("channels", channels)
 

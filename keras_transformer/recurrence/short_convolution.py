@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.partition.bands import last_rows
-from keras_transformer.utils.types import Initializer, Shape, Tensor
+from keras_transformer.utils.types import Initializer, LayerOptions, Shape, Tensor
 
 
 class ShortConvolution(keras.layers.Layer):
@@ -42,7 +42,7 @@ class ShortConvolution(keras.layers.Layer):
         kernel_size: int,
         use_bias: bool = False,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if positive("kernel_size", kernel_size) == 1:

@@ -182,7 +182,7 @@ class _Rows:
         inputs = {name: _filled(array, empty, 0) for name, array in inputs.items()}
         return inputs, _filled(labels.astype("int32"), empty, IGNORE_ID)
 
-    def stream(self, make: Callable[..., Any], steps: int, settings: tuple[Any, ...]) -> BatchStream:
+    def stream(self, make: Callable[..., object], steps: int, settings: tuple[Any, ...]) -> BatchStream:
         settings = (*settings, self.length, self.neighbor_length, len(self), self.neighbors.shape)
         starts = self.chunks.document_starts[:1000].tobytes() + np.asarray(self.chunks.token_ids[:1000]).tobytes()
         fingerprint = hashlib.sha256(repr(settings).encode() + starts).hexdigest()[:16]

@@ -45,7 +45,7 @@ class Chunks:
     ([[3, 4, 5, 6, 0], [0, 0, 0, 0, 0]], [[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
     """
 
-    def __init__(self, token_ids: Any, document_starts: np.ndarray, chunk_size: int) -> None:
+    def __init__(self, token_ids: ArrayLike, document_starts: np.ndarray, chunk_size: int) -> None:
         if not isinstance(chunk_size, int) or chunk_size < 1:
             raise RetrievalError(f"chunk_size must be a positive integer. Received: {chunk_size!r}")
         starts = np.asarray(document_starts, "int64")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from keras_transformer.retrieval.errors import RetrievalError
-from keras_transformer.utils.types import ArrayLike
+from keras_transformer.utils.types import ArrayLike, JsonObject
 
 _MULTIPLIER = 0x9E3779B97F4A7C15
 
@@ -68,7 +67,7 @@ class HashedNGrams:
             vectors += np.bincount(flat, signs.ravel(), minlength=len(vectors)).astype("float32")
         return normalize(vectors.reshape(count, self.width))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Returns the arguments of the constructor."""
         return {"width": self.width, "sizes": list(self.sizes), "seed": self.seed}
 

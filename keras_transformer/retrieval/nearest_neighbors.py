@@ -58,7 +58,7 @@ class NearestNeighbors:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, vectors: Any) -> None:
+    def add(self, vectors: ArrayLike) -> None:
         """Adds an array of vectors `(S, D)`. Ids continue those of the vectors before."""
         if len(vectors.shape) != 2 or (self._parts and vectors.shape[1] != self._parts[0].shape[1]):
             raise ValueError(f"Expected vectors (S, D), with the same D. Received: {tuple(vectors.shape)}")
@@ -76,7 +76,7 @@ class NearestNeighbors:
             raise ValueError("The index is empty. Add vectors before saving.")
         self._searcher.save(str(path))
 
-    def load(self, path: Path, vectors: Any) -> None:
+    def load(self, path: Path, vectors: ArrayLike) -> None:
         """Loads an index written by `save`, with its vectors `(S, D)`, without building it again.
 
         Raises:
@@ -129,7 +129,7 @@ class NearestNeighbors:
             start += len(part)
 
 
-def _positive(name: str, value: Any) -> int:
+def _positive(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
     return value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from keras_transformer.utils.types import ArrayLike
 from keras_transformer.version import install_command
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _SCORES = 2**22
 class SearchBackend(Protocol):
     """Search among the vectors of an index. Created with the index and the vectors that are added first."""
 
-    def __init__(self, index: NearestNeighbors, vectors: Any, trained: bool = True) -> None: ...
+    def __init__(self, index: NearestNeighbors, vectors: ArrayLike, trained: bool = True) -> None: ...
 
     def add(self, vectors: np.ndarray, start: int) -> None:
         """Adds vectors `(S, D)` with the ids from `start`."""
@@ -29,7 +31,7 @@ class SearchBackend(Protocol):
     def save(self, path: str) -> None:
         """Writes the index of the library."""
 
-    def load(self, path: str, vectors: Any) -> int:
+    def load(self, path: str, vectors: ArrayLike) -> int:
         """Loads an index, and returns its number of vectors."""
         ...
 
@@ -41,7 +43,7 @@ class SearchBackend(Protocol):
 class Exact:
     """Brute-force search, in chunks of vectors."""
 
-    def __init__(self, index: NearestNeighbors, vectors: Any, trained: bool = True) -> None:
+    def __init__(self, index: NearestNeighbors, vectors: ArrayLike, trained: bool = True) -> None:
         self._index = index
 
     def add(self, vectors: np.ndarray, start: int) -> None:
@@ -50,7 +52,7 @@ class Exact:
     def save(self, path: str) -> None:
         open(path, "wb").close()
 
-    def load(self, path: str, vectors: Any) -> int:
+    def load(self, path: str, vectors: ArrayLike) -> int:
         return len(vectors)
 
     def search(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +71,7 @@ class Exact:
 class Faiss:
     """faiss `IndexHNSWFlat`: an HNSW graph, with the vectors in memory."""
 
-    def __init__(self, index: NearestNeighbors, vectors: Any, trained: bool = True) -> None:
+    def __init__(self, index: NearestNeighbors, vectors: ArrayLike, trained: bool = True) -> None:
         self._faiss, self._effort = _library("faiss"), index.effort
         self._graph = self._faiss.IndexHNSWFlat(vectors.shape[1], index.neighbors, self._faiss.METRIC_INNER_PRODUCT)
         self._graph.hnsw.efConstruction = index.effort
@@ -80,7 +82,7 @@ class Faiss:
     def save(self, path: str) -> None:
         self._faiss.write_index(self._graph, path)
 
-    def load(self, path: str, vectors: Any) -> int:
+    def load(self, path: str, vectors: ArrayLike) -> int:
         try:
             self._graph = self._faiss.read_index(path)
         except RuntimeError as error:
@@ -95,12 +97,12 @@ class Faiss:
 class FaissCompressed(Faiss):
     """faiss inverted file index with product quantization (IVF, PQ), and re-ranking by the original vectors."""
 
-    def __init__(self, index: NearestNeighbors, vectors: Any, trained: bool = True) -> None:
+    def __init__(self, index: NearestNeighbors, vectors: ArrayLike, trained: bool = True) -> None:
         self._faiss, self._effort, self._index = _library("faiss"), index.effort, index
         if trained:
             self._graph = self._trained(vectors)
 
-    def _trained(self, vectors: Any) -> Any:
+    def _trained(self, vectors: ArrayLike) -> Any:
         count, width = vectors.shape
         if count < 256 or width % 4:
             raise ValueError(
@@ -127,7 +129,7 @@ class FaissCompressed(Faiss):
 class Usearch:
     """usearch `Index`: an HNSW graph."""
 
-    def __init__(self, index: NearestNeighbors, vectors: Any, trained: bool = True) -> None:
+    def __init__(self, index: NearestNeighbors, vectors: ArrayLike, trained: bool = True) -> None:
         options = {"connectivity": index.neighbors, "expansion_add": index.effort, "expansion_search": index.effort}
         self._graph = _library("usearch.index").Index(ndim=vectors.shape[1], metric="ip", dtype="f32", **options)
 
@@ -137,7 +139,7 @@ class Usearch:
     def save(self, path: str) -> None:
         self._graph.save(path)
 
-    def load(self, path: str, vectors: Any) -> int:
+    def load(self, path: str, vectors: ArrayLike) -> int:
         try:
             self._graph.load(path)
         except RuntimeError as error:
@@ -173,7 +175,7 @@ def _sorted(scores: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
-def _library(name: str) -> Any:
+def _library(name: str) -> ModuleType:
     try:
         return __import__(name, fromlist=["_"])
     except ImportError as error:

@@ -8,8 +8,11 @@ import numpy as np
 
 from keras_transformer.generation.generator import Generator
 from keras_transformer.retrieval.errors import RetrievalError
+from keras_transformer.utils.types import ArrayLike, Cache
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.retrieval.database import ChunkDatabase
 
 # Suffix of the name of the neighbor tensor in a cache, see `blocks.NeighborEncoder`.
@@ -147,7 +150,7 @@ class RetrievalSteps:
             found[row, 0, chunk * size : (chunk + 1) * size] = tokens
         return _RetrievalCache(self._with_neighbors(cache.model, found), texts, found)
 
-    def _with_neighbors(self, cache: Any, neighbors: np.ndarray) -> Any:
+    def _with_neighbors(self, cache: Cache, neighbors: np.ndarray) -> Any:
         name, _ = self._neighbor_tensor(cache)
         if not hasattr(self.steps, "make_cache"):
             return {**cache, name: neighbors}
@@ -155,7 +158,7 @@ class RetrievalSteps:
         arrays = {each: np.array(self.steps.as_numpy(tensor)) for each, tensor in cache.items() if each != name}
         return self.steps.make_cache({**arrays, name: neighbors.copy()})
 
-    def _neighbor_tensor(self, cache: Any) -> tuple[str, Any]:
+    def _neighbor_tensor(self, cache: Cache) -> tuple[str, Any]:
         for name, tensor in cache.items():
             if name.endswith(_NEIGHBORS):
                 return name, self.steps.as_numpy(tensor) if hasattr(self.steps, "as_numpy") else tensor
@@ -171,6 +174,6 @@ class _RetrievalCache(NamedTuple):
         neighbors: int32 `(B, 1, slots, w)`. Neighbors in the format of the model's cache.
     """
 
-    model: Any
-    token_ids: Any
+    model: keras.Model
+    token_ids: ArrayLike
     neighbors: Any

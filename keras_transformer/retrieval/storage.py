@@ -7,11 +7,10 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 from keras_transformer.retrieval.errors import InvalidDatabaseError
 from keras_transformer.utils.atomic_write import replacing_folder
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 MANIFEST = "database.json"
 _BLOCK_BYTES = 2**20
@@ -34,13 +33,13 @@ def writing(directory: Path) -> Iterator[pathlib.Path]:
         yield work
 
 
-def write_manifest(directory: pathlib.Path, config: dict[str, Any]) -> None:
+def write_manifest(directory: pathlib.Path, config: JsonObject) -> None:
     """Writes the manifest of a folder: the config, and the size and SHA-256 of each file."""
     files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
     (directory / MANIFEST).write_text(json.dumps({**config, "files": files}, indent=2) + "\n", encoding="utf-8")
 
 
-def read_manifest(directory: Path, verify: bool = True) -> dict[str, Any]:
+def read_manifest(directory: Path, verify: bool = True) -> JsonObject:
     """Reads the config of a folder and verifies its files.
 
     Args:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Finite, so that rows of padding alone have no NaN.
 _LOWEST = -1e9
@@ -25,7 +25,7 @@ class Pooling(keras.layers.Layer):
         `(B, D)`, in the dtype of the layer. Zeros for a row of padding only.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -42,7 +42,7 @@ class Pooling(keras.layers.Layer):
     def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
         return None
 
-    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, input_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return (input_shape[0], input_shape[-1])
 
 
@@ -140,7 +140,7 @@ class AttentionPooling(Pooling):
     Reference: Yang et al., Hierarchical Attention Networks, NAACL 2016, equations 5 to 7; the values are the tokens.
     """
 
-    def __init__(self, hidden_dim: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if hidden_dim is not None and hidden_dim < 1:
             raise ValueError(f"hidden_dim must be at least 1, or None. Received: {hidden_dim}")

@@ -74,7 +74,7 @@ def _is_file(name: str) -> bool:
         return False
 
 
-def _checked(texts: Iterable[Any]) -> Iterator[str]:
+def _checked(texts: Iterable[object]) -> Iterator[str]:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise TextError(f"Item {index} must be str. Received: {type(text).__name__}")

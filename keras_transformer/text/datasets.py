@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 
-def map_dataset(tokenizer: Tokenizer, dataset: Any, fields: Any = None, **options: Any) -> Any:
+def map_dataset(tokenizer: Tokenizer, dataset: tf.data.Dataset, fields: Any = None, **options: object) -> Any:
     """Tokenizes the strings of a dataset; see `Tokenizer.map_dataset`."""
     keys = _string_keys(dataset.element_spec, fields)
     tokenize = _tokenize_function(tokenizer, options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
 from keras_transformer.text.tokenizers import storage
@@ -14,7 +12,7 @@ from keras_transformer.text.tokenizers.interspersed_characters import Interspers
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Config, Path
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     "wordpiece": WordPiece,
@@ -56,7 +54,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         raise InvalidTokenizerError(f"'{directory}' contains an inconsistent tokenizer: {error}") from error
 
 
-def from_parts(config: dict[str, Any], files: dict[str, bytes]) -> Tokenizer:
+def from_parts(config: Config, files: dict[str, bytes]) -> Tokenizer:
     """Creates a tokenizer from its `config()` and the content of its files.
 
     Args:

@@ -72,7 +72,7 @@ def add_lora(
     return model
 
 
-def check_not_adapted(layers: list[Any]) -> None:
+def check_not_adapted(layers: list[keras.layers.Layer]) -> None:
     """Raises `AdapterError` if one of the layers has an adapter."""
     adapted = next((layer for layer in layers if layer.lora_enabled), None)
     if adapted is not None:
@@ -273,7 +273,7 @@ def _merged_kernel(layer):
     return store["0"]
 
 
-def adapted_layers(model: keras.Model) -> list[Any]:
+def adapted_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns the layers with adapters; raises `AdapterError` if there are none."""
     layers = with_adapters(model)
     if not layers:
@@ -281,11 +281,11 @@ def adapted_layers(model: keras.Model) -> list[Any]:
     return layers
 
 
-def with_adapters(model: keras.Model) -> list[Any]:
+def with_adapters(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns the layers with adapters."""
     return [layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False)]
 
 
-def all_layers(model: keras.Model) -> list[Any]:
+def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns all built layers within a model."""
     return [layer for layer in keras_private.flatten_layers(model, include_self=False) if layer.built]

@@ -1,12 +1,13 @@
 """Redrawing of Performer's random features during training."""
 
-from typing import Any
+from __future__ import annotations
 
 import keras
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.kernel_features.random_features import RandomFeatures
 from keras_transformer.backend import keras_private
+from keras_transformer.utils.types import Logs
 
 
 class RedrawFeatures(keras.callbacks.Callback):
@@ -31,11 +32,11 @@ class RedrawFeatures(keras.callbacks.Callback):
         self.every_steps = positive("every_steps", every_steps)
         self._steps = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         if not self._features():
             raise ValueError("RedrawFeatures found no random features: the model has no PerformerAttention.")
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._steps += 1
         if self._steps % self.every_steps:
             return

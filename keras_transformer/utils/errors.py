@@ -62,7 +62,7 @@ def library_exceptions(*others: type[Exception]) -> tuple[type[Exception], ...]:
 
 
 @contextlib.contextmanager
-def on_failure(undo: Callable[..., Any], *arguments: Any) -> Iterator[None]:
+def on_failure(undo: Callable[..., object], *arguments: object) -> Iterator[None]:
     """Context that calls a function if its block raises or is interrupted.
 
     Args:

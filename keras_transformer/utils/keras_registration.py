@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from keras_transformer.utils.types import JsonObject
+
 PACKAGE = "keras_transformer"
 _ROOT = Path(__file__).resolve().parents[1]
 _DECORATED = re.compile(r"^@serializable\n(?:@.*\n)*(class|def) (\w+)", re.MULTILINE)
@@ -57,10 +59,10 @@ def serializable_objects() -> Iterator[tuple[str, str, str]]:
 def _class_placeholder(module: str, name: str) -> type:
     """Returns a class whose construction, from arguments or from a config, imports and constructs the real one."""
 
-    def construct(cls: type, *args: Any, **kwargs: Any) -> Any:
+    def construct(cls: type, *args: object, **kwargs: object) -> Any:
         return _imported(module, name)(*args, **kwargs)
 
-    def from_config(cls: type, config: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def from_config(cls: type, config: JsonObject, *args: object, **kwargs: object) -> Any:
         return _imported(module, name).from_config(config, *args, **kwargs)
 
     members = {"__module__": module, "__new__": construct, "from_config": classmethod(from_config)}
@@ -70,7 +72,7 @@ def _class_placeholder(module: str, name: str) -> type:
 def _function_placeholder(module: str, name: str) -> Callable[..., Any]:
     """Returns a function that imports and calls the real one."""
 
-    def placeholder(*args: Any, **kwargs: Any) -> Any:
+    def placeholder(*args: object, **kwargs: object) -> Any:
         return _imported(module, name)(*args, **kwargs)
 
     placeholder.__name__ = placeholder.__qualname__ = name

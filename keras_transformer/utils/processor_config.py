@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from keras_transformer.utils.json_files import read_json
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 FILE, NESTED_FILE = "preprocessor_config.json", "processor_config.json"
 
 
-def read_processor_config(folder: Path, part: str, error: type[Exception]) -> dict[str, Any]:
+def read_processor_config(folder: Path, part: str, error: type[Exception]) -> JsonObject:
     """Returns the settings of an image processor or a feature extractor.
 
     Args:
@@ -73,11 +72,11 @@ def has_processor(folder: Path, part: str) -> bool:
     return ("sampling_rate" in config) == (part == "feature_extractor")
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: object) -> bool:
     """Returns whether a setting is an int of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Returns whether a setting is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")

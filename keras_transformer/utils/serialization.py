@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import keras
 
@@ -25,7 +25,7 @@ class Configured:
     """
 
     @classmethod
-    def from_config(cls, config: Config) -> Any:
+    def from_config(cls, config: Config) -> Self:
         """Returns the object of a config."""
         make: Any = cls
         return make(**config)
@@ -45,7 +45,7 @@ def serializable(cls: _T) -> _T:
     return keras.saving.register_keras_serializable(package=PACKAGE)(cls)
 
 
-def load_model(path: Path, **kwargs: Any) -> keras.Model:
+def load_model(path: Path, **kwargs: object) -> keras.Model:
     """Loads a `.keras` file that may contain any layer of this package: `keras.models.load_model`.
 
     Args:
@@ -67,12 +67,12 @@ def load_model(path: Path, **kwargs: Any) -> keras.Model:
 
 
 def resolve(
-    identifier: Any,
+    identifier: object,
     choices: Mapping[str, Callable[..., Any]],
     base: type | None = None,
     *,
     argument: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Returns an instance from a name, a config or an instance.
 
@@ -106,7 +106,7 @@ def resolve(
     raise ValueError(f"{prefix}Expected a {base.__name__}{names}. Received: {identifier!r}")
 
 
-def clone(layer: Any, **changes: Any) -> Any:
+def clone(layer: keras.layers.Layer, **changes: object) -> Any:
     """Returns a new, unbuilt layer with the config of `layer`, except for `changes`; None for None.
 
     Its name is new unless `changes` contains one: a template may be cloned many times.
@@ -121,7 +121,7 @@ def clone(layer: Any, **changes: Any) -> Any:
     return type(layer).from_config({**layer.get_config(), "name": None, **changes})
 
 
-def serialize(layer: Any) -> Config | None:
+def serialize(layer: keras.layers.Layer) -> Config | None:
     """Returns the config of a layer that another layer contains; None for None.
 
     Without the shapes that it was built with: Keras would build it from these outside its parent, and its weights would get
@@ -146,7 +146,7 @@ def model_record(model: keras.Model) -> Config:
     return record
 
 
-def serialize_shared(layer: Any) -> Config | None:
+def serialize_shared(layer: keras.layers.Layer) -> Config | None:
     """Returns the config of a layer that several others may contain: a loaded model has it once, too.
 
     Keras marks an object as shared when it serializes it a second time, and the first config only if no other layer has

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import keras
 
 # A tensor of whichever backend Keras runs on, symbolic or with values, or what Keras makes one of.
 Tensor: TypeAlias = Any
+# A tensor, or a structure of tensors, as `fit` takes inputs and labels.
+Tensors: TypeAlias = "Tensor | Mapping[str, Any] | Sequence[Any]"
+# What a layer returns: its output, or a tuple of it and scores, a cache or further outputs, as its documentation says.
+Outputs: TypeAlias = "Tensor | tuple[Any, ...]"
 # What numpy makes an array of.
 ArrayLike: TypeAlias = Any
 # Sizes: int, or None where they are not known before running.
@@ -23,6 +27,10 @@ Path: TypeAlias = "str | os.PathLike[str]"
 Cache: TypeAlias = "dict[str, Tensor]"
 # The config of a Keras object, as `get_config` returns it.
 Config: TypeAlias = "dict[str, Any]"
+# Special tokens by their role; a role of several has a list.
+SpecialTokens: TypeAlias = "Mapping[str, str | Sequence[str] | None]"
+# An object of JSON: names to numbers, texts, booleans, None, lists and objects.
+JsonObject: TypeAlias = "dict[str, Any]"
 DType: TypeAlias = "str | keras.DTypePolicy | None"
 Activation: TypeAlias = "str | Config | Callable[..., Tensor] | None"
 Initializer: TypeAlias = "str | Config | keras.Initializer | None"
@@ -35,3 +43,15 @@ LayerLike: TypeAlias = "str | Config | keras.layers.Layer"
 PositionLike: TypeAlias = "LayerLike | tuple[LayerLike | None, LayerLike | None] | None"
 # The attention of every block, or a list that repeats over the blocks.
 AttentionLike: TypeAlias = "LayerLike | Sequence[LayerLike] | None"
+# What Keras tells the methods of a callback.
+Logs: TypeAlias = "dict[str, float]"
+
+
+class LayerOptions(TypedDict, total=False):
+    """The arguments of every Keras layer, which the constructors of layers pass on."""
+
+    name: str | None
+    dtype: DType
+    trainable: bool
+    autocast: bool
+    activity_regularizer: Regularizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Config, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -54,7 +54,7 @@ class ConvNeXtBlock(keras.layers.Layer):
         stochastic_depth: float = 0.0,
         layer_norm_epsilon: float = 1e-6,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if kernel_size < 1 or kernel_size % 2 == 0:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -34,7 +34,7 @@ class EachImage(keras.layers.Layer):
     (2, 3, 5, 8)
     """
 
-    def __init__(self, encoder: keras.Model | Config, **kwargs: Any) -> None:
+    def __init__(self, encoder: keras.Model | Config, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.encoder = resolve(encoder, {}, keras.Model, argument="encoder")
 

@@ -1,7 +1,5 @@
 """Involution: convolution with a kernel for each pixel that is shared by groups of channels."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -58,7 +56,7 @@ class Involution(keras.layers.Layer):
         epsilon: float = 1e-5,
         momentum: float = 0.9,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         if positive("kernel_size", kernel_size) % 2 == 0:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import pathlib
 import webbrowser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands import quantize_arguments
 from keras_transformer.export.commands.console import print_status
 from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.export.viewing.gains import Gains
@@ -80,7 +81,7 @@ def _gains(arguments: argparse.Namespace) -> Gains | None:
     return gains_of([each._asdict() for each in found], mode.mode)
 
 
-def _attention(arguments: argparse.Namespace) -> dict[str, Any] | None:
+def _attention(arguments: argparse.Namespace) -> JsonObject | None:
     if arguments.model is None:
         return None
     from keras_transformer.export.bundle.manifest import read_manifest

@@ -15,6 +15,8 @@ from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.utils.errors import one_line
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from keras_transformer.export.data.array_spec import ArraySpec
 
 EXAMPLES = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read_arrays(path: str, inputs: Sequence[ArraySpec]) -> dict[str, Any]:
+def _read_arrays(path: str, inputs: Sequence[ArraySpec]) -> dict[str, np.ndarray]:
     """Dict of input name to array, from an .npz, .npy or .json file. A single unnamed array belongs to the only input."""
     import numpy as np
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import QuantizationError
 
 if TYPE_CHECKING:
+    import keras
+    import numpy as np
+
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
+    from keras_transformer.text import Tokenizer
 
 EXAMPLES = [
     'model.keras --out bundle --data train.npz --evaluate test.npz --budget "20MB"',
@@ -74,14 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _read(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, np.ndarray]], Evaluation]:
     """The batches for rounding, and the `Evaluation`."""
     if (data.endswith(".npz")) != ((held_out or data).endswith(".npz")):
         raise QuantizationError("--data and --evaluate must both be .npz files, or both texts")
     return _from_arrays(data, held_out) if data.endswith(".npz") else _from_texts(model, data, held_out)
 
 
-def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, np.ndarray]], Evaluation]:
     from keras_transformer.export.commands.quantize_arguments import LABELS, batches_of, read_arrays
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
 
@@ -98,7 +102,7 @@ def _from_arrays(data: str, held_out: str | None) -> tuple[list[dict[str, Any]],
     return batches_of(arrays), Evaluation(batches_of(others), wanted)
 
 
-def _from_texts(model: Any, data: str, held_out: str | None) -> tuple[list[dict[str, Any]], Evaluation]:
+def _from_texts(model: keras.Model, data: str, held_out: str | None) -> tuple[list[dict[str, np.ndarray]], Evaluation]:
     import numpy as np
 
     from keras_transformer.export.verification.quantized.evaluation import Evaluation
@@ -120,5 +124,5 @@ def _from_texts(model: Any, data: str, held_out: str | None) -> tuple[list[dict[
     return [{"token_ids": row[None], "padding_mask": mask} for row in rows], Evaluation(text=[others])
 
 
-def _tokens(tokenizer: Any, path: str) -> list[int]:
+def _tokens(tokenizer: Tokenizer, path: str) -> list[int]:
     return list(tokenizer.encode(pathlib.Path(path).read_text(encoding="utf-8", errors="replace")))

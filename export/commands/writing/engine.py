@@ -1,15 +1,21 @@
 """The command `engine`: writes a model for onnxruntime-genai, LiteRT-LM, MediaPipe Tasks or transformers.js."""
 
+from __future__ import annotations
+
 import argparse
 import functools
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.engines.mediapipe.tasks import TASKS as MEDIAPIPE
 from keras_transformer.export.engines.transformers_js.tasks import IMAGE, TRANSCRIBER
 from keras_transformer.export.engines.transformers_js.tasks import TASKS as PIPELINES
 from keras_transformer.export.errors import ExportError
+from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    import keras
 
 EXAMPLES = [
     "model.keras --for genai --out genai --quantize weight_int4",
@@ -69,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_for_app(arguments: argparse.Namespace, path: pathlib.Path, model: Any, options: dict[str, Any]) -> Any:
+def _write_for_app(
+    arguments: argparse.Namespace, path: pathlib.Path, model: keras.Model, options: dict[str, Any]
+) -> Any:
     if arguments.engine == "mediapipe":
         from keras_transformer.export.engines.mediapipe.model_file import write_mediapipe
 
@@ -118,5 +126,5 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ExportError("transformers_js takes no --max-length")
 
 
-def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
+def _metadata(arguments: argparse.Namespace) -> JsonObject:
     return {"class_names": arguments.class_names.split(",")} if arguments.class_names else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,12 +16,16 @@ from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.engines.past_present import PastPresent, plain
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.generation.stop import as_end_ids
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import keras
 
 ENGINE = "onnxruntime-genai"
 SIGNATURE = "decode"
 
 
-def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
+def genai_spec(model: keras.Model, tolerance: float | None) -> ExportSpec:
     """Export spec of a decoder with the one signature that the engine runs for prompts and for single tokens.
 
     A token at position p is in slot p of the cache. So a batch of right-padded prompts, as the engine makes it, needs no
@@ -45,17 +49,17 @@ def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
     return graph_spec(model, {SIGNATURE: signature}, tolerance)
 
 
-def end_ids(model: Any) -> tuple[int, ...]:
+def end_ids(model: keras.Model) -> tuple[int, ...]:
     """The tokens that end a text in the engine; of a model without any, the one behind its vocabulary."""
     return as_end_ids(model.end_id) or (model.vocabulary_size,)
 
 
-def vocabulary_size(model: Any) -> int:
+def vocabulary_size(model: keras.Model) -> int:
     """Number of logits for the engine."""
     return model.vocabulary_size + (not as_end_ids(model.end_id))
 
 
-def _step(model: Any, cache: PastPresent) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _step(model: keras.Model, cache: PastPresent) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     further = vocabulary_size(model) - model.vocabulary_size
 
     def step(tensors):
@@ -78,7 +82,7 @@ def _inputs(cache: PastPresent) -> tuple[ArraySpec, ...]:
     return (*inputs, *cache.inputs())
 
 
-def _probes(model: Any, cache: PastPresent) -> list[Probe]:
+def _probes(model: keras.Model, cache: PastPresent) -> list[Probe]:
     """Prompts of unequal lengths, one further token of each, and several further tokens of one row."""
     most = model.max_length or 12
     prompts = _tokens(model, (3, min(7, most - 1)))
@@ -92,12 +96,12 @@ def _probes(model: Any, cache: PastPresent) -> list[Probe]:
     return [first, one, Probe(second, "batch=3, one token"), Probe(third, f"batch=1, {more} more tokens")]
 
 
-def _past(step: Any, cache: PastPresent, probe: Probe) -> dict[str, Any]:
+def _past(step: Any, cache: PastPresent, probe: Probe) -> dict[str, Tensor]:
     outputs = step({name: tf.constant(array) for name, array in probe.inputs.items()})
     return cache.next_past({name: tensor.numpy() for name, tensor in outputs.items()}, plain)
 
 
-def _tokens(model: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _tokens(model: keras.Model, shape: tuple[int, ...]) -> np.ndarray:
     random = np.random.default_rng(zlib.crc32(f"genai {shape}".encode()))
     return random.integers(0, model.vocabulary_size, shape)
 

@@ -28,8 +28,11 @@ from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.writing.quantizing import quantize_in_place
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.engines.key_value_cache import KeyValueCache
     from keras_transformer.utils.types import Path
 
@@ -39,14 +42,14 @@ _UNBOUNDED = 2048
 
 
 def write_genai(
-    model: Any,
+    model: keras.Model,
     directory: Path,
     *,
     max_length: int | None = None,
     quantize: Mode | None = None,
     tokenizer: bool = True,
     tolerance: float | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
 ) -> Report:
     """Writes a decoder for onnxruntime-genai: `model.onnx`, `genai_config.json` and the files of the tokenizer.
 
@@ -114,7 +117,7 @@ def write_genai(
     return Report(str(target), {onnx.ONNX: artifact}, reported_tolerance(quantization, tolerance))
 
 
-def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:
+def genai_config(model: keras.Model, cache: KeyValueCache, max_length: int | None) -> JsonObject:
     """Returns the content of `genai_config.json`.
 
     Args:
@@ -156,7 +159,7 @@ def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> di
     return {"model": {**described, "decoder": decoder}, "search": search}
 
 
-def _length(model: Any, max_length: int | None) -> int:
+def _length(model: keras.Model, max_length: int | None) -> int:
     most = model.max_length
     if max_length is None:
         return most or _UNBOUNDED

@@ -18,6 +18,8 @@ from keras_transformer.utils.captured_stderr import captured_stderr
 from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.data.export_spec import STEPWISE_TOLERANCE, ExportSpec
     from keras_transformer.utils.types import Path
 
@@ -71,7 +73,7 @@ def greedy_tokens(path: Path, spec: ExportSpec, prompt: Any, max_new_tokens: int
         logits = steps.send(tokens[-1])
 
 
-def check_greedy(path: Path, spec: ExportSpec, model: Any, prompt: Any, max_new_tokens: int) -> None:
+def check_greedy(path: Path, spec: ExportSpec, model: keras.Model, prompt: Any, max_new_tokens: int) -> None:
     """Checks that the graphs choose the tokens of the model, except for ties within the tolerance.
 
     Raises:
@@ -123,7 +125,9 @@ def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None)
             raise ConversionError(ENGINE, f"the engine cannot run it: {error}", log()) from error
 
 
-def check_engine(path: Path, graphs: Path, spec: ExportSpec, model: Any, prompt: Any, max_new_tokens: int) -> None:
+def check_engine(
+    path: Path, graphs: Path, spec: ExportSpec, model: keras.Model, prompt: Any, max_new_tokens: int
+) -> None:
     """Checks that the engine decodes the same tokens as LiteRT.
 
     Raises:
@@ -139,7 +143,7 @@ def check_engine(path: Path, graphs: Path, spec: ExportSpec, model: Any, prompt:
         raise ConversionError(ENGINE, f"the engine generates {text!r} after {prompt!r}, LiteRT {expected!r}")
 
 
-def fitting_prompt(model: Any, slots: int) -> tuple[str, int]:
+def fitting_prompt(model: keras.Model, slots: int) -> tuple[str, int]:
     """Returns a prompt and a number of new tokens that fit the cache."""
     new = min(_NEW_TOKENS, slots // 2)
     prompt = _PROMPT
@@ -148,7 +152,7 @@ def fitting_prompt(model: Any, slots: int) -> tuple[str, int]:
     return prompt, new
 
 
-def with_start_token(model: Any, prompt: Any) -> list[int]:
+def with_start_token(model: keras.Model, prompt: Any) -> list[int]:
     """Returns the tokens of a text after the start token, if the model has one, which the engine adds."""
     start = [] if model.start_id is None else [model.start_id]
     return [*start, *model.tokenizer.encode(prompt)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -14,8 +14,11 @@ from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signatu
 from keras_transformer.export.engines.key_value_cache import key_value_cache
 from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.export.engines.key_value_cache import KeyValueCache
 
 
@@ -24,7 +27,7 @@ DECODE = "decode"
 CACHE = ("kv_cache_k_{}", "kv_cache_v_{}")
 
 
-def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: float | None) -> ExportSpec:
+def litertlm_spec(model: keras.Model, slots: int, buckets: Sequence[int], tolerance: float | None) -> ExportSpec:
     """Export spec of a decoder with the signatures of the engine.
 
     The first element of `input_pos` is the position of the first token of a chunk; elements of padding are 0. So positions
@@ -48,7 +51,7 @@ def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: flo
     return graph_spec(model, signatures, tolerance)
 
 
-def _signature(model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool = False) -> Signature:
+def _signature(model: keras.Model, cache: KeyValueCache, slots: int, length: int, is_decode: bool = False) -> Signature:
     shape = (1, cache.num_heads, slots, cache.head_dim)
     inputs = [
         ArraySpec("tokens", "int32", (1, length), (None, None)),
@@ -61,8 +64,8 @@ def _signature(model: Any, cache: KeyValueCache, slots: int, length: int, is_dec
 
 
 def _function(
-    model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    model: keras.Model, cache: KeyValueCache, slots: int, length: int, is_decode: bool
+) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     # Slots for the padding of the last chunk of a text that fills the cache.
     padding = tf.constant([[0, 0], [0, 0], [0, length - 1], [0, 0]])
 
@@ -94,7 +97,7 @@ def _chunks(slots: int, length: int) -> list[tuple[int, int]]:
     return [(0, min(length, slots)), (min(3, slots - 1), 1), (slots - length // 2, length // 2)]
 
 
-def _probe(model: Any, inputs: Sequence[ArraySpec], start: int, count: int) -> Probe:
+def _probe(model: keras.Model, inputs: Sequence[ArraySpec], start: int, count: int) -> Probe:
     random = np.random.default_rng(zlib.crc32(f"litertlm {start} {count}".encode()))
     shapes = {spec.name: [size or 0 for size in spec.shape] for spec in inputs}
     arrays = {spec.name: np.zeros(shapes[spec.name], spec.dtype) for spec in inputs}

@@ -40,6 +40,10 @@ from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.errors import library_exceptions
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import keras
+
     from keras_transformer.utils.types import Path
 
 
@@ -56,7 +60,7 @@ _TEMPLATE = (
 
 
 def write_litertlm(
-    model: Any,
+    model: keras.Model,
     path: Path,
     *,
     max_length: int | None = None,
@@ -135,7 +139,7 @@ def _builder() -> Any:
         raise MissingLibraryError("writing a .litertlm file", "litert-lm-builder") from error
 
 
-def _check_tokenizer(model: Any) -> None:
+def _check_tokenizer(model: keras.Model) -> None:
     kinds = (_SENTENCEPIECE, *KINDS)
     if model.tokenizer is None:
         raise InvalidModelError(f"{ENGINE} takes text: '{model.name}' needs a tokenizer ({', '.join(kinds)})")
@@ -145,7 +149,7 @@ def _check_tokenizer(model: Any) -> None:
         )
 
 
-def _sizes(model: Any, max_length: int | None, buckets: Sequence[int]) -> tuple[int, list[int]]:
+def _sizes(model: keras.Model, max_length: int | None, buckets: Sequence[int]) -> tuple[int, list[int]]:
     """The number of slots of the cache and the lengths of chunks that fit it."""
     for name, sizes in (("max_length", [max_length or 2]), ("prefill_buckets", list(buckets) or [0])):
         if any(isinstance(size, bool) or not isinstance(size, int) or size < 2 for size in sizes):
@@ -162,7 +166,7 @@ def _sizes(model: Any, max_length: int | None, buckets: Sequence[int]) -> tuple[
     return slots, fitting
 
 
-def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[str, int]) -> Artifact:
+def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: keras.Model, text: tuple[str, int]) -> Artifact:
     """Writes and verifies `model.tflite`; returns its `Artifact`."""
     artifact, manifest = write_tflite(spec, work)
     prompt, new = text
@@ -172,7 +176,7 @@ def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[
     return artifact
 
 
-def _pack(library: Any, work: pathlib.Path, model: Any, slots: int) -> None:
+def _pack(library: ModuleType, work: pathlib.Path, model: keras.Model, slots: int) -> None:
     """Writes the sections into the file."""
     (work / "metadata.pb").write_bytes(_metadata(model, slots))
     packed = library.LitertLmFileBuilder()
@@ -193,7 +197,7 @@ def _pack(library: Any, work: pathlib.Path, model: Any, slots: int) -> None:
         raise ConversionError(NAME, error) from error
 
 
-def _metadata(model: Any, slots: int) -> bytes:
+def _metadata(model: keras.Model, slots: int) -> bytes:
     """The serialized `LlmMetadata`."""
     proto = "litert_lm_builder.runtime.proto"
     llm_metadata_pb2, sampler_params_pb2 = (

@@ -32,7 +32,7 @@ _TEXTS = ("hello, world! is this the first text?", "a", "one two three " * 40)
 
 
 def ask(
-    path: Path, name: str, task: Task, examples: Sequence[Any], class_names: Sequence[str] = ()
+    path: Path, name: str, task: Task, examples: Sequence[object], class_names: Sequence[str] = ()
 ) -> list[np.ndarray]:
     """Returns what the task answers.
 
@@ -58,7 +58,7 @@ def ask(
 
 
 def _answers(
-    path: Path, name: str, task: Task, examples: Sequence[Any], class_names: Sequence[str]
+    path: Path, name: str, task: Task, examples: Sequence[object], class_names: Sequence[str]
 ) -> list[np.ndarray]:
     base = importlib.import_module("mediapipe.tasks.python").BaseOptions(model_asset_path=str(path))
     package = importlib.import_module(f"mediapipe.tasks.python.{'vision' if task.is_image else 'text'}")
@@ -88,7 +88,7 @@ def check_engine(
     name: str,
     task: Task,
     arrays: Sequence[Mapping[str, np.ndarray]],
-    examples: Sequence[Any],
+    examples: Sequence[object],
     class_names: Sequence[str] = (),
 ) -> None:
     """Checks that MediaPipe answers what the graph computes of the same examples, prepared by the model's own tools.

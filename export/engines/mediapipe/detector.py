@@ -17,6 +17,8 @@ from keras_transformer.tasks import DetectionOutputs
 from keras_transformer.vision import convert_boxes
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.utils.types import Tensor
 
 # Names of the outputs of the signature, and those that MediaPipe looks for.
@@ -25,7 +27,7 @@ OUTPUTS = {"location": LOCATION, "category": CATEGORY, "score": SCORE, "count": 
 _PIXELS = 1.0
 
 
-def check_detector(model: Any) -> None:
+def check_detector(model: keras.Model) -> None:
     """Refuses a model that returns something else than logits and boxes.
 
     Raises:

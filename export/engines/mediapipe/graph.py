@@ -22,6 +22,7 @@ from keras_transformer.export.spec import names
 from keras_transformer.export.spec.functional import SERVE
 from keras_transformer.export.spec.probes import fill_references
 from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Tensor
@@ -32,10 +33,10 @@ _LEVELS = 256
 
 
 def mediapipe_spec(
-    model: Any,
+    model: keras.Model,
     task: Task,
     max_length: int,
-    normalization: dict[str, Any],
+    normalization: JsonObject,
     vocabulary_size: int,
     tolerance: float | None,
 ) -> ExportSpec:
@@ -70,7 +71,7 @@ def mediapipe_spec(
     )
 
 
-def check_inputs(model: Any, task: Task) -> None:
+def check_inputs(model: keras.Model, task: Task) -> None:
     """Refuses a model that does not take what the task passes, or returns something else than the task answers.
 
     Raises:
@@ -88,16 +89,16 @@ def check_inputs(model: Any, task: Task) -> None:
         raise InvalidModelError(f"MediaPipe takes one vector for each row; '{model.name}' returns {shapes}")
 
 
-def _image_inputs(model: Any) -> tuple[ArraySpec, ...]:
+def _image_inputs(model: keras.Model) -> tuple[ArraySpec, ...]:
     shape = keras.tree.flatten(model.input)[0].shape
     return (ArraySpec(IMAGE, "float32", (1, *shape[1:]), (None,) * 4),)
 
 
-def _text_inputs(model: Any, max_length: int) -> tuple[ArraySpec, ...]:
+def _text_inputs(model: keras.Model, max_length: int) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(name, "int32", (1, max_length), (None, None)) for name in _OF_TEXT.values())
 
 
-def _image_reader(normalization: dict[str, Any]) -> Callable[[dict[str, Tensor]], list[Tensor]]:
+def _image_reader(normalization: JsonObject) -> Callable[[dict[str, Tensor]], list[Tensor]]:
     mean, std = (np.asarray(normalization.get(key, value), "float32") for key, value in (("mean", 0), ("std", 1)))
 
     def take(tensors: dict[str, Tensor]) -> list[Tensor]:
@@ -107,7 +108,7 @@ def _image_reader(normalization: dict[str, Any]) -> Callable[[dict[str, Tensor]]
     return take
 
 
-def _text_reader(model: Any) -> Callable[[dict[str, Tensor]], list[Tensor]]:
+def _text_reader(model: keras.Model) -> Callable[[dict[str, Tensor]], list[Tensor]]:
     order = names.input_names(model)
 
     def take(tensors: dict[str, Tensor]) -> list[Tensor]:
@@ -119,7 +120,7 @@ def _text_reader(model: Any) -> Callable[[dict[str, Tensor]], list[Tensor]]:
 
 
 def _function(
-    model: Any, task: Task, take: Callable[[dict[str, Tensor]], list[Tensor]]
+    model: keras.Model, task: Task, take: Callable[[dict[str, Tensor]], list[Tensor]]
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     structure = model.input
     if task.is_detector:

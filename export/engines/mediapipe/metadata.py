@@ -7,13 +7,17 @@ import io
 import pathlib
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.engines.mediapipe.detector import outputs_in_order
 from keras_transformer.export.engines.mediapipe.tasks import CATEGORY, IDS, IMAGE, LOCATION, MASK, SEGMENTS, Task
 from keras_transformer.export.errors import MissingLibraryError
 from keras_transformer.export.tflite.passes.interface import add_metadata
 from keras_transformer.export.tflite.tree import read_file, write_file
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _ENTRY, _IDENTIFIER = "TFLITE_METADATA", b"M001"
 _PARSER_VERSION = "1.0.0"
@@ -27,7 +31,7 @@ _DESCRIPTIONS = {
 }
 
 
-def mediapipe_schema() -> Any:
+def mediapipe_schema() -> ModuleType:
     """The module with the classes of the metadata.
 
     Raises:
@@ -97,13 +101,13 @@ def _archive(files: dict[str, Sequence[str]], offset: int) -> bytes:
     return content.getvalue()[offset:]
 
 
-def _tensor(schema: Any, name: str) -> Any:
+def _tensor(schema: ModuleType, name: str) -> Any:
     tensor = schema.TensorMetadataT()
     tensor.name, tensor.description = name, _DESCRIPTIONS.get(name)
     return tensor
 
 
-def _image(schema: Any) -> Any:
+def _image(schema: ModuleType) -> Any:
     """An image of levels: the graph normalizes it, for each channel."""
     tensor = _tensor(schema, IMAGE)
     tensor.content = schema.ContentT()
@@ -120,14 +124,14 @@ def _image(schema: Any) -> Any:
     return tensor
 
 
-def _output(schema: Any, task: Task, has_labels: bool) -> Any:
+def _output(schema: ModuleType, task: Task, has_labels: bool) -> Any:
     tensor = _tensor(schema, task.output)
     if has_labels:
         tensor.associatedFiles = [_file(schema, LABELS, schema.AssociatedFileType.TENSOR_AXIS_LABELS)]
     return tensor
 
 
-def _detections(schema: Any, name: str, has_labels: bool) -> Any:
+def _detections(schema: ModuleType, name: str, has_labels: bool) -> Any:
     """One of the four outputs of a detector."""
     tensor = _tensor(schema, name)
     if name == LOCATION:
@@ -142,7 +146,7 @@ def _detections(schema: Any, name: str, has_labels: bool) -> Any:
     return tensor
 
 
-def _tokenizer(schema: Any) -> Any:
+def _tokenizer(schema: ModuleType) -> Any:
     unit = schema.ProcessUnitT()
     unit.optionsType = schema.ProcessUnitOptions.BertTokenizerOptions
     unit.options = schema.BertTokenizerOptionsT()
@@ -150,7 +154,7 @@ def _tokenizer(schema: Any) -> Any:
     return unit
 
 
-def _file(schema: Any, name: str, kind: int) -> Any:
+def _file(schema: ModuleType, name: str, kind: int) -> Any:
     file = schema.AssociatedFileT()
     file.name, file.type = name, kind
     return file

@@ -29,6 +29,7 @@ from keras_transformer.export.spec.functional import SERVE, check_model
 from keras_transformer.export.spec.twins import merged_twin
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.writing.quantizing import quantize_in_place
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -46,7 +47,7 @@ def write_mediapipe(
     *,
     tokenizer: Any = None,
     max_length: int | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
     quantize: Mode | None = None,
     tolerance: float | None = None,
 ) -> Report:
@@ -133,7 +134,9 @@ def _task(name: str) -> Task:
     return TASKS[name]
 
 
-def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_length: int | None, tolerance: Any) -> None:
+def _check_arguments(
+    model: keras.Model, task: Task, metadata: JsonObject, max_length: int | None, tolerance: Any
+) -> None:
     check_metadata(metadata)
     check_input_names(metadata, names.input_names(model))
     classes = metadata.get(CLASS_NAMES)
@@ -154,12 +157,12 @@ def _check_arguments(model: Any, task: Task, metadata: dict[str, Any], max_lengt
         raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
 
 
-def _normalization(model: Any, metadata: dict[str, Any]) -> dict[str, Any]:
+def _normalization(model: keras.Model, metadata: JsonObject) -> JsonObject:
     """What the metadata says of the first input."""
     return metadata.get(INPUTS, {}).get(names.input_names(model)[0], {})
 
 
-def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: dict[str, Any]) -> ExportSpec:
+def _completed(spec: ExportSpec, quantization: Quantization | None, metadata: JsonObject) -> ExportSpec:
     folds_factors = quantization is None or quantization.mode not in KEPT
     own = {key: value for key, value in metadata.items() if key != INPUTS}  # The inputs of the file are others.
     return dataclasses.replace(spec, quantization=quantization, folds_factors=folds_factors, metadata=own)

@@ -27,8 +27,11 @@ from keras_transformer.export.verification.comparison import Limit, compare, par
 from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from keras_transformer.utils.types import Path
 
 
@@ -97,7 +100,7 @@ def write_serving(
     return target
 
 
-def _batching_parameters(manifest: Manifest, names: Sequence[str], batching: Batching | None) -> dict[str, Any] | None:
+def _batching_parameters(manifest: Manifest, names: Sequence[str], batching: Batching | None) -> JsonObject | None:
     """The fields of `BatchingParameters`, or None if requests cannot be batched."""
     for name in names:
         reason = _why_alone(*manifest.signature(name))
@@ -162,7 +165,7 @@ def _last_line(error: Exception) -> str:
     return one_line(lines[-1] if lines else error)
 
 
-def _compare(session: Any, signature: Any, name: str, probe: Any, limit: Limit) -> None:
+def _compare(session: onnxruntime.InferenceSession, signature: Any, name: str, probe: Any, limit: Limit) -> None:
     feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
     try:
         results = session.run({key: info.name for key, info in signature.outputs.items()}, feeds)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.errors import ConversionError, MissingLibraryError, ParityError
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 NAME, PACKAGE = "transformers_js", "@huggingface/transformers"
 TOLERANCE = 1e-5
@@ -119,7 +119,7 @@ def ask(
     return [np.reshape(np.array(each["data"], "float32"), each["dims"]) for each in results]
 
 
-def scores_of(answer: Sequence[dict[str, Any]], class_names: Sequence[str]) -> np.ndarray:
+def scores_of(answer: Sequence[JsonObject], class_names: Sequence[str]) -> np.ndarray:
     """The scores of an answer in the order of the classes."""
     found = {each["label"]: each["score"] for each in answer}
     return np.array([found[name] for name in class_names], "float32")
@@ -135,7 +135,7 @@ def compare(found: np.ndarray, expected: np.ndarray, label: str) -> None:
         raise ParityError(NAME, "answer", label, difference, scale, TOLERANCE)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     if value.ndim == 1:

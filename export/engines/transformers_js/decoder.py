@@ -16,8 +16,11 @@ from keras_transformer.export.engines.language_graph import graph_spec
 from keras_transformer.export.engines.past_present import PastPresent, plain
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
+from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_transformer.utils.types import Path
 
 
@@ -27,7 +30,7 @@ BATCH = "batch_size"
 _UNBOUNDED, _LONGEST = 12, 300
 
 
-def decoder_spec(model: Any, cache: PastPresent, tolerance: float | None) -> ExportSpec:
+def decoder_spec(model: keras.Model, cache: PastPresent, tolerance: float | None) -> ExportSpec:
     """Export spec of a decoder with one signature, for prompts and for single tokens.
 
     The library pads prompts on the left, and says so with the mask. The graph moves the tokens of each row to the left, so
@@ -51,7 +54,7 @@ def decoder_spec(model: Any, cache: PastPresent, tolerance: float | None) -> Exp
     return graph_spec(model, {DECODE: signature}, tolerance)
 
 
-def _step(model: Any, cache: PastPresent) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _step(model: keras.Model, cache: PastPresent) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     def step(tensors):
         token_ids = tf.cast(tensors["input_ids"], "int32")
         mask = tf.cast(tensors["attention_mask"], "int32")
@@ -70,7 +73,7 @@ def _step(model: Any, cache: PastPresent) -> Callable[[dict[str, Any]], dict[str
     return step
 
 
-def _probes(model: Any, cache: PastPresent) -> list[Probe]:
+def _probes(model: keras.Model, cache: PastPresent) -> list[Probe]:
     """Prompts of unequal lengths, one further token of each, several further tokens, and the last token of a long text."""
     most = model.max_length or _UNBOUNDED
     size = min(7, most - 1)
@@ -98,7 +101,7 @@ def _next(step: Any, cache: PastPresent, probe: Probe, token_ids: np.ndarray) ->
     return {"input_ids": token_ids, "attention_mask": mask, **past}
 
 
-def _last(model: Any, cache: PastPresent, past: int) -> dict[str, np.ndarray]:
+def _last(model: keras.Model, cache: PastPresent, past: int) -> dict[str, np.ndarray]:
     """One token after a past of random keys and values."""
     random = np.random.default_rng(0)
     shape = (1, cache.cache.num_heads, past, cache.cache.head_dim)
@@ -106,7 +109,7 @@ def _last(model: Any, cache: PastPresent, past: int) -> dict[str, np.ndarray]:
     return {"input_ids": tokens(model, "last", (1, 1)), "attention_mask": np.ones((1, past + 1), "int64"), **slots}
 
 
-def tokens(model: Any, label: str, shape: tuple[int, int]) -> np.ndarray:
+def tokens(model: keras.Model, label: str, shape: tuple[int, int]) -> np.ndarray:
     """Random token ids, int64."""
     random = np.random.default_rng(zlib.crc32(f"transformers.js {label} {shape}".encode()))
     return random.integers(0, model.vocabulary_size, shape)

@@ -19,9 +19,12 @@ from keras_transformer.export.engines.transformers_js.tasks import ENGINE
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.spec.language_probes import LanguageProbes, label_of
+from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     import pathlib
+
+    import keras
 
 
 ENCODE = "encode"
@@ -42,7 +45,7 @@ class Caches(NamedTuple):
     encoder: PastPresent
 
     @classmethod
-    def of(cls, model: Any) -> Caches:
+    def of(cls, model: keras.Model) -> Caches:
         """The caches of a `LanguageModel`.
 
         Raises:
@@ -52,7 +55,7 @@ class Caches(NamedTuple):
         return cls(PastPresent(own, "decoder."), PastPresent(cross_cache(model, own, ENGINE), "encoder."))
 
 
-def encoder_decoder_spec(model: Any, caches: Caches, tolerance: float | None) -> ExportSpec:
+def encoder_decoder_spec(model: keras.Model, caches: Caches, tolerance: float | None) -> ExportSpec:
     """Export spec of an encoder-decoder with the signatures `encode` and `decode`.
 
     The first call of the decoder computes the keys and values of the source from the output of the encoder, and returns
@@ -70,7 +73,7 @@ def encoder_decoder_spec(model: Any, caches: Caches, tolerance: float | None) ->
     return graph_spec(model, {ENCODE: _encode(model), DECODE: _decode(model, caches)}, tolerance)
 
 
-def _encode(model: Any) -> Signature:
+def _encode(model: keras.Model) -> Signature:
     def encode(tensors):
         return {HIDDEN: model.stepwise.encoder_output(*_source(model, tensors))}
 
@@ -82,7 +85,7 @@ def _encode(model: Any) -> Signature:
     return Signature(encode, _source_inputs(model), cases, formats=(ONNX.name,))
 
 
-def _source_inputs(model: Any) -> tuple[ArraySpec, ...]:
+def _source_inputs(model: keras.Model) -> tuple[ArraySpec, ...]:
     if model.source_shape is None:
         axes = (BATCH, _LENGTH)
         return tuple(ArraySpec(name, "int64", (None, None), axes) for name in ("input_ids", "attention_mask"))
@@ -90,14 +93,14 @@ def _source_inputs(model: Any) -> tuple[ArraySpec, ...]:
     return (ArraySpec(FEATURES, "float32", (None, bins, frames), (BATCH, None, None)),)
 
 
-def _source(model: Any, tensors: dict[str, Any]) -> list[Any]:
+def _source(model: keras.Model, tensors: dict[str, Tensor]) -> list[Any]:
     """The inputs of the encoder of the model."""
     if model.source_shape is not None:
         return [tf.transpose(tensors[FEATURES], [0, 2, 1])]
     return [tf.cast(tensors["input_ids"], "int32"), tf.greater(tensors["attention_mask"], 0)]
 
 
-def given(model: Any, source: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def given(model: keras.Model, source: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A source under the names and dtypes of the files."""
     values = [source[name] for name in model.source_names]
     if model.source_shape is not None:
@@ -105,7 +108,7 @@ def given(model: Any, source: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return dict(zip(("input_ids", "attention_mask"), (each.astype("int64") for each in values), strict=True))
 
 
-def _decode(model: Any, caches: Caches) -> Signature:
+def _decode(model: keras.Model, caches: Caches) -> Signature:
     length, width = model.stepwise.encoder_shape[1:]
     states = ArraySpec(STATES, "float32", (None, length, width), (BATCH, None if length else _LENGTH, None))
     inputs = [ArraySpec("input_ids", "int64", (None, None), (BATCH, "length")), states]
@@ -115,7 +118,7 @@ def _decode(model: Any, caches: Caches) -> Signature:
     return Signature(_step(model, caches), tuple(inputs), _probes(model, caches), formats=(ONNX.name,))
 
 
-def _step(model: Any, caches: Caches) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _step(model: keras.Model, caches: Caches) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     def step(tensors):
         token_ids = tf.cast(tensors["input_ids"], "int32")
         known = caches.decoder.past(tensors)
@@ -130,7 +133,7 @@ def _step(model: Any, caches: Caches) -> Callable[[dict[str, Any]], dict[str, An
     return step
 
 
-def _memory(model: Any, past: dict[str, Any], states: Any) -> dict[str, Any]:
+def _memory(model: keras.Model, past: dict[str, Tensor], states: Any) -> dict[str, Tensor]:
     """The keys and values of the source: those of the past, and of the states behind them."""
     missing = tf.shape(states)[1] - tf.shape(next(iter(past.values())))[2]
     behind = states[:, tf.shape(states)[1] - tf.maximum(missing, 1) :]
@@ -138,7 +141,7 @@ def _memory(model: Any, past: dict[str, Any], states: Any) -> dict[str, Any]:
     return {name: tf.concat([past[name], found[name][:, :, :missing]], axis=2) for name in past}
 
 
-def _probes(model: Any, caches: Caches) -> list[Probe]:
+def _probes(model: keras.Model, caches: Caches) -> list[Probe]:
     """The first tokens of three rows, one further token of each, and several first tokens of one row."""
     step = _step(model, caches)
     most = model.max_length or 12
@@ -157,7 +160,7 @@ def _probes(model: Any, caches: Caches) -> list[Probe]:
     ]
 
 
-def _first(model: Any, caches: Caches, batch: int, count: int) -> dict[str, np.ndarray]:
+def _first(model: keras.Model, caches: Caches, batch: int, count: int) -> dict[str, np.ndarray]:
     """The inputs of the first call for `count` tokens of each row."""
     source = given(model, LanguageProbes(model).source(batch, 6))
     states = model.stepwise.encoder_output(*_source(model, {name: tf.constant(each) for name, each in source.items()}))

@@ -6,7 +6,7 @@ import json
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.audio.hugging_face import KIND
 from keras_transformer.backend import keras_private
@@ -14,6 +14,12 @@ from keras_transformer.export.engines.key_value_cache import KeyValueCache
 from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGINE, TRANSCRIBER, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.generation.stop import as_end_ids
+from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.text import Tokenizer
 
 # The library's own part of `config.json`.
 LIBRARY = "transformers.js_config"
@@ -25,7 +31,7 @@ _NO_TIMESTAMPS = "<|notimestamps|>"
 _MAX_FREQUENCY = 8000.0
 
 
-def config_json(task: Task, class_names: Sequence[str], library: Mapping[str, Any]) -> dict[str, Any]:
+def config_json(task: Task, class_names: Sequence[str], library: Mapping[str, object]) -> JsonObject:
     """Returns the content of `config.json` of a model of one graph.
 
     Args:
@@ -40,8 +46,8 @@ def config_json(task: Task, class_names: Sequence[str], library: Mapping[str, An
 
 
 def language_config(
-    model: Any, task: Task, cache: KeyValueCache, tokenizer: Any, library: Mapping[str, Any]
-) -> dict[str, Any]:
+    model: keras.Model, task: Task, cache: KeyValueCache, tokenizer: Any, library: Mapping[str, object]
+) -> JsonObject:
     """Returns the content of `config.json` of a language model.
 
     Args:
@@ -65,13 +71,13 @@ def language_config(
     return {**common, **sizes, "is_encoder_decoder": True}
 
 
-def generation_config(model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def generation_config(model: keras.Model, task: Task, tokenizer: Any) -> JsonObject:
     """Returns the content of `generation_config.json`: greedy decoding from the model's start to its end tokens."""
     config = {**token_ids(model, tokenizer), "max_length": model.max_length or _UNBOUNDED, "do_sample": False}
     return {**config, **_of_languages(tokenizer)} if task.kind == TRANSCRIBER else config
 
 
-def token_ids(model: Any, tokenizer: Any) -> dict[str, Any]:
+def token_ids(model: keras.Model, tokenizer: Tokenizer) -> JsonObject:
     """The special token ids of a language model, under their names in Hugging Face's files."""
     ends, pad = as_end_ids(model.end_id), getattr(tokenizer, "pad_id", None)
     start = "decoder_start_token_id" if model.is_encoder_decoder else "bos_token_id"
@@ -80,7 +86,7 @@ def token_ids(model: Any, tokenizer: Any) -> dict[str, Any]:
     return {name: index for name, index in found.items() if index is not None}
 
 
-def first_tokens(model: Any, config: dict[str, Any]) -> list[int]:
+def first_tokens(model: keras.Model, config: JsonObject) -> list[int]:
     """The tokens that the decoder of an encoder-decoder begins with in the pipeline, if it is given no options.
 
     Args:
@@ -93,7 +99,7 @@ def first_tokens(model: Any, config: dict[str, Any]) -> list[int]:
     return [each for each in (model.start_id, *chosen, config.get("no_timestamps_token_id")) if each is not None]
 
 
-def _of_languages(tokenizer: Any) -> dict[str, Any]:
+def _of_languages(tokenizer: Tokenizer) -> dict[str, Any]:
     """The tokens of languages and tasks of a multilingual Whisper, which the pipeline begins with."""
     names = [each for each in tokenizer.special_tokens.get("additional", ()) if isinstance(each, str)]
     tasks = {name: tokenizer.token_to_id(f"<|{name}|>") for name in _TASKS if f"<|{name}|>" in names}
@@ -104,7 +110,7 @@ def _of_languages(tokenizer: Any) -> dict[str, Any]:
     return {"is_multilingual": True, "lang_to_id": languages, "task_to_id": tasks, **plain}
 
 
-def feature_extractor(processor: Any, model: Any) -> dict[str, Any]:
+def feature_extractor(processor: Any, model: keras.Model) -> JsonObject:
     """Returns the content of `preprocessor_config.json` for recordings.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -31,7 +31,7 @@ OF_TEXT = {"token_ids": "input_ids", "padding_mask": "attention_mask", "segment_
 _LEAST = 1e-37  # Below it, log would be infinite.
 
 
-def transformers_js_spec(model: Any, task: Task, tolerance: float | None) -> ExportSpec:
+def transformers_js_spec(model: keras.Model, task: Task, tolerance: float | None) -> ExportSpec:
     """Export spec of a model with one signature of dynamic batch size and length.
 
     Args:
@@ -51,7 +51,7 @@ def transformers_js_spec(model: Any, task: Task, tolerance: float | None) -> Exp
     )
 
 
-def check_inputs(model: Any, task: Task) -> None:
+def check_inputs(model: keras.Model, task: Task) -> None:
     """Refuses a model that does not take what the pipeline passes, or returns something else.
 
     Raises:
@@ -69,17 +69,17 @@ def check_inputs(model: Any, task: Task) -> None:
         )
 
 
-def _image_inputs(model: Any) -> tuple[ArraySpec, ...]:
+def _image_inputs(model: keras.Model) -> tuple[ArraySpec, ...]:
     height, width, channels = keras.tree.flatten(model.input)[0].shape[1:]
     return (ArraySpec(IMAGES, "float32", (None, channels, height, width), ("batch", None, None, None)),)
 
 
-def _text_inputs(model: Any) -> tuple[ArraySpec, ...]:
+def _text_inputs(model: keras.Model) -> tuple[ArraySpec, ...]:
     taken = [label for name, label in OF_TEXT.items() if name in names.input_names(model)]
     return tuple(ArraySpec(name, "int64", (None, None), ("batch", "length")) for name in taken)
 
 
-def _function(model: Any, task: Task) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+def _function(model: keras.Model, task: Task) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     structure, order = model.input, names.input_names(model)
     is_probabilities = task.output == "logits" and names.output_names(model)[0] == "probabilities"
 
@@ -107,7 +107,7 @@ def _image_probes(spec: ArraySpec) -> list[Probe]:
     ]
 
 
-def _text_probes(model: Any, inputs: tuple[ArraySpec, ...]) -> list[Probe]:
+def _text_probes(model: keras.Model, inputs: tuple[ArraySpec, ...]) -> list[Probe]:
     most = vocabulary.longest_sequence(model) or 40
     limits = dict(
         zip(names.input_names(model), vocabulary.integer_limits(keras.tree.flatten(model.input)), strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGI
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.language_probes import LanguageProbes
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import keras
 
 _TEXTS = ["this is a text", "a text"]
 # The features of a recording differ by rounding from those of Keras.
@@ -58,7 +61,7 @@ class LanguageGraphs:
         self._tokenizer = text_tokenizer or getattr(model, "tokenizer", None)
         tokenizer.tokenizer_json(self._tokenizer)  # Raises for unsupported kinds.
         self._processor = processor
-        self._extractor: dict[str, Any] | None = None
+        self._extractor: JsonObject | None = None
         if self._kind.kind == DECODER:
             self.names = {DECODE: "model"}
             self._caches: tuple[PastPresent, ...] = (PastPresent(key_value_cache(model, ENGINE)),)
@@ -71,7 +74,7 @@ class LanguageGraphs:
         check_stepwise(self.model, tolerance)
         self._generation = files.generation_config(self.model, self._kind, self._tokenizer)
 
-    def _check_source(self, model: Any) -> None:
+    def _check_source(self, model: keras.Model) -> None:
         is_recording = self._kind.kind == TRANSCRIBER
         if (model.source_shape is None) == is_recording:
             wanted = "recordings, as features" if is_recording else "texts"
@@ -91,7 +94,7 @@ class LanguageGraphs:
         """Gives written files and their spec the names of the library."""
         return with_dots(spec, paths, self._caches)
 
-    def write_files(self, work: pathlib.Path, dtype: str, library: Mapping[str, Any]) -> None:
+    def write_files(self, work: pathlib.Path, dtype: str, library: Mapping[str, object]) -> None:
         """Writes the files beside the graphs.
 
         Args:

@@ -25,19 +25,23 @@ from keras_transformer.export.quantization.precisions import Mode, precision_of
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.verification import verify
 from keras_transformer.export.writing.quantizing import quantize_in_place
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.text import Tokenizer
     from keras_transformer.utils.types import Path
 
 
 def write_transformers_js(
-    model: Any,
+    model: keras.Model,
     directory: Path,
     task: str,
     *,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     processor: Any = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
     quantize: Mode | None = None,
     node_modules: Path | None = None,
     tolerance: float | None = None,

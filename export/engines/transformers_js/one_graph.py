@@ -46,7 +46,9 @@ class OneGraph:
 
     names = {SERVE: "model"}
 
-    def __init__(self, model: Any, task: str, text_tokenizer: Any, processor: Any, metadata: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: Any, task: str, text_tokenizer: Any, processor: Any, metadata: Mapping[str, object]
+    ) -> None:
         self._task, self._kind = task, TASKS[task]
         self._tokenizer: Any = text_tokenizer or getattr(model, "tokenizer", None)
         self._processor = processor
@@ -67,7 +69,7 @@ class OneGraph:
         """The spec as it is: the graph has the names of the library."""
         return spec
 
-    def write_files(self, work: pathlib.Path, dtype: str, library: Mapping[str, Any]) -> None:
+    def write_files(self, work: pathlib.Path, dtype: str, library: Mapping[str, object]) -> None:
         """Writes the files beside the graph; see `LanguageGraphs.write_files`."""
         config = files.config_json(self._kind, self._class_names, {"dtype": dtype, **library})
         files.write_json(work / "config.json", config)
@@ -118,7 +120,7 @@ class OneGraph:
         return _TEXT + mask, {OF_TEXT[name]: arrays[name] for name in names.input_names(self.model)}
 
 
-def _class_names(model: Any, task: Task, metadata: Mapping[str, Any]) -> list[str]:
+def _class_names(model: keras.Model, task: Task, metadata: Mapping[str, Any]) -> list[str]:
     if task.rank != 2:
         return []
     count = keras.tree.flatten(model.output)[0].shape[-1]

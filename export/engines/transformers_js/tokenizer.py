@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.engines import hugging_face_tokenizer as byte_level
 from keras_transformer.export.engines.transformers_js.tasks import DECODER, ENGINE, TRANSCRIBER, Task
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.generation.prompts import frame_of
+from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.text import Tokenizer
 
 _ROLES = {"pad": "pad_token", "unknown": "unk_token", "mask": "mask_token"}
 _MATCHING = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 _KINDS = ("wordpiece", "hugging_face", *byte_level.KINDS)
 
 
-def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
+def tokenizer_json(tokenizer: Any) -> JsonObject:
     """Returns the content of `tokenizer.json`.
 
     Args:
@@ -71,7 +77,7 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Tokenizer, max_length: int | None) -> JsonObject:
     """Returns the content of `tokenizer_config.json`."""
     special, (start, end) = tokenizer.special_tokens, _frame(tokenizer)
     roles = {label: special[role] for role, label in _ROLES.items() if special.get(role)}
@@ -79,7 +85,7 @@ def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
     return {"tokenizer_class": "BertTokenizer", "model_max_length": max_length or 512, **roles}
 
 
-def generation_files(tokenizer: Any, model: Any, task: Task, max_length: int | None) -> dict[str, dict[str, Any]]:
+def generation_files(tokenizer: Any, model: keras.Model, task: Task, max_length: int | None) -> dict[str, JsonObject]:
     """The files of the tokenizer of a language model, which adds the tokens that `generate` adds to a text.
 
     Args:
@@ -109,13 +115,13 @@ def generation_files(tokenizer: Any, model: Any, task: Task, max_length: int | N
     return {byte_level.FILE: content, byte_level.CONFIG: config}
 
 
-def generation_tokens(tokenizer: Any, model: Any, task: Task, text: str) -> list[int]:
+def generation_tokens(tokenizer: Any, model: keras.Model, task: Task, text: str) -> list[int]:
     """The tokens of a text as `generate` of the model encodes it; see `generation_files`."""
     before, after = _around_text(tokenizer, model, task)
     return [*before, *tokenizer.encode(text), *after]
 
 
-def _around_text(tokenizer: Any, model: Any, task: Task) -> tuple[list[int], list[int]]:
+def _around_text(tokenizer: Tokenizer, model: keras.Model, task: Task) -> tuple[list[int], list[int]]:
     """The tokens before and after a text."""
     is_source = task.kind != DECODER
     if not is_source and model.start_id is not None:
@@ -125,12 +131,12 @@ def _around_text(tokenizer: Any, model: Any, task: Task) -> tuple[list[int], lis
     return before, after
 
 
-def _added(tokenizer: Any, before: list[int], after: list[int]) -> dict[str, Any]:
+def _added(tokenizer: Tokenizer, before: list[int], after: list[int]) -> JsonObject:
     """A template of special tokens around a text."""
     names = {index: tokenizer.id_to_token(index) for index in (*before, *after)}
     special = {name: {"id": name, "ids": [index], "tokens": [name]} for index, name in names.items()}
 
-    def marks(ids: list[int]) -> list[dict[str, Any]]:
+    def marks(ids: list[int]) -> list[JsonObject]:
         return [{"SpecialToken": {"id": names[index], "type_id": 0}} for index in ids]
 
     single = [*marks(before), {"Sequence": {"id": "A", "type_id": 0}}, *marks(after)]
@@ -138,17 +144,17 @@ def _added(tokenizer: Any, before: list[int], after: list[int]) -> dict[str, Any
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
 
-def _frame(tokenizer: Any) -> tuple[str | None, str | None]:
+def _frame(tokenizer: Tokenizer) -> tuple[str | None, str | None]:
     """The tokens in front of a text and behind it."""
     special = tokenizer.special_tokens
     return special.get("start") or special.get("classification"), special.get("end") or special.get("separator")
 
 
-def _template(start: str | None, end: str | None, marks: dict[str, int]) -> dict[str, Any]:
-    def mark(name: str | None, kind: int) -> list[dict[str, Any]]:
+def _template(start: str | None, end: str | None, marks: dict[str, int]) -> JsonObject:
+    def mark(name: str | None, kind: int) -> list[JsonObject]:
         return [{"SpecialToken": {"id": name, "type_id": kind}}] if name else []
 
-    def text(name: str, kind: int) -> list[dict[str, Any]]:
+    def text(name: str, kind: int) -> list[JsonObject]:
         return [{"Sequence": {"id": name, "type_id": kind}}]
 
     single = mark(start, 0) + text("A", 0) + mark(end, 0)

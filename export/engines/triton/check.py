@@ -12,6 +12,8 @@ from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 
 if TYPE_CHECKING:
+    import onnxruntime
+
     from keras_transformer.export.data.export_spec import Probe
     from keras_transformer.utils.types import Path
 
@@ -70,7 +72,7 @@ class SequenceProof:
         """Shape and axis of the states with a slot for each token."""
         return [(shape, axis) for _, shape, axis in self._states.values() if axis is not None]
 
-    def _read(self, session: Any, token_ids: np.ndarray) -> np.ndarray:
+    def _read(self, session: onnxruntime.InferenceSession, token_ids: np.ndarray) -> np.ndarray:
         """The logits of the last token, in a request after the preceding tokens."""
         states = {name: np.zeros((1, *shape), self._types[name]) for name, (_, shape, _) in self._states.items()}
         outputs = [self._logits, *(output for output, _, _ in self._states.values())]

@@ -1,14 +1,17 @@
 """Protocol buffers in text format, for configuration files of servers, without the protobuf library."""
 
+from __future__ import annotations
+
 import json
-from typing import Any
+
+from keras_transformer.utils.types import JsonObject
 
 
 class Enum(str):
     """The name of an enum value, which is written without quotes."""
 
 
-def text_proto(fields: dict[str, Any], indent: str = "") -> str:
+def text_proto(fields: JsonObject, indent: str = "") -> str:
     """Returns fields in text format.
 
     Args:
@@ -39,7 +42,7 @@ def text_proto(fields: dict[str, Any], indent: str = "") -> str:
     return "".join(lines)
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, str) and not isinstance(value, Enum) else str(value)

@@ -146,7 +146,7 @@ class Products:
         return None if x is None or bounds is None else self._rounded(make, x, bounds, "argument_")
 
     def convolve(
-        self, make: NodeMaker, inputs: Sequence[ir.Value | None], options: dict[str, Any], result: str
+        self, make: NodeMaker, inputs: Sequence[ir.Value | None], options: dict[str, object], result: str
     ) -> ir.Value:
         """A convolution of integers with an integer result, to which the bias is added.
 
@@ -228,6 +228,6 @@ class Products:
     def _flat_scale(self, blocks: Blocks) -> ir.Value:
         return self._once("Reshape", blocks.scale, np.array([-1]))
 
-    def _once(self, op: str, source: ir.Value, *arguments: np.ndarray, **attributes: Any) -> ir.Value:
+    def _once(self, op: str, source: ir.Value, *arguments: np.ndarray, **attributes: object) -> ir.Value:
         """The result of an operator on weights, computed once at the top of the model."""
         return once(self._top, self._weights, op, source, *arguments, **attributes)

@@ -1,9 +1,12 @@
 """Rules that fuse matrix products around a softmax into `Attention`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
@@ -16,18 +19,18 @@ from keras_transformer.export.onnx.rewrites.attention_operands import (
     TokensFirst,
     TokensFirstMasked,
 )
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of
+from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of
 
 
 class Attention(Rule):
     """`softmax(q kᵀ + bias) v` of rank 4, heads before tokens."""
 
-    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value) -> ir.Value:
         return op.MatMul(op.Softmax(op.Add(op.MatMul(query, key), bias), _outputs=["weights"]), value)
 
     def check(
         self,
-        context: Any,
+        context: MatchContext,
         query: ir.Value,
         key: ir.Value,
         value: ir.Value,
@@ -55,8 +58,14 @@ class Attention(Rule):
         return all(size in (1, whole) for size, whole in zip(sizes, (batch, heads, queries, keys), strict=True))
 
     def rewrite(
-        self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, weights: ir.Value, bias: ir.Value | None = None
-    ) -> Any:
+        self,
+        op: OperatorMaker,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        weights: ir.Value,
+        bias: ir.Value | None = None,
+    ) -> ir.Value:
         key = op.Transpose(key, perm=[0, 1, 3, 2])
         mask = () if bias is None else (self._expanded_bias(op, bias, query, key),)
         return op.Attention(query, key, value, *mask, scale=1.0)
@@ -77,7 +86,7 @@ class Attention(Rule):
 class AttentionWithoutBias(Attention):
     """`softmax(q kᵀ) v`."""
 
-    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
         return op.MatMul(op.Softmax(op.MatMul(query, key), _outputs=["weights"]), value)
 
 
@@ -86,7 +95,7 @@ class GroupedAttention(Attention):
 
     def pattern(
         self,
-        op: Any,
+        op: OperatorMaker,
         query: ir.Value,
         key: ir.Value,
         value: ir.Value,
@@ -95,21 +104,25 @@ class GroupedAttention(Attention):
         unfolded: ir.Value,
         refolded: ir.Value,
         last: ir.Value,
-    ) -> Any:
+    ) -> ir.Value:
         weights = op.Softmax(op.Add(self.scores(op, query, key, folded, unfolded), bias), _outputs=["weights"])
         return self.attend_values(op, weights, value, refolded, last)
 
-    def scores(self, op: Any, query: ir.Value, key: ir.Value, folded: ir.Value, unfolded: ir.Value) -> Any:
+    def scores(
+        self, op: OperatorMaker, query: ir.Value, key: ir.Value, folded: ir.Value, unfolded: ir.Value
+    ) -> ir.Value:
         return op.Reshape(op.MatMul(op.Reshape(query, folded, _outputs=["queries"]), key), unfolded)
 
-    def attend_values(self, op: Any, weights: ir.Value, value: ir.Value, refolded: ir.Value, last: ir.Value) -> Any:
+    def attend_values(
+        self, op: OperatorMaker, weights: ir.Value, value: ir.Value, refolded: ir.Value, last: ir.Value
+    ) -> ir.Value:
         return op.Reshape(
             op.MatMul(op.Reshape(weights, refolded, _outputs=["again"]), value), last, _outputs=["result"]
         )
 
     def check(
         self,
-        context: Any,
+        context: MatchContext,
         queries: ir.Value,
         key: ir.Value,
         value: ir.Value,
@@ -117,7 +130,7 @@ class GroupedAttention(Attention):
         again: ir.Value,
         result: ir.Value,
         bias: ir.Value | None = None,
-        **rest: Any,
+        **rest: object,
     ) -> bool:
         shapes = shapes_of((queries, key, value, weights, again), rank=4)
         if shapes is None or sizes_of(result) is None:
@@ -145,7 +158,7 @@ class GroupedAttention(Attention):
         weights: ir.Value,
         result: ir.Value,
         bias: ir.Value | None = None,
-        **_: Any,
+        **_: object,
     ) -> Any:
         # All these shapes have the same memory layout.
         batch, heads, length = known_sizes(weights)[:3]
@@ -162,7 +175,7 @@ class GroupedAttentionWithoutBias(GroupedAttention):
 
     def pattern(
         self,
-        op: Any,
+        op: OperatorMaker,
         query: ir.Value,
         key: ir.Value,
         value: ir.Value,
@@ -170,7 +183,7 @@ class GroupedAttentionWithoutBias(GroupedAttention):
         unfolded: ir.Value,
         refolded: ir.Value,
         last: ir.Value,
-    ) -> Any:
+    ) -> ir.Value:
         weights = op.Softmax(self.scores(op, query, key, folded, unfolded), _outputs=["weights"])
         return self.attend_values(op, weights, value, refolded, last)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
@@ -15,6 +16,7 @@ from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
 from keras_transformer.export.onnx.rewrites.rule import (
     TRANSPOSED,
     VECTOR,
+    OperatorMaker,
     Rule,
     RuleSet,
     array_of,
@@ -68,10 +70,10 @@ class _Equation(NamedTuple):
 class EinsumOfTwo(Rule):
     """An einsum as one `MatMul`, with a transpose and a reshape of its operands and its result where they need one."""
 
-    def pattern(self, op: Any, x: ir.Value, y: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, y: ir.Value) -> ir.Value:
         return op.Einsum(x, y, _outputs=["result"])
 
-    def check(self, context: Any, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
         return _equation(result) is not None and sizes_of(x) is not None and sizes_of(y) is not None
 
     def rewrite(self, op: Any, x: ir.Value, y: ir.Value, result: ir.Value) -> Any:
@@ -94,7 +96,9 @@ class EinsumOfTwo(Rule):
             return product
         return op.Transpose(product, perm=[order.index(label) for label in equation.result])
 
-    def _arranged(self, op: Any, value: ir.Value, labels: str, groups: Sequence[str], sizes: dict[str, Any]) -> Any:
+    def _arranged(
+        self, op: OperatorMaker, value: ir.Value, labels: str, groups: Sequence[str], sizes: dict[str, Any]
+    ) -> Any:
         """An operand with its axes in the order of the groups, and each group merged to one axis."""
         order = "".join(groups)
         perm = [labels.index(label) for label in order]
@@ -118,21 +122,21 @@ class StackOfHalves(Rule):
     """Two tensors stacked before their last axis, and both axes then merged, as a concatenation."""
 
     def pattern(
-        self, op: Any, first: ir.Value, second: ir.Value, axes: ir.Value, same_axes: ir.Value, shape: ir.Value
-    ) -> Any:
+        self, op: OperatorMaker, first: ir.Value, second: ir.Value, axes: ir.Value, same_axes: ir.Value, shape: ir.Value
+    ) -> ir.Value:
         stacked = op.Concat(op.Unsqueeze(first, axes), op.Unsqueeze(second, same_axes), _outputs=["stacked"])
         return op.Reshape(stacked, shape, _outputs=["result"])
 
     def check(
         self,
-        context: Any,
+        context: MatchContext,
         first: ir.Value,
         second: ir.Value,
         axes: ir.Value,
         same_axes: ir.Value,
         stacked: ir.Value,
         result: ir.Value,
-        **_: Any,
+        **_: object,
     ) -> bool:
         sizes, whole = sizes_of(first), sizes_of(result)
         if (
@@ -147,7 +151,9 @@ class StackOfHalves(Rule):
         before_last = all(place in (len(sizes) - 1, -2) for place in axes_of_stack)
         return before_last and _without_ones(whole) == _without_ones([*sizes[:-1], 2 * sizes[-1]])
 
-    def rewrite(self, op: Any, first: ir.Value, second: ir.Value, result: ir.Value, **_: Any) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, first: ir.Value, second: ir.Value, result: ir.Value, **_: object
+    ) -> ir.Value | None:
         target = self.target(op, known_sizes(result))
         return None if target is None else op.Reshape(op.Concat(first, second, axis=-1), target)
 
@@ -155,10 +161,10 @@ class StackOfHalves(Rule):
 class ScaleOfScores(Rule):
     """`(q k) · c` as `(q · c) k` before a softmax, for the scale of an `Attention`."""
 
-    def pattern(self, op: Any, query: ir.Value, key: ir.Value, factor: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, query: ir.Value, key: ir.Value, factor: ir.Value) -> ir.Value:
         return op.Mul(op.MatMul(query, key), factor, _outputs=["scores"])
 
-    def check(self, context: Any, query: ir.Value, key: ir.Value, factor: ir.Value, scores: ir.Value) -> bool:
+    def check(self, context: MatchContext, query: ir.Value, key: ir.Value, factor: ir.Value, scores: ir.Value) -> bool:
         if scalar(factor) is None or any(len(sizes_of(each) or ()) != 4 for each in (query, key)):
             return False
         users = list(scores.consumers())
@@ -166,23 +172,27 @@ class ScaleOfScores(Rule):
         users += [user for each in users if each.op_type == "Add" for user in each.outputs[0].consumers()]
         return any(user.op_type == "Softmax" for user in users)
 
-    def rewrite(self, op: Any, query: ir.Value, key: ir.Value, factor: ir.Value, scores: ir.Value) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, query: ir.Value, key: ir.Value, factor: ir.Value, scores: ir.Value
+    ) -> ir.Value:
         return op.MatMul(op.Mul(query, factor), key)
 
 
 class BiasOfReshape(Rule):
     """`Reshape(matrix) + bias` of heads as `Reshape(matrix + bias)`."""
 
-    def pattern(self, op: Any, x: ir.Value, shape: ir.Value, bias: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, shape: ir.Value, bias: ir.Value) -> ir.Value:
         return op.Add(op.Reshape(x, shape, _outputs=["transposed"]), bias)
 
-    def check(self, context: Any, x: ir.Value, shape: ir.Value, bias: ir.Value, transposed: ir.Value) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, shape: ir.Value, bias: ir.Value, transposed: ir.Value) -> bool:
         flat, sizes, part = sizes_of(x), sizes_of(transposed), sizes_of(bias)
         if bias.const_value is None or not is_float(x) or flat is None or sizes is None or len(flat) != 2 or not part:
             return False
         return part == sizes[-len(part) :] and multiply(*part) == flat[1] and len(part) < len(sizes) and len(part) > 1
 
-    def rewrite(self, op: Any, x: ir.Value, shape: ir.Value, bias: ir.Value, transposed: ir.Value) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, x: ir.Value, shape: ir.Value, bias: ir.Value, transposed: ir.Value
+    ) -> ir.Value:
         vector = ir.tensor(np.ascontiguousarray(array_of(bias).reshape(-1)))
         return op.Reshape(op.Add(x, op.Constant(value=vector, _outputs=[f"{bias.name}{VECTOR}"])), shape)
 

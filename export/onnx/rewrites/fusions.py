@@ -3,12 +3,15 @@
 A rule applies only where its conditions are proven from the graph; otherwise the graph stays as it is.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
@@ -16,6 +19,7 @@ from keras_transformer.export.onnx.passes.shapes.integers import constant, known
 from keras_transformer.export.onnx.rewrites.rule import (
     TRANSPOSED,
     VECTOR,
+    OperatorMaker,
     Rule,
     RuleSet,
     array_of,
@@ -32,7 +36,7 @@ def over_last_axis(value: ir.Value, axes: ir.Value) -> bool:
     return sizes is not None and found is not None and found.tolist() in ([-1], [len(sizes) - 1])
 
 
-def as_vector(op: Any, weight: ir.Value, width: int) -> ir.Value | None:
+def as_vector(op: OperatorMaker, weight: ir.Value, width: int) -> ir.Value | None:
     """Returns a weight `(1, ..., 1, width)` as `(width,)`, or None if it has another shape."""
     sizes = sizes_of(weight)
     if not sizes or sizes[-1] != width or any(size != 1 for size in sizes[:-1]):
@@ -51,14 +55,14 @@ class LayerNormalization(Rule):
 
     def pattern(
         self,
-        op: Any,
+        op: OperatorMaker,
         x: ir.Value,
         axes: ir.Value,
         variance_axes: ir.Value,
         epsilon: ir.Value,
         scale: ir.Value,
         bias: ir.Value,
-    ) -> Any:
+    ) -> ir.Value:
         mean = op.ReduceMean(x, axes, keepdims=1)
         deviation = op.Sub(x, mean)
         variance = op.ReduceMean(op.Mul(deviation, deviation), variance_axes, keepdims=1)
@@ -67,7 +71,7 @@ class LayerNormalization(Rule):
 
     def check(
         self,
-        context: Any,
+        context: MatchContext,
         x: ir.Value,
         axes: ir.Value,
         variance_axes: ir.Value,
@@ -83,14 +87,14 @@ class LayerNormalization(Rule):
 
     def rewrite(
         self,
-        op: Any,
+        op: OperatorMaker,
         x: ir.Value,
         axes: ir.Value,
         variance_axes: ir.Value,
         epsilon: ir.Value,
         scale: ir.Value,
         bias: ir.Value,
-    ) -> Any:
+    ) -> ir.Value | None:
         gamma, beta = (as_vector(op, each, known_sizes(x)[-1]) for each in (scale, bias))
         if gamma is None or beta is None:
             return None
@@ -100,17 +104,19 @@ class LayerNormalization(Rule):
 class RMSNormalization(Rule):
     """`x / √(mean(x²) + ε) · scale`."""
 
-    def pattern(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> ir.Value:
         mean = op.ReduceMean(op.Mul(x, x), axes, keepdims=1)
         return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
 
-    def check(self, context: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> bool:
         sizes = sizes_of(x)
         if not is_float(x) or scalar(epsilon) is None or not sizes or not isinstance(sizes[-1], int):
             return False
         return over_last_axis(x, axes) and (sizes_of(scale) or [None])[-1] == sizes[-1]
 
-    def rewrite(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value
+    ) -> ir.Value | None:
         gamma = as_vector(op, scale, known_sizes(x)[-1])
         if gamma is None:
             return None
@@ -120,12 +126,14 @@ class RMSNormalization(Rule):
 class RMSNormalizationOfPower(RMSNormalization):
     """The same, its square written as a power."""
 
-    def pattern(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value) -> Any:
+    def pattern(
+        self, op: OperatorMaker, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value
+    ) -> ir.Value:
         mean = op.ReduceMean(op.Pow(x, two), axes, keepdims=1)
         return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
 
     def check(
-        self, context: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value
+        self, context: MatchContext, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value
     ) -> bool:
         return is_close(two, 2) and super().check(context, x, axes, epsilon, scale)
 
@@ -149,20 +157,20 @@ class _Gelu(Rule):
 class GeluErfc(_Gelu):
     """`0.5 x · (1 − erf(−x / √2))`: Keras's exact GELU on TensorFlow."""
 
-    def pattern(self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> ir.Value:
         return op.Mul(op.Mul(half, x), op.Sub(one, op.Erf(op.Mul(op.Neg(x), root))))
 
-    def check(self, context: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> bool:
         return is_float(x) and is_close(half, 0.5) and is_close(one, 1) and is_close(root, math.sqrt(0.5))
 
-    def rewrite(self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> Any:
+    def rewrite(self, op: OperatorMaker, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> ir.Value:
         return op.Gelu(x, **self.domain)
 
 
 class GeluErf(GeluErfc):
     """`0.5 x · (1 + erf(x / √2))`."""
 
-    def pattern(self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> ir.Value:
         return op.Mul(op.Mul(half, x), op.Add(one, op.Erf(op.Mul(x, root))))
 
 
@@ -170,73 +178,102 @@ class GeluTanh(_Gelu):
     """`0.5 x · (1 + tanh(√(2/π) (x + 0.044715 x³)))`."""
 
     def pattern(
-        self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value, cubic: ir.Value, three: ir.Value
-    ) -> Any:
+        self,
+        op: OperatorMaker,
+        x: ir.Value,
+        half: ir.Value,
+        one: ir.Value,
+        root: ir.Value,
+        cubic: ir.Value,
+        three: ir.Value,
+    ) -> ir.Value:
         inner = op.Add(x, op.Mul(cubic, op.Pow(x, three)))
         return op.Mul(op.Mul(half, x), op.Add(one, op.Tanh(op.Mul(root, inner))))
 
     def check(
-        self, context: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value, cubic: ir.Value, three: ir.Value
+        self,
+        context: MatchContext,
+        x: ir.Value,
+        half: ir.Value,
+        one: ir.Value,
+        root: ir.Value,
+        cubic: ir.Value,
+        three: ir.Value,
     ) -> bool:
         numbers = ((half, 0.5), (one, 1), (root, math.sqrt(2 / math.pi)), (cubic, 0.044715), (three, 3))
         return is_float(x) and all(is_close(value, number) for value, number in numbers)
 
     def rewrite(
-        self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value, cubic: ir.Value, three: ir.Value
-    ) -> Any:
+        self,
+        op: OperatorMaker,
+        x: ir.Value,
+        half: ir.Value,
+        one: ir.Value,
+        root: ir.Value,
+        cubic: ir.Value,
+        three: ir.Value,
+    ) -> ir.Value:
         return op.FastGelu(x, **self.domain) if self.domain else op.Gelu(x, approximate="tanh")
 
 
 class GatherAnyIndex(Rule):
     """`table[i + n where i < 0 else i]`: ONNX's `Gather` supports negative indices."""
 
-    def pattern(self, op: Any, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value) -> Any:
+    def pattern(
+        self, op: OperatorMaker, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value
+    ) -> ir.Value:
         negative = op.Less(op.Cast(indices), zero)
         wrapped = op.Mul(op.Cast(negative), op.Add(indices, length))
         return op.Gather(table, op.Add(wrapped, op.Mul(indices, op.Cast(op.Not(negative)))), _outputs=["rows"])
 
     def check(
-        self, context: Any, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value, rows: ir.Value
+        self,
+        context: MatchContext,
+        table: ir.Value,
+        indices: ir.Value,
+        zero: ir.Value,
+        length: ir.Value,
+        rows: ir.Value,
     ) -> bool:
         axis = node_of(rows).attributes.get_int("axis", 0)
         sizes = sizes_of(table)
         return axis == 0 and is_close(zero, 0) and sizes is not None and scalar(length) == sizes[0]
 
     def rewrite(
-        self, op: Any, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value, rows: ir.Value
-    ) -> Any:
+        self, op: OperatorMaker, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value, rows: ir.Value
+    ) -> ir.Value:
         return op.Gather(table, indices, axis=0)
 
 
 class PlainGemm(Rule):
     """`Gemm` without transposes and factors as `MatMul` and `Add`: quantizers recognize a projection by its `MatMul`."""
 
-    def pattern(self, op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, weight: ir.Value, bias: ir.Value) -> ir.Value:
         return op.Gemm(x, weight, bias, _outputs=["product"])
 
-    def check(self, context: Any, x: ir.Value, weight: ir.Value, bias: ir.Value, product: ir.Value) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, weight: ir.Value, bias: ir.Value, product: ir.Value) -> bool:
         node = node_of(product)
         flags = [node.attributes.get_int(name, 0) for name in ("transA", "transB")]
         factors = [node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
         return flags == [0, 0] and factors == [1.0, 1.0] and bias is not None
 
-    def rewrite(self, op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value, product: ir.Value) -> Any:
+    def rewrite(self, op: OperatorMaker, x: ir.Value, weight: ir.Value, bias: ir.Value, product: ir.Value) -> ir.Value:
         return op.Add(op.MatMul(x, weight), bias)
 
 
 class GemmOfTransposed(Rule):
     """`Gemm` with a transposed weight that has no other consumer, as `MatMul` with the weight transposed now."""
 
-    def pattern(self, op: Any, x: ir.Value, weight: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, weight: ir.Value) -> ir.Value:
         return op.Gemm(x, weight, _outputs=["product"])
 
-    def check(self, context: Any, x: ir.Value, weight: ir.Value, product: ir.Value) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, weight: ir.Value, product: ir.Value) -> bool:
         node = node_of(product)
         flags = [node.attributes.get_int(name, 0) for name in ("transA", "transB")]
         is_plain = flags == [0, 1] and node.attributes.get_float("alpha", 1.0) == 1.0 and len(node.inputs) == 2
         return is_plain and weight.const_value is not None and len(weight.uses()) == 1
 
-    def rewrite(self, op: Any, x: ir.Value, weight: ir.Value, product: ir.Value) -> Any:
+    def rewrite(self, op: OperatorMaker, x: ir.Value, weight: ir.Value, product: ir.Value) -> ir.Value:
         transposed = ir.tensor(np.ascontiguousarray(array_of(weight).T))
         return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
@@ -244,13 +281,17 @@ class GemmOfTransposed(Rule):
 class GemmOfReshaped(GemmOfTransposed):
     """The same with a weight of more axes."""
 
-    def pattern(self, op: Any, x: ir.Value, weight: ir.Value, shape: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, weight: ir.Value, shape: ir.Value) -> ir.Value:
         return op.Gemm(x, op.Reshape(weight, shape, _outputs=["matrix"]), _outputs=["product"])
 
-    def check(self, context: Any, x: ir.Value, weight: ir.Value, matrix: ir.Value, product: ir.Value, **_: Any) -> bool:
+    def check(
+        self, context: MatchContext, x: ir.Value, weight: ir.Value, matrix: ir.Value, product: ir.Value, **_: object
+    ) -> bool:
         return sizes_of(matrix) is not None and super().check(context, x, weight, product)
 
-    def rewrite(self, op: Any, x: ir.Value, weight: ir.Value, matrix: ir.Value, product: ir.Value, **_: Any) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, x: ir.Value, weight: ir.Value, matrix: ir.Value, product: ir.Value, **_: object
+    ) -> ir.Value:
         transposed = ir.tensor(np.ascontiguousarray(array_of(weight).reshape(known_sizes(matrix)).T))
         return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 

@@ -1,13 +1,14 @@
 """Rules that rewrite the masks of Keras's softmax as one bias of the scores, which `attention` matches."""
 
-from typing import Any
+from __future__ import annotations
 
 import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import sizes_of
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of, scalar
+from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of, scalar
 
 _LOWEST = -1e8  # A score plus this vanishes in the softmax.
 
@@ -15,13 +16,15 @@ _LOWEST = -1e8  # A score plus this vanishes in the softmax.
 class SelectAsBias(Rule):
     """`softmax(scores where shown, else lowest)`, written as products with 0 and 1, as `softmax(scores + bias)`."""
 
-    def pattern(self, op: Any, shown: ir.Value, scores: ir.Value, hidden: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, shown: ir.Value, scores: ir.Value, hidden: ir.Value) -> ir.Value:
         return op.Softmax(op.Add(op.Mul(shown, scores), hidden), _outputs=["weights"])
 
-    def check(self, context: Any, shown: ir.Value, hidden: ir.Value, **_: Any) -> bool:
+    def check(self, context: MatchContext, shown: ir.Value, hidden: ir.Value, **_: object) -> bool:
         return _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
 
-    def rewrite(self, op: Any, shown: ir.Value, scores: ir.Value, hidden: ir.Value, weights: ir.Value) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, shown: ir.Value, scores: ir.Value, hidden: ir.Value, weights: ir.Value
+    ) -> ir.Value:
         return op.Softmax(op.Add(scores, hidden), axis=node_of(weights).attributes.get_int("axis", -1))
 
 
@@ -29,26 +32,26 @@ class MaskOfOnes(Rule):
     """A bias without the conjunction of its mask with ones of the shape of the scores, which Keras computes."""
 
     def pattern(
-        self, op: Any, scores: ir.Value, number: ir.Value, ones: ir.Value, shape: ir.Value, mask: ir.Value
-    ) -> Any:
+        self, op: OperatorMaker, scores: ir.Value, number: ir.Value, ones: ir.Value, shape: ir.Value, mask: ir.Value
+    ) -> ir.Value:
         met = op.And(op.Expand(ones, shape), mask, _outputs=["met"])
         return op.Add(scores, op.Mul(number, op.Cast(op.Not(met)), _outputs=["bias"]))
 
     def check(
         self,
-        context: Any,
+        context: MatchContext,
         scores: ir.Value,
         number: ir.Value,
         ones: ir.Value,
         mask: ir.Value,
         met: ir.Value,
         bias: ir.Value,
-        **_: Any,
+        **_: object,
     ) -> bool:
         sizes = sizes_of(scores)
         return sizes is not None and sizes == sizes_of(met) and scalar(ones) is True and is_float(bias)
 
-    def rewrite(self, op: Any, scores: ir.Value, number: ir.Value, mask: ir.Value, **_: Any) -> Any:
+    def rewrite(self, op: OperatorMaker, scores: ir.Value, number: ir.Value, mask: ir.Value, **_: object) -> ir.Value:
         return op.Add(scores, op.Mul(number, op.Cast(op.Not(mask), to=ir.DataType.FLOAT)))
 
 
@@ -56,13 +59,19 @@ class WeightsWhereShown(Rule):
     """Attention weights set to zero where they are masked: this changes only rows without a visible key."""
 
     def pattern(
-        self, op: Any, shown: ir.Value, scores: ir.Value, hidden: ir.Value, nothing: ir.Value, value: ir.Value
-    ) -> Any:
+        self, op: OperatorMaker, shown: ir.Value, scores: ir.Value, hidden: ir.Value, nothing: ir.Value, value: ir.Value
+    ) -> ir.Value:
         weights = op.Softmax(op.Add(scores, hidden), _outputs=["weights"])
         return op.MatMul(op.Add(op.Mul(shown, weights), nothing), value)
 
     def check(
-        self, context: Any, shown: ir.Value, hidden: ir.Value, nothing: ir.Value, weights: ir.Value, **_: Any
+        self,
+        context: MatchContext,
+        shown: ir.Value,
+        hidden: ir.Value,
+        nothing: ir.Value,
+        weights: ir.Value,
+        **_: object,
     ) -> bool:
         is_last = node_of(weights).attributes.get_int("axis", -1) in (-1, 3) and len(sizes_of(shown) or ()) == 4
         lowest = _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
@@ -70,14 +79,14 @@ class WeightsWhereShown(Rule):
 
     def rewrite(
         self,
-        op: Any,
+        op: OperatorMaker,
         shown: ir.Value,
         scores: ir.Value,
         hidden: ir.Value,
         nothing: ir.Value,
         value: ir.Value,
         weights: ir.Value,
-    ) -> Any:
+    ) -> ir.Value:
         again = op.Softmax(op.Add(scores, hidden), axis=-1)
         return op.Mul(op.MatMul(again, value), op.ReduceMax(shown, self.ints(op, -1), keepdims=1))
 

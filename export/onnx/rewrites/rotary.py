@@ -3,15 +3,18 @@
 The operator gets inputs of rank 3, `(B, T, N · H)`: the oldest supported runtimes rotate a part of a head only there.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, shapes_of, sizes_of
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of, scalar
+from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, is_float, node_of, scalar
 
 
 class RotaryEmbedding(Rule):
@@ -19,15 +22,15 @@ class RotaryEmbedding(Rule):
 
     interleaved = 0
 
-    def pattern(self, op: Any, x: ir.Value, cos: ir.Value, sin: ir.Value, turn: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, x: ir.Value, cos: ir.Value, sin: ir.Value, turn: ir.Value) -> ir.Value:
         return op.Add(op.Mul(x, cos), op.Mul(self.quarter_turn(op, x, turn), sin))
 
-    def quarter_turn(self, op: Any, x: ir.Value, turn: ir.Value) -> Any:
+    def quarter_turn(self, op: OperatorMaker, x: ir.Value, turn: ir.Value) -> ir.Value:
         second = op.Slice(x, _allow_other_inputs=True, _outputs=["second"])
         first = op.Slice(x, _allow_other_inputs=True, _outputs=["first"])
         return op.Concat(op.Neg(second), first, _outputs=["quarter"])
 
-    def check(self, context: Any, x: ir.Value, cos: ir.Value, sin: ir.Value, **found: Any) -> bool:
+    def check(self, context: MatchContext, x: ir.Value, cos: ir.Value, sin: ir.Value, **found: Any) -> bool:
         sizes, (angles, _) = sizes_of(x), _cos_sin_angles(cos, sin)
         if not is_float(x) or sizes is None or len(sizes) != 4 or not all(isinstance(size, int) for size in sizes[2:]):
             return False
@@ -38,14 +41,14 @@ class RotaryEmbedding(Rule):
         first, second = rates.reshape(-1, 2).T if self.interleaved else rates.reshape(2, -1)
         return fits and np.array_equal(first, second) and self.is_quarter_turn(width, **found)
 
-    def is_quarter_turn(self, width: int, first: ir.Value, second: ir.Value, quarter: ir.Value, **_: Any) -> bool:
+    def is_quarter_turn(self, width: int, first: ir.Value, second: ir.Value, quarter: ir.Value, **_: object) -> bool:
         is_last = node_of(quarter).attributes.get_int("axis", 0) in (-1, 3)
         return is_last and _bounds(first, width) == (0, width // 2) and _bounds(second, width) == (width // 2, width)
 
-    def rewrite(self, op: Any, x: ir.Value, cos: ir.Value, sin: ir.Value, **_: Any) -> Any:
+    def rewrite(self, op: OperatorMaker, x: ir.Value, cos: ir.Value, sin: ir.Value, **_: object) -> ir.Value:
         return self.rotated(op, x, x, *_cos_sin_angles(cos, sin))
 
-    def rotated(self, op: Any, whole: ir.Value, x: ir.Value, angles: Any, factor: Any) -> Any:
+    def rotated(self, op: OperatorMaker, whole: ir.Value, x: ir.Value, angles: Any, factor: Any) -> ir.Value:
         """`whole` `(B, T, N, H)` with its first features rotated: those of x."""
         (_, _, heads, width), rotary_dim = known_sizes(whole), known_sizes(x)[3]
         positions, rates = _parts(angles)
@@ -75,11 +78,11 @@ class RotaryEmbeddingOfPairs(RotaryEmbedding):
 
     interleaved = 1
 
-    def quarter_turn(self, op: Any, x: ir.Value, turn: ir.Value) -> Any:
+    def quarter_turn(self, op: OperatorMaker, x: ir.Value, turn: ir.Value) -> ir.Value:
         flat = op.Reshape(x, _allow_other_inputs=True, _outputs=["flat"])
         return op.Reshape(op.MatMul(flat, turn), _allow_other_inputs=True, _outputs=["quarter"])
 
-    def is_quarter_turn(self, width: int, flat: ir.Value, turn: ir.Value, quarter: ir.Value, **_: Any) -> bool:
+    def is_quarter_turn(self, width: int, flat: ir.Value, turn: ir.Value, quarter: ir.Value, **_: object) -> bool:
         expected = np.kron(np.eye(width // 2), [[0, 1], [-1, 0]])
         found, shapes = constant(turn), shapes_of((flat, quarter))
         if found is None or shapes is None or not np.array_equal(found, expected):
@@ -94,7 +97,7 @@ class RotaryEmbeddingOfSplit(RotaryEmbedding):
         first, second = op.Split(x, _outputs=["first", "second"])
         return op.Concat(op.Neg(second), first, _outputs=["quarter"])
 
-    def is_quarter_turn(self, width: int, first: ir.Value, second: ir.Value, quarter: ir.Value, **_: Any) -> bool:
+    def is_quarter_turn(self, width: int, first: ir.Value, second: ir.Value, quarter: ir.Value, **_: object) -> bool:
         axes = [node_of(value).attributes.get_int("axis", 0) for value in (first, quarter)]
         halves = shapes_of((first, second), rank=4) or [[]]
         return all(axis in (-1, 3) for axis in axes) and all(sizes[3:] == [width // 2] for sizes in halves)
@@ -103,19 +106,23 @@ class RotaryEmbeddingOfSplit(RotaryEmbedding):
 class PartialRotaryEmbedding(RotaryEmbedding):
     """The same where the first features of each head are rotated, and the rest is concatenated."""
 
-    def pattern(self, op: Any, whole: ir.Value, cos: ir.Value, sin: ir.Value, turn: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, whole: ir.Value, cos: ir.Value, sin: ir.Value, turn: ir.Value) -> ir.Value:
         x = op.Slice(whole, _allow_other_inputs=True, _outputs=["x"])
         rest = op.Slice(whole, _allow_other_inputs=True, _outputs=["rest"])
         return op.Concat(super().pattern(op, x, cos, sin, turn), rest, _outputs=["joined"])
 
-    def check(self, context: Any, whole: ir.Value, x: ir.Value, rest: ir.Value, joined: ir.Value, **found: Any) -> bool:
+    def check(
+        self, context: MatchContext, whole: ir.Value, x: ir.Value, rest: ir.Value, joined: ir.Value, **found: Any
+    ) -> bool:
         sizes, rotary_dim = sizes_of(whole), (sizes_of(x) or [None])[-1]
         if sizes is None or len(sizes) != 4 or not isinstance(sizes[3], int) or not super().check(context, x, **found):
             return False
         is_last = node_of(joined).attributes.get_int("axis", 0) in (-1, 3)
         return is_last and _bounds(x, sizes[3]) == (0, rotary_dim) and _bounds(rest, sizes[3]) == (rotary_dim, sizes[3])
 
-    def rewrite(self, op: Any, whole: ir.Value, x: ir.Value, cos: ir.Value, sin: ir.Value, **_: Any) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, whole: ir.Value, x: ir.Value, cos: ir.Value, sin: ir.Value, **_: object
+    ) -> ir.Value:
         return self.rotated(op, whole, x, *_cos_sin_angles(cos, sin))
 
 

@@ -1,8 +1,8 @@
 """The base class of rewrite rules, and predicates on values."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -14,6 +14,12 @@ from keras_transformer.export.onnx.passes.shapes.integers import constant
 
 # Suffixes of constants that were made of a weight: `naming` finds the weight by them.
 VECTOR, TRANSPOSED = "/as_vector", "/transposed"
+
+
+class OperatorMaker(Protocol):
+    """What patterns and their replacements are written with: it has a method for each operator, of the operator's name."""
+
+    def __getattr__(self, name: str) -> Callable[..., ir.Value]: ...
 
 
 class Rule(RewriteRuleClassBase):
@@ -29,11 +35,11 @@ class Rule(RewriteRuleClassBase):
         self.dims = dims
         self.op_type = op_type
 
-    def ints(self, op: Any, *numbers: int) -> ir.Value:
+    def ints(self, op: OperatorMaker, *numbers: int) -> ir.Value:
         """Returns an int64 vector constant."""
         return op.Constant(value=ir.tensor(list(numbers), dtype=ir.DataType.INT64))
 
-    def target(self, op: Any, sizes: Sequence[Any]) -> ir.Value | None:
+    def target(self, op: OperatorMaker, sizes: Sequence[Any]) -> ir.Value | None:
         """Returns the target of a reshape: one symbolic size is -1, further ones are read from the inputs of the graph.
 
         None if one of those is not a size of an input.

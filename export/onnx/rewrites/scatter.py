@@ -1,15 +1,16 @@
 """A rule that fuses the update of a key/value cache into `TensorScatter` (opset 24)."""
 
-from typing import Any
+from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import MatchContext
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.passes.shapes.symbolic import multiply
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, node_of, scalar
+from keras_transformer.export.onnx.rewrites.rule import OperatorMaker, Rule, RuleSet, node_of, scalar
 
 _MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Cast", "Identity")
 
@@ -20,10 +21,12 @@ class TensorScatter(Rule):
     `past` is `(B, K, L, H)`, the indices are `(B · T · K, 3)`, and the update is `(B · T · K, H)`.
     """
 
-    def pattern(self, op: Any, past: ir.Value, indices: ir.Value, update: ir.Value) -> Any:
+    def pattern(self, op: OperatorMaker, past: ir.Value, indices: ir.Value, update: ir.Value) -> ir.Value:
         return op.ScatterND(past, indices, update, _outputs=["present"])
 
-    def check(self, context: Any, past: ir.Value, indices: ir.Value, update: ir.Value, present: ir.Value) -> bool:
+    def check(
+        self, context: MatchContext, past: ir.Value, indices: ir.Value, update: ir.Value, present: ir.Value
+    ) -> bool:
         sizes, rows = sizes_of(past), sizes_of(update)
         plain = node_of(present).attributes.get_string("reduction", "none") == "none"
         if sizes is None or len(sizes) != 4 or not all(isinstance(sizes[axis], int) for axis in (1, 3)) or not plain:
@@ -71,7 +74,9 @@ class TensorScatter(Rule):
             return False
         return self.dims.numbers(node.inputs[1]) == count
 
-    def rewrite(self, op: Any, past: ir.Value, indices: ir.Value, update: ir.Value, present: ir.Value) -> Any:
+    def rewrite(
+        self, op: OperatorMaker, past: ir.Value, indices: ir.Value, update: ir.Value, present: ir.Value
+    ) -> ir.Value | None:
         sizes = known_sizes(past)
         grids = _grids(indices, sizes)
         if grids is None:

@@ -103,7 +103,7 @@ def weight_bytes(directory: pathlib.Path, paths: Iterable[str]) -> Iterator[Weig
 
 def _in_order(graph: ir.Graph) -> Iterator[tuple[str, Any]]:
     """Names and tensors of the initializers and constants of a graph and its bodies, in the order of their first use."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for node in all_nodes(graph):
         found |= _constant(node)
         for value in node.inputs:

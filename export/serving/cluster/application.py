@@ -1,10 +1,12 @@
 """The Ray Serve application of a bundle."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import pathlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError, MissingLibraryError
@@ -15,7 +17,11 @@ from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica
 from keras_transformer.export.serving.requests import Limits, RequestError
 from keras_transformer.export.serving.served_model import ReplicaDiedError, checked_signatures, served_bundle
 from keras_transformer.utils.http.access import Access
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import numpy as np
+    from starlette.types import Receive, Scope, Send
 
 try:
     # An extra, which may not be installed.
@@ -44,7 +50,7 @@ def ray_application(
     limits: Limits | None = None,
     num_gateways: int = 1,
     cpus_per_replica: float | None = None,
-    engine_options: dict[str, Any] | None = None,
+    engine_options: JsonObject | None = None,
     access: Access | None = None,
 ) -> serve.Application:
     """Returns the Ray Serve application of a bundle: an HTTP gateway and replicas of the model.
@@ -109,10 +115,10 @@ def ray_application(
 
 
 def _replicas(
-    own: tuple[str, str, int], name: str, number: int, cpus: float, batching: Batching, engine_options: dict[str, Any]
+    own: tuple[str, str, int], name: str, number: int, cpus: float, batching: Batching, engine_options: JsonObject
 ) -> serve.Application:
     """The application of the replicas alone."""
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "num_replicas": number,
         "max_queued_requests": batching.max_waiting,
         "ray_actor_options": {"num_cpus": cpus},
@@ -140,7 +146,7 @@ def ray_gateway(handle: Any, bundle: Path, name: str | None, backend: str, limit
     return Gateway([served_bundle(bundle, name, backend, _Replicas(handle), limits)], limits, access=access)
 
 
-def _configured(deployment: Any, **options: Any) -> Any:
+def _configured(deployment: Any, **options: object) -> Any:
     """A deployment, as its decorator has made it, with options."""
     return deployment.options(**options)
 
@@ -175,7 +181,7 @@ class ArrayDeployment:
 class TextDeployment:
     """A replica of a language model."""
 
-    def __init__(self, own: tuple[str, str, int], name: str, engine_options: dict[str, Any]) -> None:
+    def __init__(self, own: tuple[str, str, int], name: str, engine_options: JsonObject) -> None:
         bundle, backend, num_threads = own
         self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
 
@@ -196,7 +202,7 @@ class TextDeployment:
 class _Forward:
     """The application of the gateway that runs in this process; it has nothing to do at the start and the end."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             for kind in ("startup", "shutdown"):
                 await receive()
@@ -222,7 +228,7 @@ class _Replicas:
         self._handle = handle
         self._streaming = handle.options(stream=True)
 
-    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    async def predict(self, signature: str, arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
         try:
             result, examples = await self._handle.predict.remote((signature, arrays))
         except _OURS as error:

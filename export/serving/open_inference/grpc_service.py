@@ -113,13 +113,13 @@ class GrpcServer:
         await self._server.start()
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._server.stop(_STOP_S)
 
     def _checked(self, name: str, method: Callable[[Any], Awaitable[Any]]) -> Any:
         """The method with its errors as statuses."""
 
-        async def checked(request: Any, context: Any) -> Any:
+        async def checked(request: object, context: Any) -> Any:
             try:
                 if name not in _OPEN:
                     self._guard.access.check_key([value for key, value in _texts(context) if key == "authorization"])
@@ -146,10 +146,10 @@ class GrpcServer:
 
         return checked
 
-    async def _live(self, request: Any) -> Any:
+    async def _live(self, request: object) -> Any:
         return MESSAGES["ServerLiveResponse"](live=True)
 
-    async def _ready(self, request: Any) -> Any:
+    async def _ready(self, request: object) -> Any:
         try:
             await self._figures()
         except UNHEALTHY:
@@ -164,7 +164,7 @@ class GrpcServer:
             return MESSAGES["ModelReadyResponse"](ready=False)
         return MESSAGES["ModelReadyResponse"](ready=True)
 
-    async def _server_metadata(self, request: Any) -> Any:
+    async def _server_metadata(self, request: object) -> Any:
         return MESSAGES["ServerMetadataResponse"](**{**SERVER, "extensions": []})
 
     async def _model_metadata(self, request: Any) -> Any:

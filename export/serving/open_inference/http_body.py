@@ -16,6 +16,7 @@ from keras_transformer.export.serving.open_inference.tensors import (
     to_bytes,
 )
 from keras_transformer.export.serving.requests import RequestError, read_object, to_json
+from keras_transformer.utils.types import JsonObject
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 _KEYS = ("id", "parameters", "inputs", "outputs")
@@ -86,7 +87,7 @@ def write_infer(name: str, request: InferRequest, outputs: dict[str, np.ndarray]
     """
     records, contents = [], []
     for each, array in outputs.items():
-        record: dict[str, Any] = {"name": each, "datatype": datatype_of(array), "shape": array.shape}
+        record: JsonObject = {"name": each, "datatype": datatype_of(array), "shape": array.shape}
         if request.binary.get(each, request.all_binary):
             contents.append(to_bytes(array))
             record["parameters"] = {_SIZE: len(contents[-1])}
@@ -111,7 +112,7 @@ def _length(length: str | None, size: int) -> int:
     return int(length)
 
 
-def _check_keys(given: Any, known: tuple[str, ...], what: str) -> None:
+def _check_keys(given: object, known: tuple[str, ...], what: str) -> None:
     if not isinstance(given, dict):
         raise RequestError(400, f"{what} must be an object")
     for key in given:
@@ -119,7 +120,7 @@ def _check_keys(given: Any, known: tuple[str, ...], what: str) -> None:
             raise RequestError(400, f"unknown key '{key:.40}'; {what} has {', '.join(known)}")
 
 
-def _parameters(given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def _parameters(given: JsonObject, known: tuple[str, ...]) -> JsonObject:
     parameters = given.get("parameters") or {}
     if not isinstance(parameters, dict):
         raise RequestError(400, "'parameters' must be an object")
@@ -129,7 +130,7 @@ def _parameters(given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]
     return parameters
 
 
-def _flag(parameters: dict[str, Any], name: str, default: bool) -> bool:
+def _flag(parameters: JsonObject, name: str, default: bool) -> bool:
     value = parameters.get(name, default)
     if not isinstance(value, bool):
         raise RequestError(400, f"the parameter '{name}' must be true or false")
@@ -154,7 +155,7 @@ def _input(given: Any, rest: memoryview) -> tuple[str, np.ndarray, memoryview]:
     return name, from_bytes(name, datatype, shape, rest[:size]), rest[size:]
 
 
-def _outputs(given: Any) -> tuple[list[str], dict[str, bool]]:
+def _outputs(given: object) -> tuple[list[str], dict[str, bool]]:
     if given is not None and not isinstance(given, list):
         raise RequestError(400, "'outputs' must be a list")
     binary: dict[str, bool] = {}

@@ -16,6 +16,8 @@ from keras_transformer.export.serving.served_model import UNHEALTHY
 from keras_transformer.utils.http.refusals import refusal
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
     from keras_transformer.export.serving.calls import Calls
 
 _MODEL = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
@@ -50,7 +52,7 @@ class OpenInferenceRoutes:
             Route("/v2/repository/index", self._index, methods=["POST"]),
         ]
 
-    async def _infer(self, request: Any) -> Response:
+    async def _infer(self, request: Request) -> Response:
         name, version = request.path_params["name"], request.path_params.get("version", "")
         model, reader, signature = self._models.find_arrays(name, version)
         request.state.model = model.name
@@ -63,20 +65,20 @@ class OpenInferenceRoutes:
         content, headers = write_infer(name, asked, wanted_outputs(outputs, asked.names))
         return Response(content, headers=headers)
 
-    async def _server(self, request: Any) -> Response:
+    async def _server(self, request: Request) -> Response:
         return JSONResponse(SERVER)
 
-    async def _live(self, request: Any) -> Response:
+    async def _live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
 
-    async def _ready(self, request: Any) -> Response:
+    async def _ready(self, request: Request) -> Response:
         try:
             await self._figures()
         except UNHEALTHY as error:
             return refusal(503, f"not ready: {type(error).__name__}", path=request.url.path)
         return JSONResponse({"ready": True})
 
-    async def _model_ready(self, request: Any) -> Response:
+    async def _model_ready(self, request: Request) -> Response:
         model, name = await self._described(request)
         if isinstance(model, Response):
             return model
@@ -86,11 +88,11 @@ class OpenInferenceRoutes:
             return refusal(503, f"not ready: {type(error).__name__}", path=request.url.path)
         return JSONResponse({"name": name, "ready": True})
 
-    async def _model(self, request: Any) -> Response:
+    async def _model(self, request: Request) -> Response:
         model, name = await self._described(request)
         return model if isinstance(model, Response) else JSONResponse(self._models.metadata(name))
 
-    async def _described(self, request: Any) -> tuple[Any, str]:
+    async def _described(self, request: Request) -> tuple[Any, str]:
         """The model of a path, or the refusal; and its name."""
         name = request.path_params["name"]
         try:
@@ -98,5 +100,5 @@ class OpenInferenceRoutes:
         except RequestError as error:
             return refusal(error.status, error.reason, path=request.url.path), name
 
-    async def _index(self, request: Any) -> Response:
+    async def _index(self, request: Request) -> Response:
         return JSONResponse([{"name": name, "version": VERSION, "state": "READY"} for name in self._models.names])

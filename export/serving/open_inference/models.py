@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.serving.open_inference.tensors import DATATYPES
 from keras_transformer.export.serving.requests import RequestError
+from keras_transformer.utils.types import JsonObject
 from keras_transformer.version import __version__
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.export.serving.calls import Calls
     from keras_transformer.export.serving.requests import Reader
@@ -63,7 +66,7 @@ class Models:
             raise RequestError(400, f"'{name}' is a language model: use /v1/completions")
         return model, model.reader, signature
 
-    def metadata(self, name: str, version: str = "") -> dict[str, Any]:
+    def metadata(self, name: str, version: str = "") -> JsonObject:
         """The metadata of a model: its inputs and outputs; sizes that vary are -1."""
         model, signature = self.find(name, version)
         inputs = model.reader.signatures[signature] if model.reader is not None else ()
@@ -72,12 +75,12 @@ class Models:
         return {"name": name, "versions": [VERSION], "platform": model.platform, **tensors}
 
 
-def _tensor(spec: ArraySpec) -> dict[str, Any]:
+def _tensor(spec: ArraySpec) -> JsonObject:
     shape = [-1 if size is None else size for size in spec.shape]
     return {"name": spec.name, "datatype": DATATYPES.get(spec.dtype, spec.dtype.upper()), "shape": shape}
 
 
-def wanted_outputs(outputs: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def wanted_outputs(outputs: dict[str, Any], names: list[str]) -> dict[str, np.ndarray]:
     """The outputs of a request's names, or all of them where it has none.
 
     Raises:

@@ -7,12 +7,15 @@ known, and the sines are a table. Others are computed by products and sums.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
 
 _FUNCTIONS = {"SIN": np.sin, "COS": np.cos}
 _ELEMENTWISE = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply}
@@ -23,7 +26,7 @@ _PI = (3.140625, 9.67502593994140625e-4, 1.509957990978376432e-7)
 _SERIES = (-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800)
 
 
-def with_tables(graph: Graph, operator: Any) -> bool:
+def with_tables(graph: Graph, operator: OperatorT) -> bool:
     """A lookup in place of a sine or cosine of what depends on the index of a slot alone."""
     kind, output = graph.kind(operator), int(operator.outputs[0])
     if kind not in _FUNCTIONS:
@@ -77,7 +80,7 @@ def _values(graph: Graph, index: int, source: int, numbers: np.ndarray) -> np.nd
     return None if dtype is None else known[0].astype(dtype).reshape(len(numbers), *shape)
 
 
-def with_polynomials(graph: Graph, operator: Any) -> bool:
+def with_polynomials(graph: Graph, operator: OperatorT) -> bool:
     """A sine or cosine as a polynomial of the rest of the angle by pi, with a sign."""
     kind, source, output = graph.kind(operator), int(operator.inputs[0]), int(operator.outputs[0])
     if kind not in _FUNCTIONS or graph.type(source) != "FLOAT32":

@@ -7,12 +7,15 @@ one token at a computed slot is chosen by a mask of the slots.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
 
 _RANK, _SLOTS = 4, 2
 _SHAPED = ("RESHAPE", "BROADCAST_TO", "CAST")
@@ -46,12 +49,12 @@ def affine(graph: Graph, index: int) -> Affine | None:
     return found
 
 
-def _data_inputs(graph: Graph, operator: Any) -> tuple[int, ...]:
+def _data_inputs(graph: Graph, operator: OperatorT) -> tuple[int, ...]:
     inputs = indices(operator.inputs)
     return inputs[:1] if graph.kind(operator) in _SHAPED else inputs
 
 
-def _computed(graph: Graph, operator: Any, parts: list[Affine]) -> Affine | None:
+def _computed(graph: Graph, operator: OperatorT, parts: list[Affine]) -> Affine | None:
     """The result of an operator, or None if it is not linear, or depends on several numbers."""
     kind, shape = graph.kind(operator), graph.shape(int(operator.outputs[0]))
     sources = {each.source for each in parts if each.source is not None}
@@ -80,7 +83,7 @@ def _computed(graph: Graph, operator: Any, parts: list[Affine]) -> Affine | None
     return Affine(base, np.broadcast_to(slope, base.shape), source if slope.any() else None)
 
 
-def without_cache_scatters(graph: Graph, operator: Any) -> bool:
+def without_cache_scatters(graph: Graph, operator: OperatorT) -> bool:
     """Rewrites the last operator of an update `(1, K, L, H)`; the others are not read any more."""
     found = _update(graph, operator)
     if found is None:
@@ -111,7 +114,7 @@ def without_cache_scatters(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def _update(graph: Graph, operator: Any) -> tuple[int, Any] | None:
+def _update(graph: Graph, operator: OperatorT) -> tuple[int, Any] | None:
     """The cache, and the scatter of its new rows, given the last operator of an update."""
     if graph.kind(operator) != "ADD":
         return None

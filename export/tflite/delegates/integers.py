@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema, size_of
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
 
 _MOST = 2**18
 _NUMPY: dict[str, Callable[..., Any]] = {
@@ -46,7 +49,7 @@ def fold_constants(graph: Graph) -> int:
     return count
 
 
-def _result(graph: Graph, operator: Any, values: list[np.ndarray]) -> np.ndarray | None:
+def _result(graph: Graph, operator: OperatorT, values: list[np.ndarray]) -> np.ndarray | None:
     kind, output = graph.kind(operator), int(operator.outputs[0])
     shape = graph.shape(output)
     dtype = {"FLOAT32": "float32", "INT32": "int32", "INT64": "int64", "BOOL": "bool"}.get(graph.type(output))
@@ -65,7 +68,7 @@ def _result(graph: Graph, operator: Any, values: list[np.ndarray]) -> np.ndarray
     return found.astype(dtype) if found.shape == shape else None
 
 
-def _activates(operator: Any) -> bool:
+def _activates(operator: OperatorT) -> bool:
     return bool(getattr(operator.builtinOptions, "fusedActivationFunction", 0))
 
 
@@ -101,7 +104,7 @@ def _long_constant(graph: Graph, index: int) -> np.ndarray | None:
     return np.frombuffer(np.ascontiguousarray(buffer.data), "int64") if size_of(buffer) else None
 
 
-def without_equal_casts(graph: Graph, operator: Any) -> bool:
+def without_equal_casts(graph: Graph, operator: OperatorT) -> bool:
     """Removes a conversion of a tensor to its own type."""
     if graph.kind(operator) != "CAST":
         return False

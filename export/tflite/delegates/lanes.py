@@ -7,17 +7,20 @@ kernel then returns elements that are not there, or divides by zero. It does not
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
+
 _LANES = 4
 
 
-def with_equal_batches(graph: Graph, operator: Any) -> bool:
+def with_equal_batches(graph: Graph, operator: OperatorT) -> bool:
     """One product of all rows where one matrix serves all batches, or as many matrices as batches."""
     if graph.kind(operator) != "BATCH_MATMUL":
         return False
@@ -55,7 +58,7 @@ def _widened(graph: Graph, index: int, batch: tuple[int, ...]) -> int:
     return graph.emit("MUL", (aligned, ones), ("FLOAT32", shape), schema().MulOptionsT(), like=index)
 
 
-def with_full_lanes(graph: Graph, operator: Any) -> bool:
+def with_full_lanes(graph: Graph, operator: OperatorT) -> bool:
     """Rows of floats whose length is a multiple of 4; what is added is smaller than every number."""
     if graph.kind(operator) != "TOPK_V2":
         return False

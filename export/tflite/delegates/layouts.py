@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
 
 _MOST_RANK = 4
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
@@ -15,7 +18,7 @@ _FACTORS = {"SUB": 0.0, "ADD": 2.0}  # Of a tensor and itself.
 _MASKS = ("beginMask", "endMask", "ellipsisMask", "newAxisMask", "shrinkAxisMask")
 
 
-def without_shrunk_axes(graph: Graph, operator: Any) -> bool:
+def without_shrunk_axes(graph: Graph, operator: OperatorT) -> bool:
     """`x[:, 0]` as `x[:, 0:1]` and a reshape."""
     options = operator.builtinOptions
     if graph.kind(operator) != "STRIDED_SLICE" or not options.shrinkAxisMask:
@@ -52,7 +55,7 @@ def without_shrunk_axes(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def with_flat_indices(graph: Graph, operator: Any) -> bool:
+def with_flat_indices(graph: Graph, operator: OperatorT) -> bool:
     """A lookup by a matrix of indices as one by a list of them."""
     if graph.kind(operator) != "GATHER" or operator.builtinOptions.batchDims:
         return False
@@ -70,7 +73,7 @@ def with_flat_indices(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def without_batches_of_lookups(graph: Graph, operator: Any) -> bool:
+def without_batches_of_lookups(graph: Graph, operator: OperatorT) -> bool:
     """A lookup in each row by its own indices, as a product with rows of zeros and a one."""
     if graph.kind(operator) != "GATHER" or not operator.builtinOptions.batchDims:
         return False
@@ -92,7 +95,7 @@ def without_batches_of_lookups(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def without_broadcasts(graph: Graph, operator: Any) -> bool:
+def without_broadcasts(graph: Graph, operator: OperatorT) -> bool:
     """A broadcast as a product with ones, or a sum with zeros."""
     if graph.kind(operator) != "BROADCAST_TO":
         return False
@@ -115,7 +118,7 @@ def without_broadcasts(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def with_wide_padding(graph: Graph, operator: Any) -> bool:
+def with_wide_padding(graph: Graph, operator: OperatorT) -> bool:
     """A padded vector or matrix as a padded tensor of rank 4, and padded integers as floats."""
     if graph.kind(operator) not in ("PAD", "PADV2"):
         return False
@@ -137,7 +140,7 @@ def with_wide_padding(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def with_wide_choices(graph: Graph, operator: Any) -> bool:
+def with_wide_choices(graph: Graph, operator: OperatorT) -> bool:
     """A choice between tensors that are broadcast, as one between tensors of the shape of the result."""
     if graph.kind(operator) not in ("SELECT", "SELECT_V2"):
         return False
@@ -161,7 +164,7 @@ def _is_narrow(graph: Graph, index: int, shape: tuple[int, ...]) -> bool:
     return graph.shape(index) not in (shape, ()) or (graph.shape(index) == () and not graph.is_constant(index))
 
 
-def without_equal_operands(graph: Graph, operator: Any) -> bool:
+def without_equal_operands(graph: Graph, operator: OperatorT) -> bool:
     """An operator of a tensor and itself, as one of the tensor alone: an operator may not read a tensor twice."""
     inputs, kind, output = indices(operator.inputs), graph.kind(operator), int(operator.outputs[0])
     if len(inputs) != 2 or inputs[0] != inputs[1] or getattr(operator.builtinOptions, "fusedActivationFunction", False):
@@ -178,7 +181,7 @@ def without_equal_operands(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def with_ranks_of_constants(graph: Graph, operator: Any) -> bool:
+def with_ranks_of_constants(graph: Graph, operator: OperatorT) -> bool:
     """A constant vector beside a tensor of rank 4, as a constant of rank 4 with the same values."""
     kind, output = graph.kind(operator), int(operator.outputs[0])
     rank = len(graph.shape(output))
@@ -203,7 +206,7 @@ def _of_rank(graph: Graph, index: int, rank: int) -> int:
     return graph.add_tensor(f"{name}/rank_{rank}", graph.type(index), wide, tensor.buffer)
 
 
-def without_boolean_slices(graph: Graph, operator: Any) -> bool:
+def without_boolean_slices(graph: Graph, operator: OperatorT) -> bool:
     """A slice of booleans as one of numbers."""
     output = int(operator.outputs[0])
     if graph.kind(operator) not in ("STRIDED_SLICE", "SLICE") or graph.type(output) != "BOOL":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.tflite.delegates import (
     angles,
@@ -14,6 +14,9 @@ from keras_transformer.export.tflite.delegates import (
 )
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import schema, signature_of
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
 
 _RULES = (
     integers.without_equal_casts,
@@ -39,7 +42,7 @@ _RULES = (
 _VERSIONS = {"STRIDED_SLICE": 2}
 
 
-def rewrite_for_gpu(model: Any) -> None:
+def rewrite_for_gpu(model: ModelT) -> None:
     """Writes the graphs of fixed shapes with the operators that the GPU delegate takes; values change by rounding only.
 
     Args:
@@ -64,7 +67,7 @@ def _fold(graph: Graph) -> None:
         pass
 
 
-def _lower_versions(model: Any) -> None:
+def _lower_versions(model: ModelT) -> None:
     every = graphs(model)
     for number, code in enumerate(model.operatorCodes):
         users = [(graph, each) for graph in every for each in graph.subgraph.operators if each.opcodeIndex == number]

@@ -5,18 +5,21 @@ Numbers pass through float32, which has all integers up to 2**24: the counts and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
+
 _MOST = 2**24  # Elements of a matrix that chooses rows.
 _NUMBERS = ("FLOAT32", "INT32")
 
 
-def without_scatters(graph: Graph, operator: Any) -> bool:
+def without_scatters(graph: Graph, operator: OperatorT) -> bool:
     """A scatter of rows as a product with a matrix of zeros and ones; rows of equal places are summed, as in a scatter."""
     if graph.kind(operator) != "SCATTER_ND":
         return False
@@ -47,7 +50,7 @@ def without_scatters(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def with_inner_sums(graph: Graph, operator: Any) -> bool:
+def with_inner_sums(graph: Graph, operator: OperatorT) -> bool:
     """A running sum of integers as one of floats, and one along the first axis as one along an inner axis.
 
     The delegate takes sums of floats along the first axis, but returns other numbers (ai-edge-litert 2.3).
@@ -71,7 +74,7 @@ def with_inner_sums(graph: Graph, operator: Any) -> bool:
     return True
 
 
-def without_boolean_choices(graph: Graph, operator: Any) -> bool:
+def without_boolean_choices(graph: Graph, operator: OperatorT) -> bool:
     """Rows with one true value, as a comparison with the numbers of the columns."""
     output = int(operator.outputs[0])
     if graph.kind(operator) != "ONE_HOT" or graph.type(output) != "BOOL":

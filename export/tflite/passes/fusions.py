@@ -5,8 +5,10 @@ A norm comes out of Keras as `x * s + (beta - mean * s)` with `s = gamma * rsqrt
 the converter does where shapes are fixed: then signatures of fixed and of dynamic shapes share those weights.
 """
 
+from __future__ import annotations
+
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +16,11 @@ from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import add_buffer, indices, other_input, schema, signature_of, size_of
 from keras_transformer.export.tflite.weights.variable_data import VariableData
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
-def fuse(model: Any, folds_factors: bool = True) -> None:
+
+def fuse(model: ModelT, folds_factors: bool = True) -> None:
     """Fuses the operators of a float file, and stores equal constants once.
 
     Args:
@@ -45,7 +50,7 @@ def _lighter_norms(graph: Graph) -> int:
     return len(found)
 
 
-def _norm_parts(graph: Graph, operator: Any) -> Any:
+def _norm_parts(graph: Graph, operator: OperatorT) -> Any:
     """The operators and tensors of a norm, given its product of `gamma` and the inverse deviation, or None."""
     if graph.kind(operator) != "MUL" or len(graph.readers[int(operator.outputs[0])]) != 2:
         return None
@@ -84,7 +89,7 @@ def _same_shape(graph: Graph, first: int, second: int) -> bool:
     return signature_of(graph.tensors[first]) == signature_of(graph.tensors[second])
 
 
-def _activates(operator: Any) -> bool:
+def _activates(operator: OperatorT) -> bool:
     options = operator.builtinOptions
     return options is not None and options.fusedActivationFunction != 0
 
@@ -107,7 +112,7 @@ def _norm(graph: Graph, last: Any, x: int, mean: int, inverse: int, gamma: int, 
 class _Weights:
     """Constants, each stored once for all graphs."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: ModelT) -> None:
         self.model = model
         self.digests = {index: _digest(each.data) for index, each in enumerate(model.buffers) if size_of(each)}
         self.buffers: dict[bytes, int] = {}
@@ -160,7 +165,7 @@ def _fold_factors(graph: Graph, weights: _Weights) -> int:
     return len(folded)
 
 
-def _factor(graph: Graph, operator: Any) -> float | None:
+def _factor(graph: Graph, operator: OperatorT) -> float | None:
     """The scalar that an operator multiplies by, or None."""
     values = [graph.value(index) for index in indices(operator.inputs)]
     constants = [each for each in values if each is not None and each.size == 1 and each.dtype == np.float32]
@@ -180,7 +185,7 @@ def _product_behind(graph: Graph, index: int) -> Any:
     return maker if biased and not _activates(maker) else None
 
 
-def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> None:
+def _multiply(graph: Graph, operator: OperatorT, factor: float, weights: _Weights) -> None:
     inputs = list(indices(operator.inputs))
     for position in range(1, len(inputs)):
         if inputs[position] >= 0:
@@ -190,7 +195,7 @@ def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> 
     operator.inputs = np.array(inputs, "int32")
 
 
-def _bypass(graph: Graph, operator: Any, source: int) -> None:
+def _bypass(graph: Graph, operator: OperatorT, source: int) -> None:
     """Lets the consumers of an operator's result read its source instead."""
     output = int(operator.outputs[0])
     if output in graph.ends:
@@ -201,7 +206,7 @@ def _bypass(graph: Graph, operator: Any, source: int) -> None:
     graph.readers[source] = [each for each in graph.readers[source] if each is not operator] + graph.readers[output]
 
 
-def _drop_unused(model: Any) -> None:
+def _drop_unused(model: ModelT) -> None:
     """Clears the buffers of unused constants."""
     used = {0}
     for graph in graphs(model):

@@ -12,12 +12,14 @@ from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.tflite.tree import add_buffer, schema
 
 if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, SignatureDefT
+
     from keras_transformer.export.data.export_spec import ExportSpec, Signature
 
 _PRODUCER = "producer"
 
 
-def name_interface(model: Any, spec: ExportSpec) -> None:
+def name_interface(model: ModelT, spec: ExportSpec) -> None:
     """Names the tensors of inputs and outputs, and puts them in order.
 
     The converter sorts them by name, and names tensors after operations, such as `decode/call:2`. Signatures have the right
@@ -32,7 +34,7 @@ def name_interface(model: Any, spec: ExportSpec) -> None:
         _name(definition, model.subgraphs[definition.subgraphIndex], spec.signatures[definition.signatureKey.decode()])
 
 
-def _name(definition: Any, graph: Any, signature: Signature) -> None:
+def _name(definition: SignatureDefT, graph: Any, signature: Signature) -> None:
     inputs, outputs = [each.name for each in signature.inputs], [each.name for each in signature.outputs]
     definition.inputs, graph.inputs = _ordered(definition.inputs, inputs, graph.inputs)
     definition.outputs, graph.outputs = _ordered(definition.outputs, outputs, graph.outputs)
@@ -67,7 +69,7 @@ def describe(model: Any, metadata: Mapping[str, Any]) -> None:
         add_metadata(model, name, text.encode())
 
 
-def add_metadata(model: Any, name: str, content: bytes) -> None:
+def add_metadata(model: ModelT, name: str, content: bytes) -> None:
     """Adds a buffer of metadata.
 
     Args:
@@ -80,7 +82,7 @@ def add_metadata(model: Any, name: str, content: bytes) -> None:
     model.metadata = [*(model.metadata or ()), entry]
 
 
-def read_metadata(model: Any) -> dict[str, bytes]:
+def read_metadata(model: ModelT) -> dict[str, bytes]:
     """The entries of a model.
 
     Args:

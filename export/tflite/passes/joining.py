@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
-def join(front: Any, model: Any, signature: str) -> Any:
+
+def join(front: Any, model: ModelT, signature: str) -> ModelT:
     """Puts one signature of a model behind a file, whose outputs have the names of its inputs.
 
     The operators of the signature follow those of the file in one graph, as the converter would have written them. Other
@@ -78,7 +81,7 @@ def _moved(indices: Any, places: Mapping[int, int]) -> Any:
     return np.array([each if each < 0 else places[each] for each in np.asarray(indices).tolist()], "int32")
 
 
-def _reached(model: Any, start: int) -> list[int]:
+def _reached(model: ModelT, start: int) -> list[int]:
     """The numbers of a graph and of those that it runs, each once."""
     found = [start]
     for number in found:
@@ -91,7 +94,7 @@ def _reached(model: Any, start: int) -> list[int]:
     return found
 
 
-def _called(operator: Any) -> Iterator[tuple[Any, str]]:
+def _called(operator: OperatorT) -> Iterator[tuple[Any, str]]:
     """The options of an operator, and those of their attributes that are numbers of graphs."""
     for options in (operator.builtinOptions, operator.builtinOptions2):
         for name in vars(options) if options is not None else ():

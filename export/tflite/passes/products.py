@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,14 @@ from keras_transformer.export.tflite.tree import indices, other_input, schema, s
 from keras_transformer.export.tflite.weights.insert_weights import Inserter
 from keras_transformer.export.tflite.weights.variable_data import VariableData
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
+
 _AFFINE = ("FULLY_CONNECTED", "CONV_2D")
 _ACTIVATIONS = ("RELU", "RELU6", "RELU_N1_TO_1")
 
 
-def complete_products(model: Any, inserter: Inserter, folds_factors: bool = True) -> None:
+def complete_products(model: ModelT, inserter: Inserter, folds_factors: bool = True) -> None:
     """Rewrites the products of a converted file whose second operand is a weight, in place.
 
     Args:
@@ -43,7 +46,7 @@ def _complete(graph: Graph, inserter: Inserter, folds_factors: bool) -> None:
     graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if id(each) not in left_out]
 
 
-def _is_relu(graph: Graph, operator: Any) -> bool:
+def _is_relu(graph: Graph, operator: OperatorT) -> bool:
     """Whether an operator is a leaky ReLU of slope 0, as `rewrites` makes them."""
     return graph.kind(operator) == "LEAKY_RELU" and operator.builtinOptions.alpha == 0
 
@@ -53,7 +56,7 @@ def _weight(graph: Graph, index: int) -> VariableData | None:
     return data if isinstance(data, VariableData) else None
 
 
-def _connect(graph: Graph, operator: Any, inserter: Inserter) -> None:
+def _connect(graph: Graph, operator: OperatorT, inserter: Inserter) -> None:
     """Rewrites `x @ W`."""
     x, index = indices(operator.inputs)
     weight = _weight(graph, index)
@@ -71,7 +74,7 @@ def _connect(graph: Graph, operator: Any, inserter: Inserter) -> None:
 class _Affine:
     """A product or a convolution with a weight, which takes in what follows it."""
 
-    def __init__(self, graph: Graph, operator: Any, inserter: Inserter, folds_factors: bool) -> None:
+    def __init__(self, graph: Graph, operator: OperatorT, inserter: Inserter, folds_factors: bool) -> None:
         self._graph, self._operator, self._inserter = graph, operator, inserter
         self._folds_factors = folds_factors
         self._units = shape_of(graph.tensors[int(operator.inputs[1])])[0]
@@ -93,7 +96,7 @@ class _Affine:
             before.outputs = reader.outputs
             yield reader
 
-    def _takes(self, reader: Any, output: int) -> bool:
+    def _takes(self, reader: OperatorT, output: int) -> bool:
         kind, options = self._graph.kind(reader), self._operator.builtinOptions
         if kind in _ACTIVATIONS:
             options.fusedActivationFunction = getattr(schema().ActivationFunctionType, kind)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import schema
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT, SignatureDefT
+
 SAVE, RESTORE, COUNT = "save", "restore", "count"
 _CONTAINER = b"keras_transformer"
 
 
-def keep_state(model: Any, state: Mapping[str, np.ndarray], names: Mapping[str, str]) -> None:
+def keep_state(model: ModelT, state: Mapping[str, np.ndarray], names: Mapping[str, str]) -> None:
     """Makes variables of the state that the signatures of a model take and return, in place.
 
     A variable is assigned its first value when the first signature is called. The signatures `save`, which returns all
@@ -44,7 +47,7 @@ def keep_state(model: Any, state: Mapping[str, np.ndarray], names: Mapping[str, 
 class _Stateful:
     """A signature whose state moves into variables."""
 
-    def __init__(self, graph: Graph, definition: Any, names: Mapping[str, str]) -> None:
+    def __init__(self, graph: Graph, definition: SignatureDefT, names: Mapping[str, str]) -> None:
         self._graph, self._definition, self._names = graph, definition, names
 
     def rewrite(self, first: int) -> None:
@@ -69,7 +72,7 @@ class _Stateful:
         return state, [each for each in tensors if each.name.decode() not in self._names]
 
 
-def _add_first_values(model: Any, state: Mapping[str, np.ndarray]) -> None:
+def _add_first_values(model: ModelT, state: Mapping[str, np.ndarray]) -> None:
     """Adds the subgraph that assigns the first values."""
     graph = _new_graph(model, "first_values")
     for name, value in state.items():
@@ -101,7 +104,7 @@ def _fill_restore(graph: Graph, state: Mapping[str, np.ndarray]) -> tuple[list[A
     return inputs, [_named(COUNT, graph.add_constant(COUNT, "INT32", np.array(len(state), "int32")))]
 
 
-def _new_graph(model: Any, name: str) -> Graph:
+def _new_graph(model: ModelT, name: str) -> Graph:
     subgraph = schema().SubGraphT()
     subgraph.name, subgraph.tensors, subgraph.operators = name.encode(), [], []
     model.subgraphs.append(subgraph)
@@ -116,19 +119,19 @@ def _tensor(graph: Graph, name: str, value: np.ndarray) -> int:
     return graph.add_tensor(name, np.asarray(value).dtype.name.upper(), np.shape(value))
 
 
-def _handle_operator(graph: Graph, name: str, handle: int) -> Any:
+def _handle_operator(graph: Graph, name: str, handle: int) -> OperatorT:
     options = schema().VarHandleOptionsT()
     options.container, options.sharedName = _CONTAINER, name.encode()
     return graph.operator("VAR_HANDLE", [], [handle], options)
 
 
-def _call_once(graph: Graph, subgraph: int) -> Any:
+def _call_once(graph: Graph, subgraph: int) -> OperatorT:
     options = schema().CallOnceOptionsT()
     options.initSubgraphIndex = subgraph
     return graph.operator("CALL_ONCE", [], [], options)
 
 
-def _operator(graph: Graph, kind: str, inputs: list[int], outputs: list[int]) -> Any:
+def _operator(graph: Graph, kind: str, inputs: list[int], outputs: list[int]) -> OperatorT:
     return graph.operator(kind, inputs, outputs)
 
 

@@ -1,11 +1,16 @@
 """Quantization parameters of TFLite files, of 4-bit blocks and of rows, and the precision of block scales in XNNPACK."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import schema
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import QuantizationParametersT
 
 
 def bfloat16(array: np.ndarray) -> np.ndarray:
@@ -20,7 +25,9 @@ def bfloat16(array: np.ndarray) -> np.ndarray:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view("float32")
 
 
-def block_parameters(graph: Graph, name: str, shape: tuple[int, ...], buffer: int, block_size: int) -> Any:
+def block_parameters(
+    graph: Graph, name: str, shape: tuple[int, ...], buffer: int, block_size: int
+) -> QuantizationParametersT:
     """The quantization parameters of 4-bit blocks with scales in half precision.
 
     Args:
@@ -39,7 +46,7 @@ def block_parameters(graph: Graph, name: str, shape: tuple[int, ...], buffer: in
     return parameters
 
 
-def row_parameters(scale: np.ndarray) -> Any:
+def row_parameters(scale: np.ndarray) -> QuantizationParametersT:
     """The quantization parameters of a matrix with one scale for each row, float32 `(N,)`."""
     parameters = schema().QuantizationParametersT()
     parameters.scale = scale

@@ -1,7 +1,9 @@
 """Static quantization of matrix products: activation ranges from calibration data, and integer arithmetic."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from keras_transformer.export.quantization.ranges import RangeObserver
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import read, schema, size_of
 from keras_transformer.utils.captured_stderr import captured
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT
 
 _PRODUCT = "FULLY_CONNECTED"
 
@@ -87,7 +92,7 @@ def _record(observers: dict[int, Any], interpreter: Any, graph: Graph, index: in
             observer.add(interpreter.get_tensor(int(tensor), index))
 
 
-def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any], bits: int = 8) -> None:
+def use_ranges(model: ModelT, buffers: set[int], ranges: dict[int, Any], bits: int = 8) -> None:
     """Rewrites products with quantized weights to integer arithmetic.
 
     Args:

@@ -9,7 +9,7 @@ the complement of the code. Where it is 0, so are the codes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from keras_transformer.export.tflite.tree import add_buffer, schema, signature_o
 from keras_transformer.export.tflite.weights.weight import ROWS, Weight, readers
 from keras_transformer.quantization.blocks import MIDDLES, Blocks
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
+
 _FEWEST = 32  # Numbers of a block, of which the others are multiples.
 _ANY_SCALE = np.float32(2.0**-14)  # Of blocks whose codes are 0.
 _LARGEST = float(np.finfo("float16").max)
@@ -35,7 +38,7 @@ class DoubledInputs:
     def __init__(self) -> None:
         self._known: dict[Any, int] = {}
 
-    def read(self, graph: Graph, operator: Any, width: int) -> None:
+    def read(self, graph: Graph, operator: OperatorT, width: int) -> None:
         """Lets a `FULLY_CONNECTED` read its activations twice.
 
         Args:
@@ -111,7 +114,7 @@ class KeptBlocks:
         blocks: `KnownBlocks`.
     """
 
-    def __init__(self, model: Any, blocks: KnownBlocks) -> None:
+    def __init__(self, model: ModelT, blocks: KnownBlocks) -> None:
         self._model, self._blocks = model, blocks
         self._offsets: dict[int, Offsets] = {}
         self._doubled = DoubledInputs()

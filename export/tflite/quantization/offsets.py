@@ -7,13 +7,16 @@ beside the rows, whose digits are added up.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import add_buffer, schema, signature_of
 from keras_transformer.export.tflite.weights.weight import readers
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
 _PRODUCT = "FULLY_CONNECTED"
 
@@ -26,7 +29,7 @@ class Offsets:
         block_size: int.
     """
 
-    def __init__(self, model: Any, block_size: int) -> None:
+    def __init__(self, model: ModelT, block_size: int) -> None:
         self._model, self._block_size = model, block_size
         self._ones: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
@@ -48,7 +51,7 @@ class Offsets:
             for operator in products:
                 self._add_to(graph, operator, matrix, offset.shape[1])
 
-    def _add_to(self, graph: Graph, operator: Any, matrix: int, blocks: int) -> None:
+    def _add_to(self, graph: Graph, operator: OperatorT, matrix: int, blocks: int) -> None:
         source, weight, *bias = map(int, operator.inputs)
         (output,) = map(int, operator.outputs)
         sizes, name = signature_of(graph.tensors[output]), graph.tensors[output].name.decode()
@@ -69,7 +72,9 @@ class Offsets:
         product = (sums, matrix, bias[0] if bias else -1)
         graph.insert(position, "FULLY_CONNECTED", product, (shifted,), copy.copy(operator.builtinOptions))
 
-    def _sums_of(self, graph: Graph, operator: Any, source: int, width: int, sizes: tuple[int | None, ...]) -> int:
+    def _sums_of(
+        self, graph: Graph, operator: OperatorT, source: int, width: int, sizes: tuple[int | None, ...]
+    ) -> int:
         """The sums of the blocks of an activation, for all products that read it."""
         key = (id(graph.subgraph), source, len(sizes))
         if key not in self._sums:
@@ -97,7 +102,7 @@ class Offsets:
         return self._constants[key]
 
 
-def add_to_rows(graph: Graph, operator: Any, offsets: int, width: int, count: int) -> None:
+def add_to_rows(graph: Graph, operator: OperatorT, offsets: int, width: int, count: int) -> None:
     """Adds offsets to what an `EMBEDDING_LOOKUP` returns.
 
     Args:

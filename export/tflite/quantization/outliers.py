@@ -4,20 +4,25 @@ Integer products quantize each row of activations with one scale, and a few larg
 Apart from each other, both parts are exact enough. They are rows of one product, which reads its weights once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import add_buffer, schema, signature_of
 
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
+
 # Numbers above this multiple of the mean magnitude of their row are outliers.
 _BOUND = 4.0
 _LAYOUT = ("RESHAPE", "TRANSPOSE")
 
 
-def separate_outliers(model: Any) -> int:
+def separate_outliers(model: ModelT) -> int:
     """Separates the outliers of the integer products that read tokens into a cache.
 
     A cached error is read again with every further token. Encoders and other models keep single products, which take half
@@ -33,7 +38,7 @@ def separate_outliers(model: Any) -> int:
     return sum(_Products(graph, halves).separate() for graph in _steps(model))
 
 
-def _steps(model: Any) -> Iterator[Graph]:
+def _steps(model: ModelT) -> Iterator[Graph]:
     """The graphs of a decoder and its loops; of an encoder-decoder without the encoder and the graph around the loop."""
     names = {int(each.subgraphIndex): each.signatureKey.decode().split("_")[0] for each in model.signatureDefs or ()}
     if "decode" not in names.values():
@@ -70,7 +75,7 @@ class _Products:
                 self._add(operator, both)
         return sum(map(len, found.values()))
 
-    def _is_integer_product(self, operator: Any) -> bool:
+    def _is_integer_product(self, operator: OperatorT) -> bool:
         graph = self._graph
         if graph.kind(operator) != "FULLY_CONNECTED":
             return False
@@ -87,7 +92,7 @@ class _Products:
             maker = self._graph.makers.get(int(maker.inputs[0]))
         return maker is not None and self._graph.kind(maker) == "BATCH_MATMUL"
 
-    def _parts(self, source: int, reader: Any) -> int:
+    def _parts(self, source: int, reader: OperatorT) -> int:
         """The tensor with the clipped rows of an activation, and then the rows of what they lack."""
         graph, types = self._graph, schema()
         sizes = signature_of(graph.tensors[source])
@@ -112,7 +117,7 @@ class _Products:
         graph.insert(position, "ABS", (source,), (size,), types.AbsOptionsT())
         return both
 
-    def _add(self, operator: Any, both: int) -> None:
+    def _add(self, operator: OperatorT, both: int) -> None:
         """Lets a product read both parts, and adds its results."""
         graph, types = self._graph, schema()
         _, weight, *bias = map(int, operator.inputs)

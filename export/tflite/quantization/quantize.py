@@ -29,6 +29,9 @@ from keras_transformer.export.tflite.weights.weight import ROWS, find_weights, r
 if TYPE_CHECKING:
     import pathlib
 
+    import keras
+    from ai_edge_litert.schema_py_generated import ModelT
+
     from keras_transformer.export.data.export_spec import ExportSpec
     from keras_transformer.export.quantization.options import Quantization
     from keras_transformer.export.tflite.weights.weight import Weight
@@ -63,7 +66,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         write_file(model, directory / path)
 
 
-def quantized(content: bytes, quantization: Quantization, variables: Sequence[Any] = ()) -> bytes:
+def quantized(content: bytes, quantization: Quantization, variables: Sequence[keras.Variable] = ()) -> bytes:
     """Returns the bytes of a quantized file.
 
     Args:
@@ -89,7 +92,10 @@ def _find_ranges(quantization: Quantization, content: Callable[[], bytes]) -> di
 
 
 def quantize_tree(
-    model: Any, quantization: Quantization, variables: Sequence[Any] = (), ranges: dict[int, Any] | None = None
+    model: ModelT,
+    quantization: Quantization,
+    variables: Sequence[keras.Variable] = (),
+    ranges: dict[int, Any] | None = None,
 ) -> None:
     """Quantizes the weights of an object tree, one at a time.
 
@@ -129,7 +135,7 @@ def quantize_tree(
         use_ranges(model, {weight.buffer for weight in chosen}, ranges, quantization.activation_bits)
 
 
-def _keep_blocks(model: Any, weights: Sequence[Weight], quantization: Quantization) -> None:
+def _keep_blocks(model: ModelT, weights: Sequence[Weight], quantization: Quantization) -> None:
     """Replaces the weights whose integers are known."""
     from keras_transformer.export.quantization.kept import blocks_of
     from keras_transformer.export.tflite.quantization.kept_blocks import KeptBlocks
@@ -189,7 +195,7 @@ def _rows(values: np.ndarray) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
 
 
 def _blocks(
-    model: Any, values: np.ndarray, block_size: int
+    model: ModelT, values: np.ndarray, block_size: int
 ) -> tuple[np.ndarray, Callable[[Graph, str], Any], np.ndarray]:
     """Values in 4 bits with one float16 scale for each block of a row, a function as in `_rows`, and the offsets."""
     codes, scale, offset = by_offset_block(values, block_size, _kernel_scale)

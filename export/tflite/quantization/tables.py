@@ -4,13 +4,18 @@
 each row or block, and returns floats.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import schema, signature_of, size_of
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import OperatorT
 
 
 def use_lookups(graph: Graph) -> int:
@@ -28,7 +33,7 @@ def use_lookups(graph: Graph) -> int:
     return len(found)
 
 
-def _reads_rows(graph: Graph, operator: Any):
+def _reads_rows(graph: Graph, operator: OperatorT):
     options, (table, ids) = operator.builtinOptions, operator.inputs
     table, ids = graph.tensors[table], graph.tensors[ids]
     types = schema().TensorType
@@ -37,7 +42,7 @@ def _reads_rows(graph: Graph, operator: Any):
     return bool(constant and plain and ids.type == types.INT32 and len(signature_of(table)) == 2)
 
 
-def _replace(graph: Graph, operator: Any):
+def _replace(graph: Graph, operator: OperatorT):
     (table, ids), (output,) = operator.inputs, operator.outputs
     name = graph.tensors[output].name.decode()
     width = signature_of(graph.tensors[table])[1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from keras_transformer.export.tflite.weights.weight import Weight, find_weights
 
 if TYPE_CHECKING:
     import pathlib
+
+    import keras
+    from ai_edge_litert.schema_py_generated import ModelT
 
     from keras_transformer.export.data.export_spec import ExportSpec
 
@@ -32,7 +36,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         write_file(model, directory / path)
 
 
-def pack_tree(model: Any, variables: Any = ()) -> None:
+def pack_tree(model: ModelT, variables: Sequence[keras.Variable] = ()) -> None:
     """Packs the ternary kernels of an object tree.
 
     Args:
@@ -44,7 +48,7 @@ def pack_tree(model: Any, variables: Any = ()) -> None:
             _pack(model, weight)
 
 
-def _pack(model: Any, weight: Weight) -> None:
+def _pack(model: ModelT, weight: Weight) -> None:
     codes = (weight.values.astype("int8") & 3).astype("uint8").reshape(-1)
     model.buffers[weight.buffer].data = np.ascontiguousarray(pack_pairs(codes))
     parameters = schema().QuantizationParametersT()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.data.weights import Dequantized, codes
 from keras_transformer.export.tflite.graph import Graph
 from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import BufferT
 
 _PLAIN = {"FLOAT32": "float32", "FLOAT16": "float16", "INT8": "int8", "INT32": "int32"}
 _PACKED = {"INT4": 4, "INT2": 2}
@@ -102,5 +105,5 @@ class ConstantReader:
     def _kind(self, index: int) -> str | None:
         return self._names.get(self.graph.tensors[index].type)
 
-    def _buffer(self, index: int) -> Any:
+    def _buffer(self, index: int) -> BufferT:
         return self.graph.model.buffers[self.graph.tensors[index].buffer]

@@ -18,6 +18,7 @@ from keras_transformer.export.tflite.weights.variable_data import VariableData
 
 if TYPE_CHECKING:
     import keras
+    from ai_edge_litert.schema_py_generated import ModelT, OperatorT
 
 
 class Inserter:
@@ -27,7 +28,7 @@ class Inserter:
         model: `ModelT`, changed in place.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: ModelT) -> None:
         self._model = model
         self._buffers: dict[str, int] = {}
 
@@ -53,7 +54,7 @@ class Inserter:
         for index, weight in weights.items():
             self._make_constant(graph, index, weight)
 
-    def _is_folded(self, graph: Graph, operator: Any, weights: dict[int, VariableData]) -> bool:
+    def _is_folded(self, graph: Graph, operator: OperatorT, weights: dict[int, VariableData]) -> bool:
         """Adapts one operator; whether its result is a weight too, so that it can be left out."""
         kind, inputs = graph.kind(operator), indices(operator.inputs)
         if kind == "WHILE":
@@ -67,7 +68,7 @@ class Inserter:
         weights[output] = weight.reshaped(tuple(sizes)) if kind == "RESHAPE" else weight.transposed(tuple(sizes))
         return True
 
-    def _into_loop(self, graph: Graph, operator: Any, weights: dict[int, VariableData]) -> None:
+    def _into_loop(self, graph: Graph, operator: OperatorT, weights: dict[int, VariableData]) -> None:
         """Takes the weights that a loop hands on unchanged out of its state."""
         options = operator.builtinOptions
         body, condition = (

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.export.data.weights import StoredWeight, WeightBytes
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import indices, read_file, schema, shape_of, size_of
+
+if TYPE_CHECKING:
+    from ai_edge_litert.schema_py_generated import ModelT, TensorT
 
 # Names that the converter gives to constants without one.
 _NUMBERED = re.compile(r"(arith\.constant|keras_variable_|tfl\.)\S*")
@@ -51,7 +54,7 @@ def _labels(graph: Graph, index: int) -> set[str]:
     return {part for name in names for part in (name, name.rpartition("/")[0])}
 
 
-def _array(model: Any, graph: Graph, tensor: Any) -> np.ndarray | None:
+def _array(model: ModelT, graph: Graph, tensor: TensorT) -> np.ndarray | None:
     types = schema().TensorType
     dtypes = {types.FLOAT32: "float32", types.INT32: "int32", types.INT8: "int8", types.INT64: "int64"}
     if tensor.type not in dtypes:

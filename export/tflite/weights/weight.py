@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.tree import indices, schema, shape_of, size_of
+
+if TYPE_CHECKING:
+    import keras
+    from ai_edge_litert.schema_py_generated import ModelT, TensorT
 
 # Smaller weights are not quantized: the operators would cost more.
 _SMALL = 2048
@@ -56,7 +60,7 @@ def readers(graph: Graph, index: int) -> list[tuple[Any, int]]:
     ]
 
 
-def find_weights(model: Any, variables: Sequence[Any] = ()) -> list[Weight]:
+def find_weights(model: ModelT, variables: Sequence[keras.Variable] = ()) -> list[Weight]:
     """Finds the weights to quantize: large float32 constants of rank 2 or more.
 
     Args:
@@ -83,7 +87,7 @@ def find_weights(model: Any, variables: Sequence[Any] = ()) -> list[Weight]:
     return [weight for weight in weights if _is_named(weight, known)]
 
 
-def _is_large(model: Any, tensor: Any) -> bool:
+def _is_large(model: ModelT, tensor: TensorT) -> bool:
     is_float = tensor.type == schema().TensorType.FLOAT32 and len(shape_of(tensor)) > 1
     return is_float and math.prod(shape_of(tensor)) >= _SMALL and size_of(model.buffers[tensor.buffer]) > 0
 
@@ -107,7 +111,7 @@ def _is_named(weight: Weight, known: list[_Variable]) -> bool:
 class _Variable:
     """A Keras variable, of which only samples stay in memory."""
 
-    def __init__(self, variable: Any) -> None:
+    def __init__(self, variable: keras.Variable) -> None:
         from keras_transformer.export.graph.traced import lazy_array
 
         self.path, self._array = variable.path, lazy_array(variable)

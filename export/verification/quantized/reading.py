@@ -1,7 +1,6 @@
 """Reading of token rows by a language model in its runtime, in all the ways in which its files are used."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -95,6 +94,6 @@ def sample(steps: RuntimeSteps, first: np.ndarray, length: int, source: Source =
     return tokens
 
 
-def rows_of(arrays: dict[str, Any], names: tuple[str, ...], count: int) -> tuple[np.ndarray, ...]:
+def rows_of(arrays: dict[str, np.ndarray], names: tuple[str, ...], count: int) -> tuple[np.ndarray, ...]:
     """Named arrays with `count` rows, repeated from the first on."""
     return tuple(np.take(arrays[name], np.arange(count) % len(arrays[name]), axis=0) for name in names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,9 @@ from tensorflow.python.framework import op_def_registry
 
 from keras_transformer.export.graph.traced_graph import TracedGraph
 from keras_transformer.export.verification.graph_execution import GraphExecution
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 # The values of their inputs do not matter.
 _OF_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"])
@@ -98,7 +101,7 @@ class TracedConstants:
                 known[node.name] = value
         return known
 
-    def _size(self, node: Any) -> np.ndarray | None:
+    def _size(self, node: NodeDef) -> np.ndarray | None:
         """The value of an operation on the shape of a tensor, if that is fixed."""
         shape = None
         if node.op in ("Shape", "Size", "Rank"):
@@ -182,12 +185,12 @@ class TracedConstants:
         return seen
 
 
-def _sources(node: Any) -> list[str]:
+def _sources(node: NodeDef) -> list[str]:
     """Names of the nodes that a node reads."""
     return [name.partition(":")[0] for name in node.input if not name.startswith("^")]
 
 
-def _result_type(node: Any) -> int:
+def _result_type(node: NodeDef) -> int:
     """The type of the first result."""
     definition: Any = op_def_registry.get(node.op)
     for each in definition.output_arg[:1] if definition else ():
@@ -195,7 +198,7 @@ def _result_type(node: Any) -> int:
     return 0
 
 
-def _is_known(node: Any, known: Mapping[str, Any]) -> bool:
+def _is_known(node: NodeDef, known: Mapping[str, object]) -> bool:
     """Whether an operation is a function of known values alone."""
     sources = _sources(node)
     if not sources or node.op == _READS:

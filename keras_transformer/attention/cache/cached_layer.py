@@ -21,7 +21,7 @@ class CachedLayer(keras_private.InputConversion, keras.layers.Layer):
     token, and widen a cache in half precision. This class exempts the cache: a layer casts what it reads from it.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         cache = kwargs.get("cache")
         if cache is None or not keras_private.converts_inputs(self) or not _differs(cache, self.input_dtype):
             return super().__call__(*args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.kernel_features.feature_maps import FeatureMap
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Added to every feature, so that no sum of them is zero. The values of the implementations by Google and in PyTorch.
 _SOFTMAX_FLOOR, _RELU_FLOOR = 1e-4, 1e-3
@@ -56,7 +56,11 @@ class RandomFeatures(FeatureMap):
     """
 
     def __init__(
-        self, num_features: int | None = None, kernel: str = "softmax", seed: int | None = None, **kwargs: Any
+        self,
+        num_features: int | None = None,
+        kernel: str = "softmax",
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if kernel not in ("softmax", "relu"):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
 from keras_transformer.attention.multi_head.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.token_mixer import TokenMixer
-from keras_transformer.utils.types import Config, Initializer
+from keras_transformer.utils.types import Config, Initializer, LayerOptions
 
 
 class AttentionWrapper(TokenMixer):
@@ -30,7 +30,7 @@ class AttentionWrapper(TokenMixer):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -41,7 +41,9 @@ class BlockCompression(keras.layers.Layer):
     the position inside the block; its hidden width and activation are ours.
     """
 
-    def __init__(self, length: int, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any) -> None:
+    def __init__(
+        self, length: int, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.length = length
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

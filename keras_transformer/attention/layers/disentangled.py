@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -30,7 +30,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import RelativeEmbedding
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize_shared
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Outputs, Shape, Tensor
 
 TERMS = ("c2p", "p2c")
 
@@ -103,7 +103,7 @@ class DisentangledAttention(TokenMixer):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -161,7 +161,7 @@ class DisentangledAttention(TokenMixer):
         measures = (self.num_heads, self.key_dim, self.key_dim)
         return init_dense_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 
-    def extend(self, inputs: MixerInputs) -> Any:
+    def extend(self, inputs: MixerInputs) -> Outputs:
         key, value = self._keys_and_values(inputs)
         visibility = inputs.visibility_of_keys(ops.shape(key)[1])
         check_key_mask(inputs.cache, visibility.key_mask)
@@ -209,7 +209,7 @@ class DisentangledAttention(TokenMixer):
         cache: Cache | None = None,
         return_attention_scores: bool = False,
         **options: Any,
-    ) -> Any:
+    ) -> Outputs:
         found = super().compute_output_spec(query, value, key, cache=cache, **options)
         if not return_attention_scores:
             return found

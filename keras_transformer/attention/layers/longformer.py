@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -26,7 +26,7 @@ from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -98,7 +98,7 @@ class LongformerAttention(TokenMixer):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -149,7 +149,7 @@ class LongformerAttention(TokenMixer):
     @with_call_argument(TokenMixer.call, "global_mask")
     def call(
         self, query: Tensor, value: Tensor = None, key: Tensor = None, *, global_mask: Tensor = None, **arguments: Any
-    ) -> Any:
+    ) -> Outputs:
         return self.apply(MixerInputs(query, value, key, extra={"global_mask": global_mask}, **arguments))
 
     def check(self, inputs: MixerInputs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -26,7 +26,7 @@ from keras_transformer.layers.norms import RMSNormalization
 from keras_transformer.layers.projection import join_heads, split_heads, token_projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerOptions, Shape, Tensor
 
 _MECHANISMS: dict[str, type[Mechanism]] = {"softmax": SoftmaxAttention, "blockwise": BlockwiseAttention}
 # That of the norms of both latents.
@@ -102,7 +102,7 @@ class MultiHeadLatentAttention(TokenMixer):
         position: str | Config | AttentionPosition | None = "rotary",
         use_bias: bool = False,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -151,7 +151,7 @@ class MultiHeadLatentAttention(TokenMixer):
             build_once(self.position, rotated, rotated)
         build_once(self.mechanism, (*tokens, heads, width), (*tokens, heads, width), (*tokens, heads, self.value_dim))
 
-    def _built(self, layer: Any, shape: Shape) -> Any:
+    def _built(self, layer: keras.layers.Layer, shape: Shape) -> keras.layers.Layer:
         layer.build(shape)
         return layer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -23,7 +23,7 @@ from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerOptions, Shape, Tensor
 
 _BRANCHES = ("compressed", "selected", "window")
 # Queries whose selected keys are gathered at a time.
@@ -103,7 +103,7 @@ class NativeSparseAttention(TokenMixer):
         window: int = 512,
         position: str | Config | AttentionPosition | None = "rotary",
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -159,7 +159,7 @@ class NativeSparseAttention(TokenMixer):
         for mechanism in (self.softmax, self.local):
             build_once(mechanism, *shapes, (*tokens, heads, self.value_dim))
 
-    def _built(self, layer: Any, shape: Shape) -> Any:
+    def _built(self, layer: keras.layers.Layer, shape: Shape) -> keras.layers.Layer:
         layer.build(shape)
         return layer
 
@@ -298,7 +298,7 @@ class NativeSparseAttention(TokenMixer):
 
         return attend
 
-    def _real_blocks(self, key_mask: Tensor | None, blocks: Tensor, length: Any) -> Tensor:
+    def _real_blocks(self, key_mask: Tensor | None, blocks: Tensor, length: int | Tensor) -> Tensor:
         """Returns which compressed blocks have real tokens, boolean `(1 | B, C)`."""
         if key_mask is None:
             return ops.expand_dims(blocks >= 0, 0)

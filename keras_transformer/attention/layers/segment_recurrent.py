@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -19,7 +19,7 @@ from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -88,7 +88,7 @@ class SegmentRecurrentAttention(TokenMixer):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import keras
 from keras import ops
@@ -21,7 +21,7 @@ from keras_transformer.attention.softmax.tiled_attention import tiled_attention
 from keras_transformer.attention.softmax.tiles import Tiles
 from keras_transformer.backend.kernels.ring_attention import ring_attention, ring_of_distribution
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -78,7 +78,7 @@ class BlockwiseAttention(Mechanism):
         scale: float | None = None,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.query_block_size = positive("query_block_size", query_block_size)

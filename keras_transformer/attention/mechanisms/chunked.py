@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMec
 from keras_transformer.attention.partition.bands import Bands, pad_length, take_rows
 from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -78,7 +78,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         dropout: float = 0.0,
         seed: int | None = None,
         reads_whole_chunks: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         if min(chunks_before, chunks_after) < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import keras
 from keras import ops
@@ -17,7 +17,7 @@ from keras_transformer.attention.partition.bands import Bands, block_count, pad_
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.backend.kernels.scan import chunk_size_for
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -34,12 +34,12 @@ class _NewTokens(NamedTuple):
     `slots` are those of the keys, and `read` `(B, 1)` is the number of earlier tokens in the segment of the first.
     """
 
-    query: Any
-    keys: Any
-    values: Any
+    query: Tensor
+    keys: Tensor
+    values: Tensor
     features: _Features
-    slots: Any
-    read: Any
+    slots: Tensor
+    read: Tensor
 
 
 @serializable
@@ -101,7 +101,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.segment_length = positive("segment_length", segment_length)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from keras import ops
 
@@ -13,7 +13,7 @@ from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.chunks import causal_unnormalized_attention, unnormalized_attention
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -69,7 +69,7 @@ class LinearAttention(Mechanism):
         chunk_size: int = 128,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.feature_map = resolve(feature_map, FEATURE_MAPS, FeatureMap, argument="feature_map")

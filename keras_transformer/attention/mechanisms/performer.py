@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from keras_transformer.attention.kernel_features.random_features import RandomFeatures
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.linear import LinearAttention
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 # Avoids 0 / 0 only: the floor of the features keeps their sums above it.
 _EPSILON = 1e-30
@@ -63,7 +63,7 @@ class PerformerAttention(Mechanism):
         chunk_size: int = 128,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.linear = LinearAttention(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from keras import ops
 
@@ -13,7 +13,7 @@ from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -62,7 +62,12 @@ class RetrievalAttention(Mechanism):
     supports = frozenset({"causal", "bidirectional", "cross", "cache"})
 
     def __init__(
-        self, top_k: int = 16, block_size: int = 1024, dropout: float = 0.0, seed: int | None = None, **kwargs: Any
+        self,
+        top_k: int = 16,
+        block_size: int = 1024,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.top_k = positive("top_k", top_k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import keras
 from keras import ops
@@ -25,7 +25,7 @@ from keras_transformer.backend.kernels.fused_attention import (
 )
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -84,7 +84,7 @@ class SoftmaxAttention(Mechanism):
         flash_attention: bool | None = None,
         seed: int | None = None,
         use_sinks: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy, argument="scoring")

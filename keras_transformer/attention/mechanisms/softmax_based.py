@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.utils.serialization import serialize
-from keras_transformer.utils.types import Config, Shape
+from keras_transformer.utils.types import Config, LayerOptions, Shape
 
 
 class SoftmaxBasedMechanism(Mechanism):
@@ -26,7 +26,7 @@ class SoftmaxBasedMechanism(Mechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.dropout = dropout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.layers.projection import Projection
@@ -29,7 +27,7 @@ class HeadProjections:
         use_key_bias: bool | None = None,
         use_value_bias: bool | None = None,
         use_output_bias: bool | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         self.use_bias = use_bias
         self._own_bias = {"key": use_key_bias, "value": use_value_bias, "attention_output": use_output_bias}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
@@ -33,7 +32,17 @@ from keras_transformer.utils.serialization import (
     serialize,
     serialize_shared,
 )
-from keras_transformer.utils.types import Cache, Config, Constraint, DType, Initializer, Regularizer, Shape, Tensor
+from keras_transformer.utils.types import (
+    Cache,
+    Config,
+    Constraint,
+    DType,
+    Initializer,
+    Outputs,
+    Regularizer,
+    Shape,
+    Tensor,
+)
 
 
 @serializable
@@ -154,7 +163,7 @@ class MultiHeadAttention(CachedLayer):
         use_output_bias: bool | None = None,
         query_key_norm: str | Config | keras.layers.Layer | None = None,
         context_norm: str | Config | keras.layers.Layer | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -253,7 +262,7 @@ class MultiHeadAttention(CachedLayer):
         prefix_length: Tensor | None = None,
         segment_ids: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         if prefix_length is not None or segment_ids is not None:
             check_supported(self.mechanism, {"attention_mask": True})
         is_captured = capture.is_captured(self)
@@ -351,8 +360,8 @@ class MultiHeadAttention(CachedLayer):
         *,
         cache: Cache | None = None,
         return_attention_scores: bool = False,
-        **options: Any,
-    ) -> Any:
+        **options: object,
+    ) -> Outputs:
         shapes = [self.compute_output_shape(query.shape, *(None if x is None else x.shape for x in (value, key)))]
         if return_attention_scores and cache is not None:
             shapes.append((query.shape[0], self._num_heads, query.shape[1], cache_length(cache)))

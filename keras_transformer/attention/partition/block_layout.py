@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
@@ -32,9 +32,9 @@ class BlockLayout:
     """
 
     block_size: int
-    rows: Any
-    columns: Any
-    valid: Any
+    rows: Tensor
+    columns: Tensor
+    valid: Tensor
 
     def attend(
         self,
@@ -43,7 +43,7 @@ class BlockLayout:
         key: Tensor,
         value: Tensor,
         visibility: Visibility,
-        **options: Any,
+        **options: object,
     ) -> Tensor:
         """Returns the context of the selected blocks, `(B, R, block_size · N · H_value)`.
 

@@ -6,7 +6,6 @@ In the shapes, C is the number of clusters, P the bits of a hash. A row is one h
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from keras import ops
 
@@ -77,8 +76,8 @@ class ClusterBlocks:
         size: int. Tokens of a block.
     """
 
-    rows_of_tokens: Any
-    clusters: Any
+    rows_of_tokens: Tensor
+    clusters: Tensor
     size: int
 
     @classmethod

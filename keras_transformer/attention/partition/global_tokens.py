@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 from keras import ops
 
@@ -22,7 +21,7 @@ class FirstTokens:
     """
 
     count: int
-    length: Any
+    length: int | Tensor
 
     @property
     def is_global(self) -> Tensor:
@@ -52,7 +51,7 @@ class MarkedTokens:
         selection: float32 `(B, G, T)`: one-hot rows; zeros beyond the marked tokens of a row.
     """
 
-    selection: Any
+    selection: Tensor
 
     @classmethod
     def of_mask(cls, mask: Tensor | None, count: Tensor) -> MarkedTokens:

@@ -6,7 +6,6 @@ In the shapes, n is the number of segments, w their length, r the rate, m = w / 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -27,7 +26,7 @@ class Segments:
         heads: int. The number of query heads N.
     """
 
-    segment: Any
+    segment: Tensor
     rate: int
     heads: int
 

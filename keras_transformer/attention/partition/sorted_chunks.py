@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -28,12 +27,12 @@ class SortedChunks:
         length: T.
     """
 
-    indices: Any
-    buckets: Any
+    indices: Tensor
+    buckets: Tensor
     chunk_length: int
     num_buckets: int
     heads: int
-    length: Any
+    length: int | Tensor
 
     @classmethod
     def of_buckets(cls, buckets: Tensor, seen: Tensor, chunk_length: int, num_buckets: int) -> SortedChunks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.attention.scoring.base import Scoring
 from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -37,7 +37,10 @@ class Additive(Scoring):
     """
 
     def __init__(
-        self, units: int | None = None, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any
+        self,
+        units: int | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = units

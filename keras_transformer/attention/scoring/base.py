@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.backend.compilation.xla import dot_products
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 def grouped_scores(query: Tensor, key: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class Scoring(keras.layers.Layer):
     A subclass implements `call(query, key)`, and `build` if it has weights.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.scoring.base import Scoring, grouped_scores
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -30,7 +30,7 @@ class Bilinear(Scoring):
     Reference: Luong et al., arXiv 1508.04025, section 3.1, "general".
     """
 
-    def __init__(self, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any) -> None:
+    def __init__(self, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.scoring.base import Scoring, grouped_scores
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -36,7 +36,7 @@ class Cosine(Scoring):
     keeps it positive; the paper also keeps it above 0.01.
     """
 
-    def __init__(self, temperature: float = 0.1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(self, temperature: float = 0.1, epsilon: float = 1e-6, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if temperature <= 0:
             raise ValueError(f"temperature must be positive. Received: {temperature}")

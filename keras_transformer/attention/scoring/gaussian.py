@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.scoring.base import Scoring, grouped_scores
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -39,7 +39,7 @@ class Gaussian(Scoring):
     Transformer Dissection, arXiv 1908.11775, section 3.1.
     """
 
-    def __init__(self, width: float | None = None, **kwargs: Any) -> None:
+    def __init__(self, width: float | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if width is not None and width <= 0:
             raise ValueError(f"width must be positive. Received: {width}")

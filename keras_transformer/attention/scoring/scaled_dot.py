@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 from keras import ops
 
 from keras_transformer.attention.scoring.base import Scoring, grouped_scores
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -30,7 +30,7 @@ class ScaledDot(Scoring):
     Reference: Vaswani et al., arXiv 1706.03762, equation 1.
     """
 
-    def __init__(self, scale: float | None = None, **kwargs: Any) -> None:
+    def __init__(self, scale: float | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.scale = scale
 

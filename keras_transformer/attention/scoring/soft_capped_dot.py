@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras_transformer.attention.scoring.base import Scoring, soft_cap
 from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -32,7 +32,7 @@ class SoftCappedDot(Scoring):
     Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2 ("logit soft-capping").
     """
 
-    def __init__(self, cap: float = 50.0, scale: float | None = None, **kwargs: Any) -> None:
+    def __init__(self, cap: float = 50.0, scale: float | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not cap > 0:
             raise ValueError(f"cap must be positive. Received: {cap}")

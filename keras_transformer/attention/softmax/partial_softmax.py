@@ -8,7 +8,7 @@ A key that is in two of the sets counts twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras import ops
 
@@ -29,8 +29,8 @@ class PartialAttention(NamedTuple):
         log_sum_exp: float32 `(B, T, N, 1)`: the log-sum-exp of the scores; about -1e9 for queries that attend to none.
     """
 
-    context: Any
-    log_sum_exp: Any
+    context: Tensor
+    log_sum_exp: Tensor
 
 
 def partial_attention(

@@ -47,14 +47,14 @@ def by_query_tiles(
     count = block_count(length, size)
     slots = pad_length(slots, 0, count * size - length)
 
-    def tile(query: Tensor, index: Any, *shared: Tensor) -> Tensor:
+    def tile(query: Tensor, index: int | Tensor, *shared: Tensor) -> Tensor:
         return function(query, take_block(slots, index, size, 1), *shared)
 
     @ops.custom_gradient
     def run(query: Tensor, *shared: Tensor) -> Tensor:
         output = _forward(tile, query, shared, size, count)
 
-        def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             return _backward(tile, query, shared, size, count, upstream)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -60,7 +60,7 @@ class TilePosition:
         """
         reads_query, shape = self._needs("query"), (*ops.shape(query)[:3], ops.shape(positions[1])[-1])
 
-        def spread(*arguments: Any) -> Tensor:
+        def spread(*arguments: object) -> Tensor:
             # Broadcast, so that gradients are summed over a shared batch and shared heads.
             block, rest = (arguments[0], arguments[1:]) if reads_query else (query, arguments)
             return ops.broadcast_to(self.bias(block, positions, rest), shape)

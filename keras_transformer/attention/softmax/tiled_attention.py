@@ -6,7 +6,7 @@ Shapes: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with T and S multiples of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
@@ -38,11 +38,11 @@ def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles) -> 
     """
 
     @ops.custom_gradient
-    def attend(query: Tensor, key: Tensor, value: Tensor, *learned: Any) -> Tensor:
+    def attend(query: Tensor, key: Tensor, value: Tensor, *learned: object) -> Tensor:
         context, normalizer = _forward(query, key, value, learned, tiles)
         context = ops.cast(context, value.dtype)
 
-        def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             return _backward(query, key, value, learned, tiles, context, normalizer, upstream)
 
@@ -102,13 +102,13 @@ def _backward(
     batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
 
     def column(
-        j: Tensor, query_gradients: Tensor, key_gradients: Tensor, value_gradients: Tensor, *for_learned: Any
+        j: Tensor, query_gradients: Tensor, key_gradients: Tensor, value_gradients: Tensor, *for_learned: object
     ) -> tuple[Tensor, ...]:
         columns = [take_block(x, j, key_size, 2) for x in (key, value)]
         first, end = tiles.queries_of(j)
 
         def step(
-            i: Tensor, query_gradients: Tensor, for_keys: Tensor, for_values: Tensor, *for_learned: Any
+            i: Tensor, query_gradients: Tensor, for_keys: Tensor, for_values: Tensor, *for_learned: object
         ) -> tuple[Tensor, ...]:
             blocks = [take_block(x, i, size, 2) for x in rows]
             for_queries, *more = _tile_gradients(blocks, columns, learned, tiles, (i, j))

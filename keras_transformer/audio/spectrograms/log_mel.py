@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.audio.spectrograms.mel import MEL_SCALES, mel_filters
 from keras_transformer.audio.spectrograms.spectrogram import MelSpectrogram
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Path, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Path, Shape, Tensor
 
 # Lower limit of the power, so that silence has a logarithm.
 FLOOR = 1e-10
@@ -84,7 +84,7 @@ class LogMel(MelSpectrogram):
         padding: str | None = "reflect",
         num_samples: int | None = None,
         normalization: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         fft_length = frame_length if fft_length is None else fft_length
         super().__init__(num_mel_bins, sample_rate, frame_length, hop_length, fft_length, **kwargs)
@@ -126,7 +126,9 @@ class LogMel(MelSpectrogram):
             )
 
     @classmethod
-    def whisper(cls, num_mel_bins: int = 80, num_samples: int | None = 480_000, **kwargs: Any) -> LogMel:
+    def whisper(
+        cls, num_mel_bins: int = 80, num_samples: int | None = 480_000, **kwargs: Unpack[LayerOptions]
+    ) -> LogMel:
         """Returns the feature extractor of Whisper as a layer.
 
         Args:
@@ -140,7 +142,7 @@ class LogMel(MelSpectrogram):
         return cls(num_mel_bins, num_samples=num_samples, normalization="whisper", **kwargs)
 
     @classmethod
-    def from_huggingface(cls, folder: Path, **kwargs: Any) -> LogMel:
+    def from_huggingface(cls, folder: Path, **kwargs: Unpack[LayerOptions]) -> LogMel:
         """Reads the feature extractor of a Hugging Face checkpoint.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.audio.spectrograms.mel import mel_filters
 from keras_transformer.audio.spectrograms.spectrogram import MelSpectrogram
 from keras_transformer.utils.processor_config import is_number
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Path, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Path, Shape, Tensor
 
 # Added to the power, so that silence has a logarithm; added to the deviation of a bin.
 _FLOOR, _EPSILON = 2.0**-24, 1e-5
@@ -67,7 +67,7 @@ class NormalizedLogMel(MelSpectrogram):
         hop_length: int = 160,
         fft_length: int = 512,
         preemphasis: float = 0.97,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(num_mel_bins, sample_rate, frame_length, hop_length, fft_length, **kwargs)
         self.preemphasis = preemphasis
@@ -86,7 +86,7 @@ class NormalizedLogMel(MelSpectrogram):
             raise ValueError(f"preemphasis must be a number. Received: {self.preemphasis!r}")
 
     @classmethod
-    def from_huggingface(cls, folder: Path, **kwargs: Any) -> NormalizedLogMel:
+    def from_huggingface(cls, folder: Path, **kwargs: Unpack[LayerOptions]) -> NormalizedLogMel:
         """Reads the feature extractor of a Hugging Face checkpoint.
 
         Args:

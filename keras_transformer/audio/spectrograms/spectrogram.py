@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.audio.errors import AudioError
@@ -24,7 +22,7 @@ class MelSpectrogram(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_mel_bins: int, sample_rate: int, frame_length: int, hop_length: int, fft_length: int, **kwargs: Any
+        self, num_mel_bins: int, sample_rate: int, frame_length: int, hop_length: int, fft_length: int, **kwargs: object
     ) -> None:
         # No autocast: samples keep their precision.
         super().__init__(autocast=False, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Config, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -48,7 +48,11 @@ class ConformerConvolution(keras.layers.Layer):
     """
 
     def __init__(
-        self, kernel_size: int = 9, activation: Activation = "silu", use_bias: bool = True, **kwargs: Any
+        self,
+        kernel_size: int = 9,
+        activation: Activation = "silu",
+        use_bias: bool = True,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if not is_count(kernel_size) or kernel_size % 2 == 0:
@@ -74,7 +78,7 @@ class ConformerConvolution(keras.layers.Layer):
         x = self.activation(self._norm(x, mask=padding_mask, training=training))
         return self._last_dense(x)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.audio.errors import AudioError
 from keras_transformer.audio.speech.frames import num_frames, receptive_field
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 _KERNEL_SIZES, _STRIDES = (127, 7, 3), (64, 3, 2)
 # Frames of the longest probe of an export.
@@ -49,7 +49,7 @@ class ConvolutionStem(keras.layers.Layer):
     Reference: Jeffries et al., Moonshine, arXiv 2410.15608, section 3.2.
     """
 
-    def __init__(self, hidden_dim: int, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         self._convolutions = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.audio.speech.frames import num_frames
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -61,7 +61,7 @@ class ConvolutionSubsampling(keras.layers.Layer):
         num_layers: int = 3,
         kernel_size: int = 3,
         stride: int = 2,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         given = {"hidden_dim": hidden_dim, "num_channels": num_channels, "num_layers": num_layers, "stride": stride}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -12,7 +10,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Cache, Config, DType, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, DType, Outputs, Shape, Tensor
 
 _PADDINGS = ("same", "causal")
 
@@ -59,7 +57,7 @@ class ConvolutionalPosition(CachedLayer):
         num_groups: int = 16,
         activation: Activation = "gelu",
         padding: str = "same",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("kernel_size", kernel_size), ("num_groups", num_groups)):
@@ -100,7 +98,7 @@ class ConvolutionalPosition(CachedLayer):
         if not self.reads_chunks:
             raise ValueError(f"{self.name} sees later frames: only one with padding='causal' has a cache.")
 
-    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, cache: Cache | None = None) -> Any:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, cache: Cache | None = None) -> Outputs:
         inputs = hide_padding(inputs, padding_mask)
         joined = self._with_context(inputs, cache)
         starts = range(0, self.num_groups * self._width, self._width)
@@ -125,7 +123,7 @@ class ConvolutionalPosition(CachedLayer):
 
     def compute_output_spec(
         self, inputs: Tensor, padding_mask: Tensor | None = None, cache: Cache | None = None
-    ) -> Any:
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def get_config(self) -> Config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.layers.instance_norm import InstanceNormalization
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Config, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, LayerOptions, Shape, Tensor
 
 _NORMS = ("group", "layer")
 # Frames of the longest probe of an export.
@@ -72,7 +72,7 @@ class FeatureEncoder(keras.layers.Layer):
         norm: str = "group",
         activation: Activation = "gelu",
         use_bias: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_convolutions(kernel_sizes, strides)
@@ -151,7 +151,7 @@ class FeatureEncoder(keras.layers.Layer):
         length = ops.maximum(ops.shape(samples)[1], least)
         return ops.pad(samples, ((0, 0), (0, least)))[:, :length]
 
-    def compute_output_shape(self, samples_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, samples_shape: Shape, *args: object, **kwargs: object) -> Shape:
         self._check_shape(samples_shape)
         samples = samples_shape[1]
         if samples is not None:

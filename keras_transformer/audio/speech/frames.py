@@ -97,7 +97,7 @@ class FrameMask(keras.layers.Layer):
     [[True, True, True, True], [True, False, False, False]]
     """
 
-    def __init__(self, kernel_sizes: Sequence[int], strides: Sequence[int], **kwargs: Any) -> None:
+    def __init__(self, kernel_sizes: Sequence[int], strides: Sequence[int], **kwargs: object) -> None:
         super().__init__(autocast=False, **kwargs)
         check_convolutions(kernel_sizes, strides)
         self.kernel_sizes = tuple(kernel_sizes)

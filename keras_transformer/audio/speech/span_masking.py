@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.audio.random_augmentation import check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -62,7 +62,7 @@ class SpanMasking(keras.layers.Layer):
         feature_span_length: int = 10,
         min_feature_spans: int = 0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_range(1, probability=probability, feature_probability=feature_probability)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -55,7 +55,7 @@ class SpeechAdapter(keras.layers.Layer):
         kernel_size: int = 3,
         stride: int = 2,
         hidden_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("num_layers", num_layers), ("kernel_size", kernel_size), ("stride", stride)):
@@ -136,7 +136,7 @@ class BottleneckAdapter(keras.layers.Layer):
     Reference: Houlsby et al., arXiv 1902.00751, section 2.1; Pratap et al., MMS, arXiv 2305.13516, section 5.3.
     """
 
-    def __init__(self, bottleneck_dim: int = 16, **kwargs: Any) -> None:
+    def __init__(self, bottleneck_dim: int = 16, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not is_count(bottleneck_dim):
             raise ValueError(f"bottleneck_dim must be an int of at least 1. Received: {bottleneck_dim!r}")

@@ -7,7 +7,7 @@ from typing import Any
 from keras_transformer.utils.processor_config import is_count
 
 
-def check_counts(**values: Any) -> None:
+def check_counts(**values: object) -> None:
     """Raises `ValueError` for a value that is not an int of at least 1."""
     for name, value in values.items():
         if not is_count(value):

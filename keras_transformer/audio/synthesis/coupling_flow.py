@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.audio.synthesis.arguments import check_counts
 from keras_transformer.audio.synthesis.wave_net import WaveNet
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -47,7 +47,9 @@ class CouplingFlow(keras.layers.Layer):
     Reference: Kim et al., VITS, arXiv 2106.06103, section 2.1.3; Dinh et al., NICE, arXiv 1410.8516, section 3.2.
     """
 
-    def __init__(self, hidden_dim: int = 192, wave_net: LayerLike | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, hidden_dim: int = 192, wave_net: LayerLike | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         check_counts(hidden_dim=hidden_dim)
         self.hidden_dim = hidden_dim
@@ -78,7 +80,7 @@ class CouplingFlow(keras.layers.Layer):
         changed = hide_padding(changed - self._last_dense(hidden), padding_mask)
         return ops.concatenate([kept, changed], axis=-1)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

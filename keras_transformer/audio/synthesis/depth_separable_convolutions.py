@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -50,7 +50,12 @@ class DepthSeparableConvolutions(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_layers: int = 3, kernel_size: int = 3, dropout: float = 0.0, seed: int | None = None, **kwargs: Any
+        self,
+        num_layers: int = 3,
+        kernel_size: int = 3,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_counts(num_layers=num_layers)
@@ -97,7 +102,7 @@ class DepthSeparableConvolutions(keras.layers.Layer):
             x = x + self._dropout_layer(hidden, training=training)
         return hide_padding(x, padding_mask)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

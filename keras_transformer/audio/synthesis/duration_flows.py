@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.audio.synthesis.depth_separable_convolutions import Depth
 from keras_transformer.audio.synthesis.spline import inverse_spline
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -50,7 +50,9 @@ class ConvolutionFlow(keras.layers.Layer):
     Reference: Kim et al., VITS, arXiv 2106.06103, appendix A; Durkan et al., arXiv 1906.04032.
     """
 
-    def __init__(self, convolutions: LayerLike, num_bins: int = 10, bound: float = 5.0, **kwargs: Any) -> None:
+    def __init__(
+        self, convolutions: LayerLike, num_bins: int = 10, bound: float = 5.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         check_counts(num_bins=num_bins)
         if num_bins < 2 or bound <= 0:
@@ -77,7 +79,7 @@ class ConvolutionFlow(keras.layers.Layer):
         changed = inverse_spline(changed, widths, heights, bins[..., 2 * self.num_bins :], self.bound)
         return hide_padding(ops.concatenate([kept, ops.expand_dims(changed, -1)], axis=-1), padding_mask)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:
@@ -120,5 +122,5 @@ class AffineFlow(keras.layers.Layer):
         translation, log_scale = (ops.cast(each, inputs.dtype) for each in (self.translation, self.log_scale))
         return hide_padding((inputs - translation) * ops.exp(-log_scale), padding_mask)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -60,7 +60,7 @@ class DurationPredictor(keras.layers.Layer):
         dropout: float = 0.0,
         layer_norm_epsilon: float = 1e-5,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_counts(hidden_dim=hidden_dim)
@@ -102,7 +102,7 @@ class DurationPredictor(keras.layers.Layer):
             x = self._dropout_layer(x, training=training)
         return self._log_durations(x)[..., 0]
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return tuple(inputs_shape[:2])
 
     def get_config(self) -> Config:
@@ -158,7 +158,7 @@ class StochasticDurationPredictor(keras.layers.Layer):
         noise_scale: float = 0.8,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(num_flows, bool) or not isinstance(num_flows, int) or num_flows < 0 or noise_scale < 0:
@@ -206,7 +206,7 @@ class StochasticDurationPredictor(keras.layers.Layer):
             latents = flow(ops.flip(latents, axis=-1), condition, padding_mask=padding_mask)
         return self._affine(ops.flip(latents, axis=-1), padding_mask=padding_mask)[..., 0]
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return tuple(inputs_shape[:2])
 
     def get_config(self) -> Config:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.layers.row_gather import take_of_row
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Frames of one token: more than any speech has, and so few that all samples of a text can be counted in 32 bits.
 _MOST_FRAMES = 4096
@@ -44,7 +44,7 @@ class FrameCounts(keras.layers.Layer):
         counts = ops.cast(ops.ceil(ops.clip(durations, 0.0, _MOST_FRAMES)), "int32")
         return counts if padding_mask is None else counts * ops.cast(padding_mask, "int32")
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, **kwargs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, *args: object, **kwargs: object) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape, "int32")
 
 
@@ -82,7 +82,7 @@ class FrameExpansion(keras.layers.Layer):
     Reference: Kim et al., VITS, arXiv 2106.06103, section 2.1 and figure 1b.
     """
 
-    def __init__(self, noise_scale: float = 0.667, **kwargs: Any) -> None:
+    def __init__(self, noise_scale: float = 0.667, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if noise_scale < 0:
             raise ValueError(f"noise_scale must not be negative. Received: {noise_scale}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.audio.synthesis.arguments import check_counts, check_odd
 from keras_transformer.audio.synthesis.speaker import add_speaker, speaker_projection
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 _ENDS_KERNEL = 7
 
@@ -66,7 +66,7 @@ class HiFiGAN(keras.layers.Layer):
         block_kernel_sizes: Sequence[int] = (3, 7, 11),
         block_dilation_rates: Sequence[Sequence[int]] | None = None,
         negative_slope: float = 0.1,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
@@ -157,7 +157,7 @@ class HiFiGAN(keras.layers.Layer):
             x = x + plain(hide_padding(ops.leaky_relu(hidden, self.negative_slope), mask))
         return x
 
-    def compute_output_spec(self, inputs: Tensor, **_: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, **_: object) -> keras.KerasTensor:
         batch, frames = inputs.shape[:2]
         length = None if frames is None else frames * self.samples_per_frame
         return keras.KerasTensor((batch, length), self.compute_dtype)

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.utils.types import Shape, Tensor
 
 
-def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> Any:
+def speaker_projection(width: int, speaker_shape: Shape | None, policy: Any) -> keras.layers.Layer:
     """Returns the built `keras.layers.Dense` of the vector of a speaker, named "speaker"; None without one."""
     if speaker_shape is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.audio.synthesis.speaker import speaker_projection
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.hide_padding import hide_padding
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -59,7 +59,7 @@ class WaveNet(keras.layers.Layer):
         dilation_rate: int = 1,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_counts(num_layers=num_layers, dilation_rate=dilation_rate)
@@ -111,7 +111,7 @@ class WaveNet(keras.layers.Layer):
             skipped = hidden if skipped is None else skipped + hidden
         return hide_padding(skipped, padding_mask)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

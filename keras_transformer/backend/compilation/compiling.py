@@ -86,7 +86,7 @@ class Recompiled:
         self._make, self._structure, self._looks = make, structure, looks
         self._compiled = structure.version(), make(structure.variables)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         version = self._structure.version() if self._looks else self._structure.last_version
         made_for, function = self._compiled
         if made_for != version:
@@ -156,7 +156,7 @@ def _compiled_by_tensorflow(
             traces[key] = traced.get_concrete_function(*specs)
         return traces[key]
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         arguments = tf.nest.map_structure(tf.convert_to_tensor, arguments)
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in tf.nest.flatten(arguments))
         # Kept here, because `tf.function` warns of retracing when it meets many shapes.
@@ -177,7 +177,7 @@ def _with_open_axes(spec: Any, axes: tuple[int, ...]) -> Any:
 def _compiled_by_jax(function: Function, variables: list[keras.Variable]) -> Function:
     import jax
 
-    def stateless(values: list[Tensor], *arguments: Any) -> Any:
+    def stateless(values: list[Tensor], *arguments: object) -> Any:
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
             return function(*arguments)
 

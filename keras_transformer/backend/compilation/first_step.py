@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 
-def build_optimizer(model: Any) -> None:
+def build_optimizer(model: keras.Model) -> None:
     """Builds the optimizer of a model on TensorFlow: it traces a step that creates variables twice, and keeps both graphs.
 
     Call it in `make_train_function`, which Keras calls at the beginning of `fit` and `train_on_batch`.

@@ -103,14 +103,14 @@ class InPlace:
     ) -> Function:
         import tensorflow as tf
 
-        def whole(*arguments: Any) -> Any:
+        def whole(*arguments: object) -> Any:
             state = {name: variable.read_value() for name, variable in self._state.items()}
             result, state = function(state, _take, ops.scatter_update, *arguments)
             for name, variable in self._state.items():
                 variable.assign(state[name])
             return result
 
-        def by_rows(*arguments: Any) -> Any:
+        def by_rows(*arguments: object) -> Any:
             result, state = function(self._state, _take_of_variable, _put_into_variable, *arguments)
             for name, variable in self._state.items():
                 if state[name] is not variable:  # A new tensor, and not `put` of the old one.
@@ -121,7 +121,7 @@ class InPlace:
         traced = tf.function(written, jit_compile=self._jit_compile, autograph=False)
         concrete: dict[Any, Function] = {}
 
-        def call(*arguments: Any) -> np.ndarray:
+        def call(*arguments: object) -> np.ndarray:
             tensors = [tf.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]
             # Kept here, because `tf.function` warns of retracing when it meets many shapes.
             key = tuple(tuple(tensor.shape) for tensor in tensors) if self._jit_compile else None
@@ -138,13 +138,13 @@ class InPlace:
     def _by_jax(self, function: Function, dtypes: list[str], _: list[int], variables: list[keras.Variable]) -> Function:
         import jax
 
-        def stateless(state: dict[str, Tensor], values: list[Tensor], *arguments: Any) -> Any:
+        def stateless(state: dict[str, Tensor], values: list[Tensor], *arguments: object) -> Any:
             with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
                 return function(state, _take, ops.scatter_update, *arguments)
 
         traced = jax.jit(compiled_by_xla()(stateless), donate_argnums=0)
 
-        def call(*arguments: Any) -> np.ndarray:
+        def call(*arguments: object) -> np.ndarray:
             arrays = [ops.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]
             result, self._state = traced(self._state, [variable.value for variable in variables], *arrays)
             return ops.convert_to_numpy(result)
@@ -154,7 +154,7 @@ class InPlace:
     def _eagerly(
         self, function: Function, dtypes: list[str], _: list[int], variables: list[keras.Variable]
     ) -> Function:
-        def call(*arguments: Any) -> np.ndarray:
+        def call(*arguments: object) -> np.ndarray:
             arrays = [ops.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]
             result, self._state = function(self._state, _take, ops.scatter_update, *arrays)
             return ops.convert_to_numpy(result)
@@ -166,11 +166,11 @@ def _take(tensor: Tensor, indices: Tensor) -> Tensor:
     return ops.take(tensor, indices, axis=0)
 
 
-def _take_of_variable(variable: Any, indices: Tensor) -> Tensor:
+def _take_of_variable(variable: keras.Variable, indices: Tensor) -> Tensor:
     # Reading the whole variable would make its next update copy it.
     return variable.sparse_read(indices)
 
 
-def _put_into_variable(variable: Any, indices: Tensor, update: Tensor) -> Any:
+def _put_into_variable(variable: keras.Variable, indices: Tensor, update: Tensor) -> Any:
     variable.scatter_nd_update(indices, update)
     return variable

@@ -31,7 +31,7 @@ class LayerCall:
         tensors: list[Tensor] = []
         numbers: dict[int, Place] = {}
 
-        def place(each: Any) -> Any:
+        def place(each: object) -> Any:
             if not ops.is_tensor(each):
                 return each
             if id(each) not in numbers:
@@ -46,7 +46,7 @@ class LayerCall:
     def filled(self, tensors: Sequence[Tensor]) -> Any:
         """Returns the arguments with other tensors, to which their masks are attached."""
 
-        def fill(each: Any) -> Any:
+        def fill(each: object) -> Any:
             return tensors[each.number] if isinstance(each, Place) else each
 
         values, masks = (keras.tree.map_structure(fill, each) for each in self.structure)

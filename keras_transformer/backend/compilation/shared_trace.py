@@ -45,7 +45,11 @@ class SharedTrace:
     _changed: list[int]  # Indices of the states that change.
 
     def __init__(
-        self, layer: keras.layers.Layer, function: Callable[..., Any], tensors: Sequence[Tensor], inlined: bool = False
+        self,
+        layer: keras.layers.Layer,
+        function: Callable[..., object],
+        tensors: Sequence[Tensor],
+        inlined: bool = False,
     ) -> None:
         import tensorflow as tf
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Operations whose result shares the memory of the input: what is kept for the gradient is the input.
 _VIEWS = frozenset(("Const", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Squeeze", "StopGradient"))
@@ -102,7 +105,7 @@ class JointGraph:
         part.node.extend(_without_missing(node, chosen) for node in self._graph_def.node if node.name in chosen)
         read = {each for node in part.node for each in _inputs(node)}
 
-        def imported(*tensors: Any) -> list[Any]:
+        def imported(*tensors: object) -> list[Any]:
             found = dict(zip(inputs, tensors, strict=True))
             wanted = [each for each in outputs if each not in found]
             used = {key: value for key, value in found.items() if key in read}
@@ -191,12 +194,12 @@ def _node(tensor: str) -> str:
     return tensor.split(":")[0]
 
 
-def _inputs(node: Any) -> list[str]:
+def _inputs(node: tf.Operation) -> list[str]:
     """Returns the names of the tensors that a node reads, as of `tf.Tensor.name`."""
     return [each if ":" in each else f"{each}:0" for each in node.input if not each.startswith("^")]
 
 
-def _without_missing(node: Any, chosen: set[str]) -> Any:
+def _without_missing(node: tf.Operation, chosen: set[str]) -> Any:
     """Returns a copy of a node without its dependencies on nodes that are not chosen."""
     copied = type(node)()
     copied.CopyFrom(node)

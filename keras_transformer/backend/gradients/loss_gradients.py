@@ -8,10 +8,12 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 
-def loss_and_gradients(model: keras.Model, x: Any, y: Any, sample_weight: Any = None) -> tuple[Tensor, list[Tensor]]:
+def loss_and_gradients(
+    model: keras.Model, x: Tensors, y: Tensors, sample_weight: Tensors | None = None
+) -> tuple[Tensor, list[Tensor]]:
     """Returns the loss that `fit` computes for a batch, losses of layers included, and the gradient of each weight.
 
     The gradients are those that the optimizer receives: with a `LossScaleOptimizer` they are scaled. On TensorFlow the

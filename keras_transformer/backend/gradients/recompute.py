@@ -70,7 +70,7 @@ def _on_tensorflow(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: (run(*arguments), states)
 
 
-def _on_jax(function: Callable[..., Any]) -> Callable[..., Any]:
+def _on_jax(function: Callable[..., object]) -> Callable[..., Any]:
     """`keras.remat` on JAX that also saves memory on CPUs: see `after`; `function` is as for `_on_tensorflow`."""
     import jax
 
@@ -83,7 +83,7 @@ def _on_jax(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _gradients(function: Callable[..., Any], arguments: tuple[Tensor, ...], upstream: Any) -> list[Tensor]:
+def _gradients(function: Callable[..., Any], arguments: tuple[Tensor, ...], upstream: Tensor) -> list[Tensor]:
     """Returns the gradients of all arguments, recomputing the function."""
     # Not before the gradient is available: the recomputed activations would be in memory until then.
     again = (after(upstream[0], arguments[0]), *arguments[1:])

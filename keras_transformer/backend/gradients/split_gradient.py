@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_transformer.backend.gradients.joint_graph import JointGraph
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Outputs, Tensor
 
 
 class SplitGradient:
@@ -28,7 +28,7 @@ class SplitGradient:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         specs: Sequence[Any],
         trained: Sequence[int],
         name: str,
@@ -53,7 +53,7 @@ class SplitGradient:
         import tensorflow as tf
 
         @tf.custom_gradient
-        def call(*arguments: Tensor) -> Any:
+        def call(*arguments: Tensor) -> Outputs:
             outputs = self._forward(*arguments)
             results, made = outputs[: self._num_results], outputs[self._num_results :]
 

@@ -41,7 +41,7 @@ def stateless_optimizer(
     return copy
 
 
-def exchange_before_clipping(optimizer: Any) -> None:
+def exchange_before_clipping(optimizer: keras.optimizers.Optimizer) -> None:
     """Makes a TensorFlow optimizer sum gradients over the replicas of `tf.distribute` before it clips them, not after."""
     exchange, clip = optimizer._all_reduce_sum_gradients, optimizer._clip_gradients
     optimizer._all_reduce_sum_gradients = list
@@ -52,7 +52,7 @@ def exchange_before_clipping(optimizer: Any) -> None:
     optimizer._clip_gradients = exchange_and_clip
 
 
-def create_accumulators_of_replicas(optimizer: Any) -> None:
+def create_accumulators_of_replicas(optimizer: keras.optimizers.Optimizer) -> None:
     """Makes an optimizer that is not built create accumulators of gradients that each replica changes by itself.
 
     Outside of replicas, such as in a checkpoint, the value of one is the sum over the replicas.
@@ -79,24 +79,30 @@ def create_accumulators_of_replicas(optimizer: Any) -> None:
     optimizer.add_variable_from_reference = add_variable_from_reference
 
 
-def gradient_accumulators(optimizer: Any, variables: Sequence[keras.Variable]) -> list[keras.Variable]:
+def gradient_accumulators(
+    optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Variable]
+) -> list[keras.Variable]:
     """Returns the accumulators of the gradients of variables."""
     return [optimizer._accumulated_gradients[optimizer._get_variable_index(variable)] for variable in variables]
 
 
-def update_weights(optimizer: Any, gradients: Sequence[Tensor], variables: Sequence[keras.Variable]) -> None:
+def update_weights(
+    optimizer: keras.optimizers.Optimizer, gradients: Sequence[Tensor], variables: Sequence[keras.Variable]
+) -> None:
     """Clips gradients and updates weights, as an optimizer that does not accumulate gradients does."""
     gradients = optimizer._clip_gradients(gradients)
     optimizer._apply_weight_decay(variables)
     optimizer._backend_update_step(gradients, variables, optimizer.learning_rate)
 
 
-def update_averages(optimizer: Any) -> None:
+def update_averages(optimizer: keras.optimizers.Optimizer) -> None:
     """Updates the moving averages of the weights, of an optimizer with `use_ema`."""
     optimizer._update_model_variables_moving_average(optimizer._trainable_variables)
 
 
-def replace_update(optimizer: Any, function: Callable[[list[Tensor], list[keras.Variable]], None]) -> None:
+def replace_update(
+    optimizer: keras.optimizers.Optimizer, function: Callable[[list[Tensor], list[keras.Variable]], None]
+) -> None:
     """Replaces the method by which `apply` updates weights, and accumulates gradients, by unscaled gradients."""
     optimizer._backend_apply_gradients = function
 

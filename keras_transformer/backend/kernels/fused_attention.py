@@ -81,7 +81,7 @@ def fused_attention(
     lengths = ops.shape(query)[1], ops.shape(key)[1]
     # Kernels broadcast over rows and heads only.
     bias, mask = (x if x is None else ops.broadcast_to(x, (*ops.shape(x)[:2], *lengths)) for x in (bias, mask))
-    options: dict[str, Any] = {"bias": bias, "mask": mask, "scale": scale, "is_causal": is_causal}
+    options: dict[str, object] = {"bias": bias, "mask": mask, "scale": scale, "is_causal": is_causal}
     if keras.backend.backend() == "jax":
         if _has_cudnn_attention(query):
             return _by_cudnn(query, key, value, window, **options)

@@ -131,7 +131,7 @@ def ring_attention(
     return attend(query, key, value, key_mask)
 
 
-def _on_devices(function: Callable[..., Any], ring: Ring, inputs: str, outputs: str) -> Callable[..., Any]:
+def _on_devices(function: Callable[..., object], ring: Ring, inputs: str, outputs: str) -> Callable[..., Any]:
     """`function` of the parts of one device.
 
     "t" stands for tensors `(B, T, N, H)`, "m" for masks `(B, T)`; "c" and "k" for them in chunks, and "s" for sums in

@@ -7,7 +7,6 @@ Only operations that every export format supports are used. Mixers scan over chu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from keras import ops
@@ -42,7 +41,7 @@ def associative_scan(
     Reference: Hillis and Steele, Data Parallel Algorithms, 1986.
     """
 
-    def step(distance: Any, *elements: Tensor) -> _Tensors:
+    def step(distance: int | Tensor, *elements: Tensor) -> _Tensors:
         earlier = tuple(delayed(x, distance, fill) for x, fill in zip(elements, fills, strict=True))
         return combine(earlier, elements)
 
@@ -77,7 +76,7 @@ def linear_scan(
     """
     size = len(transition)
 
-    def step(distance: Any, *carry: Tensor) -> _Tensors:
+    def step(distance: int | Tensor, *carry: Tensor) -> _Tensors:
         transition, x = carry[:size], carry[size:]
         added = apply(transition, tuple(delayed(part, distance, 0.0) for part in x))
         return *square(transition), *(part + more for part, more in zip(x, added, strict=True))
@@ -116,7 +115,7 @@ def chunk_size_for(x: Tensor, chunk_size: int) -> int:
     return chunk_size if x.shape[1] is None else min(chunk_size, x.shape[1])
 
 
-def delayed(x: Tensor, distance: Any, fill: float = 0.0) -> Tensor:
+def delayed(x: Tensor, distance: int | Tensor, fill: float = 0.0) -> Tensor:
     """Returns `(B, n, ...)` shifted right by `distance` positions, with `fill` in the first ones."""
     batch_size, count, *rest = ops.shape(x)
     before = ops.broadcast_to(ops.convert_to_tensor(fill, x.dtype), (batch_size, distance, *rest))

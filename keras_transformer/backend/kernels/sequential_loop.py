@@ -9,7 +9,9 @@ import keras
 from keras import ops
 
 
-def sequential_loop(condition: Callable[..., Any], body: Callable[..., Any], state: tuple[Any, ...]) -> tuple[Any, ...]:
+def sequential_loop(
+    condition: Callable[..., object], body: Callable[..., object], state: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """Returns `keras.ops.while_loop(condition, body, state)`, with the memory of one iteration.
 
     TensorFlow, outside of XLA, begins up to ten iterations before the first ends, wherever one does not need the results of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -14,7 +14,7 @@ from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.decoders.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 # Prefix of the convolution's tensors in the cache.
 _CONVOLUTION = "convolution_"
@@ -77,7 +77,7 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
@@ -158,10 +158,10 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         self,
         inputs: Tensor,
         encoder_output: Tensor | None = None,
-        *args: Any,
+        *args: object,
         cache: Cache | None = None,
-        **options: Any,
-    ) -> Any:
+        **options: object,
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def get_config(self) -> Config:

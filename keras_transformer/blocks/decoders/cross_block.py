@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serialize
-from keras_transformer.utils.types import Config, LayerLike
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions
 
 
 class CrossBlock(Block):
@@ -26,7 +26,7 @@ class CrossBlock(Block):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.attention = resolve(attention, {}, self.attention_type, argument="attention")

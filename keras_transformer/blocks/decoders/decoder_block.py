@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -13,7 +13,7 @@ from keras_transformer.blocks.decoders.cached_block import CachedBlock
 from keras_transformer.blocks.decoders.encoder_attention import EncoderAttention
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -80,7 +80,7 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
@@ -173,10 +173,10 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         self,
         inputs: Tensor,
         encoder_output: Tensor | None = None,
-        *args: Any,
+        *args: object,
         cache: Cache | None = None,
-        **options: Any,
-    ) -> Any:
+        **options: object,
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def get_config(self) -> Config:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras_transformer.blocks.decoders.decoder_block import DecoderBlock
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, LayerLike, Shape
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape
 
 
 @serializable
@@ -52,7 +52,7 @@ class ParallelDecoderBlock(DecoderBlock):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(mixer, feedforward, norm=norm, dropout=dropout, seed=seed, recompute=recompute, **kwargs)
         self.shared_norm = shared_norm

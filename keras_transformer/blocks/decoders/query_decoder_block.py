@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.blocks.block import Block, serialize_template, template
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -70,7 +70,7 @@ class QueryDecoderBlock(Block):
         seed: int | None = None,
         cross_residual: str | Residual | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._cross_template = None if cross_residual is None else template(cross_residual, RESIDUALS, Residual)
@@ -84,7 +84,7 @@ class QueryDecoderBlock(Block):
     def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:
         self._build_sublayers(inputs_shape, memory_shape)
 
-    def _build_sublayers(self, inputs_shape: Shape, *cross_shapes: Any) -> None:
+    def _build_sublayers(self, inputs_shape: Shape, *cross_shapes: object) -> None:
         """Builds all sublayers; `cross_shapes` are those of the further arguments of the cross-attention."""
         shape = self._build_streams(self.mixer_residual, inputs_shape)
         self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.decoders.cached_block import CachedBlock
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -56,7 +56,7 @@ class ValueResidualBlock(CachedBlock):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
@@ -78,7 +78,7 @@ class ValueResidualBlock(CachedBlock):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         next_cache = {} if cache is None else dict(cache)
 
@@ -105,12 +105,17 @@ class ValueResidualBlock(CachedBlock):
             return self._run(run, inputs, *given, training=training)
         return run(inputs, *given), next_cache
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> tuple[Shape, Shape]:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> tuple[Shape, Shape]:
         return inputs_shape, (*inputs_shape[:2], inputs_shape[-1])
 
     def compute_output_spec(
-        self, inputs: Tensor, first_value: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
-    ) -> Any:
+        self,
+        inputs: Tensor,
+        first_value: Tensor | None = None,
+        *args: object,
+        cache: Cache | None = None,
+        **options: object,
+    ) -> Outputs:
         shapes = self.compute_output_shape(inputs.shape)
         specs = tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
         return specs if cache is None else (specs, cache_spec(cache))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.residual.scaled import ScaledResidual
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 # What a feed-forward adds is halved: two of them make one.
 _HALF = 0.5
@@ -70,7 +70,7 @@ class ConformerBlock(Block):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__("pre", norm, dropout, seed, recompute, **kwargs)
         given = {"mixer": mixer, "convolution": convolution}

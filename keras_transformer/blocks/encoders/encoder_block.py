@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -14,7 +14,7 @@ from keras_transformer.blocks.encoders.first_token import check_first_token
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -76,7 +76,7 @@ class EncoderBlock(Block):
         seed: int | None = None,
         mixer_residual: str | Residual | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._mixer_template = None if mixer_residual is None else template(mixer_residual, RESIDUALS, Residual)
@@ -156,7 +156,7 @@ class EncoderBlock(Block):
         x = self._apply_residual(self.mixer_residual, mix, x, padding_mask, training, first_token_only=True)
         return self._apply_residual(self.feedforward_residual, feed_forward, x, first_mask, training)
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, first_token_only: bool = False, **kwargs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: Any, first_token_only: bool = False, **kwargs: Any) -> Outputs:
         if first_token_only:
             return keras.KerasTensor((inputs.shape[0], 1, inputs.shape[-1]), dtype=self.compute_dtype)
         return super().compute_output_spec(inputs, *args, **kwargs)

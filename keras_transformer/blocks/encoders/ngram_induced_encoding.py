@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Config, Initializer, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, Initializer, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -63,7 +63,7 @@ class NGramInducedEncoding(keras.layers.Layer):
         dropout: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if kernel_size < 1 or kernel_size % 2 == 0:

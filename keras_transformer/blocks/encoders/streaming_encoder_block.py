@@ -8,7 +8,7 @@ from keras_transformer.attention import ChunkedAttention
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.blocks.encoders.encoder_block import EncoderBlock
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, DType, LayerLike, Tensor
+from keras_transformer.utils.types import Cache, DType, LayerLike, Outputs, Tensor
 
 
 @serializable
@@ -77,7 +77,7 @@ class StreamingEncoderBlock(CachedLayer, EncoderBlock):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         if cache is None:
             return super().call(inputs, padding_mask=padding_mask, training=training)
         next_cache: Cache = {}
@@ -93,5 +93,5 @@ class StreamingEncoderBlock(CachedLayer, EncoderBlock):
 
         return self._apply_sublayers(inputs, mix, padding_mask, training), next_cache
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Outputs:
         return self._output_spec(inputs.shape, cache)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -18,7 +17,7 @@ from keras_transformer.blocks.memory.memory_steps import SLABS, extend, label
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerLike, Outputs, Shape, Tensor
 
 
 @serializable
@@ -94,7 +93,7 @@ class MemoryStack(CachedLayer):
         dropout: float = 0.0,
         initializer: Initializer = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -203,10 +202,12 @@ class MemoryStack(CachedLayer):
             cache |= {label(name, index): tensor for name, tensor in slots.items()}
         return cache
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **options: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **options: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -15,7 +15,7 @@ from keras_transformer.layers.modulation import (
 )
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import resolve, serializable
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -56,7 +56,7 @@ class AdaLNZeroResidual(Residual):
         stochastic_depth: float = 0.0,
         seed: int | None = None,
         condition_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         norm = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         super().__init__(norm_without_weights(norm), stochastic_depth, seed, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, LayerLike, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Tensor
 
 # Projections whose initial kernels DeepNorm scales: those of values and outputs. Queries, keys and gates are not scaled.
 _SCALED = {"value", "attention_output", "hidden", "output"}
@@ -46,7 +46,11 @@ class DeepNormResidual(Residual):
     needs_final_norm = False
 
     def __init__(
-        self, alpha: float | None = None, beta: float | None = None, norm: LayerLike = "layer_norm", **kwargs: Any
+        self,
+        alpha: float | None = None,
+        beta: float | None = None,
+        norm: LayerLike = "layer_norm",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(norm=norm, **kwargs)
         if not (alpha and beta and alpha > 0 and beta > 0):

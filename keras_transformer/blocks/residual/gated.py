@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -38,7 +36,7 @@ class GatedResidual(Residual):
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         width = input_shape[-1]
-        options: dict[str, Any] = {"kernel_initializer": "zeros", "dtype": self.dtype_policy, "name": "gate"}
+        options: dict[str, object] = {"kernel_initializer": "zeros", "dtype": self.dtype_policy, "name": "gate"}
         self._gate = keras.layers.Dense(2 * width, "sigmoid", **options)
         self._gate.build((*input_shape[:-1], 2 * width))
 

@@ -1,13 +1,15 @@
 """LayerScale: pre-norm with learned scales of the sublayer's features, initially close to zero."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.blocks.residual.residual import PreNormResidual
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -40,7 +42,7 @@ class LayerScaleResidual(PreNormResidual):
         norm: LayerLike = "layer_norm",
         stochastic_depth: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(norm, stochastic_depth, seed, **kwargs)
         self.initial_value = initial_value

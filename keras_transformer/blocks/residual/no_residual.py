@@ -1,10 +1,12 @@
 """A scheme without a residual connection."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import LayerLike, Tensor
+from keras_transformer.utils.types import LayerLike, LayerOptions, Tensor
 
 
 @serializable
@@ -25,7 +27,7 @@ class NoResidual(Residual):
 
     _norm_names = ("norm",)
 
-    def __init__(self, norm: LayerLike = "layer_norm", **kwargs: Any) -> None:
+    def __init__(self, norm: LayerLike = "layer_norm", **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(norm, **kwargs)
         if self.stochastic_depth:
             raise ValueError(f"NoResidual takes no stochastic_depth. Received: {self.stochastic_depth}")

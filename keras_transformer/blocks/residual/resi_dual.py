@@ -1,6 +1,8 @@
 """ResiDual: a normalized and an unnormalized residual stream through all blocks."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -8,7 +10,7 @@ from keras import ops
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -60,7 +62,7 @@ class OpenStreams(keras.layers.Layer):
     [[[[3.0], [3.0]]]]
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -89,7 +91,7 @@ class JoinStreams(keras.layers.Layer):
     [[[6.0, 4.0]]]
     """
 
-    def __init__(self, norm: LayerLike = "layer_norm", **kwargs: Any) -> None:
+    def __init__(self, norm: LayerLike = "layer_norm", **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.norm = clone(

@@ -5,14 +5,14 @@ A scheme has parts around a sublayer f: `h = scheme.pre(x)`, `y = f(h)`, then `x
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -46,7 +46,11 @@ class Residual(keras.layers.Layer):
     takes_condition: bool = False
 
     def __init__(
-        self, norm: LayerLike = "layer_norm", stochastic_depth: float = 0.0, seed: int | None = None, **kwargs: Any
+        self,
+        norm: LayerLike = "layer_norm",
+        stochastic_depth: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer, argument="norm")
@@ -82,11 +86,11 @@ class Residual(keras.layers.Layer):
     def initialize_sublayer(self, sublayer: keras.layers.Layer) -> None:
         """Changes the initial weights of a sublayer, after it is built."""
 
-    def stack_input_layer(self, **options: Any) -> keras.layers.Layer | None:
+    def stack_input_layer(self, **options: object) -> keras.layers.Layer | None:
         """Returns a layer for the start of a stack of such blocks, or None. Options: name, dtype."""
         return None
 
-    def stack_output_layer(self, norm: LayerLike, **options: Any) -> keras.layers.Layer | None:
+    def stack_output_layer(self, norm: LayerLike, **options: object) -> keras.layers.Layer | None:
         """Returns a layer for the end of a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
         if not self.needs_final_norm:
             return None
@@ -170,7 +174,9 @@ class NormalizedSkipResidual(PreNormResidual):
     more norm before the first sublayer.
     """
 
-    def __init__(self, norm: LayerLike = "layer_norm", alpha: float = 1.0, beta: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self, norm: LayerLike = "layer_norm", alpha: float = 1.0, beta: float = 1.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(norm=norm, **kwargs)
         self.alpha = alpha
         self.beta = beta

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras_transformer.blocks.residual.residual import PreNormResidual
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, LayerLike, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Tensor
 
 
 @serializable
@@ -35,7 +35,7 @@ class ScaledResidual(PreNormResidual):
         norm: LayerLike = "layer_norm",
         stochastic_depth: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(norm, stochastic_depth, seed, **kwargs)
         self.scale = scale

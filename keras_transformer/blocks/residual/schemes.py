@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.gated import GatedResidual
@@ -40,7 +38,7 @@ RESIDUALS: dict[str, type[Residual]] = {
 }
 
 
-def make_residual(identifier: Any, norm: LayerLike, name: str, dtype: DType) -> Residual:
+def make_residual(identifier: object, norm: LayerLike, name: str, dtype: DType) -> Residual:
     """Makes a residual scheme for a block: one by name with `norm`, or a copy of an instance.
 
     Raises:

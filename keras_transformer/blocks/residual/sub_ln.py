@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_transformer.blocks.residual.deep_norm import scale_kernels
 from keras_transformer.blocks.residual.residual import PreNormResidual
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, LayerLike
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions
 
 
 @serializable
@@ -43,7 +43,7 @@ class SubLNResidual(PreNormResidual):
         norm: LayerLike = "layer_norm",
         stochastic_depth: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(norm, stochastic_depth, seed, **kwargs)
         if not gain > 0:

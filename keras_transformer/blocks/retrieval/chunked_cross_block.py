@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.layers.cross.chunked_cross_attention import ChunkedCrossAttention
 from keras_transformer.blocks.decoders.cross_block import CrossBlock
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, DType, Shape, Tensor
+from keras_transformer.utils.types import Cache, DType, Outputs, Shape, Tensor
 
 
 @serializable
@@ -94,5 +92,7 @@ class ChunkedCrossBlock(CachedLayer, CrossBlock):
         """Returns the empty cache of the attention."""
         return self.attention.init_cache(batch_size, max_length, dtype)
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)

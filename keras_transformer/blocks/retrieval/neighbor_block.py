@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -67,7 +67,7 @@ class NeighborBlock(Block):
         dropout: float = 0.0,
         seed: int | None = None,
         recompute: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")

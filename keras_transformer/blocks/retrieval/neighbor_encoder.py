@@ -15,7 +15,7 @@ from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.attention.partition.chunk_progress import ChunkProgress
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Outputs, Shape, Tensor
 
 # The neighbors' tensor in a cache. The caller that retrieves them writes it: see `retrieval.RetrievalSteps`.
 NEIGHBORS = "neighbor_token_ids"
@@ -87,7 +87,7 @@ class NeighborEncoder(CachedLayer):
         norm: LayerLike | None = None,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
@@ -185,8 +185,13 @@ class NeighborEncoder(CachedLayer):
         }
 
     def compute_output_spec(
-        self, inputs: Tensor, token_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
-    ) -> Any:
+        self,
+        inputs: Tensor,
+        token_ids: Tensor | None = None,
+        *args: object,
+        cache: Cache | None = None,
+        **options: object,
+    ) -> Outputs:
         num_chunks = token_ids.shape[1] if cache is None and token_ids is not None else None
         shape = (inputs.shape[0], num_chunks)
         count, length = self._neighbors if self.built or token_ids is None else token_ids.shape[2:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -11,7 +11,7 @@ from keras_transformer.blocks.block import serialize_template, template
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -60,7 +60,7 @@ class ReversibleBlock(keras.layers.Layer):
         norm: LayerLike = "layer_norm",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -128,7 +128,7 @@ class ReversibleBlock(keras.layers.Layer):
             self.feedforward(self.feedforward_norm(x), training=training), training=training
         )
 
-    def compute_output_spec(self, first: Tensor, second: Tensor, *args: Any, **options: Any) -> Any:
+    def compute_output_spec(self, first: Tensor, second: Tensor, *args: object, **options: object) -> Outputs:
         return tuple(keras.KerasTensor(x.shape, dtype=self.compute_dtype) for x in (first, second))
 
     def get_config(self) -> Config:

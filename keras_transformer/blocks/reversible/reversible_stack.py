@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -14,7 +13,7 @@ from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.batch_statistics import refuse_batch_statistics
 from keras_transformer.blocks.reversible.reversible_steps import run_reversibly
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Outputs, Shape, Tensor
 
 
 @serializable
@@ -60,7 +59,7 @@ class ReversibleStack(CachedLayer):
     2001.04451, section 3. Recomputed inputs, and therefore gradients, are exact up to rounding.
     """
 
-    def __init__(self, blocks: Sequence[LayerLike], reversible: bool = True, **kwargs: Any) -> None:
+    def __init__(self, blocks: Sequence[LayerLike], reversible: bool = True, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.blocks = [resolve(block, {}, keras.layers.Layer, argument="block") for block in blocks]
@@ -116,7 +115,9 @@ class ReversibleStack(CachedLayer):
             for name, tensor in block.mixer.init_cache(batch_size, max_length, dtype).items()
         }
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         return self._output_spec((*inputs.shape[:2], 2 * inputs.shape[2]), cache)
 
     def get_config(self) -> Config:

@@ -8,7 +8,7 @@ With s_0 = s_1 = x, and f_k the mixer or the feed-forward of a block in turn,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 from keras import ops
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
 
 
-def run_reversibly(stack: ReversibleStack, x: Tensor, **options: Any) -> Tensor:
+def run_reversibly(stack: ReversibleStack, x: Tensor, **options: object) -> Tensor:
     """Returns both streams `(B, T, 2 D)` of a `ReversibleStack` in training, with a gradient that recomputes activations.
 
     Args:
@@ -75,7 +75,7 @@ class _Step:
         stack: ReversibleStack,
         layers: Iterable[keras.layers.Layer],
         function: Callable[..., Tensor],
-        options: dict[str, Any],
+        options: dict[str, object],
     ) -> None:
         self._function, self._dtype, self._options = function, stack.compute_dtype, options
         self._values = VariableValues(layers)

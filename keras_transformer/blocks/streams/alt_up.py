@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import Projection, token_projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 # The smallest mean square of a projected stream.
 _SMALLEST = 1e-5
@@ -57,7 +57,7 @@ class AltUp(keras.layers.Layer):
         active: int = 0,
         coefficient_limit: float | None = None,
         norm: LayerLike = "rms_norm",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_streams = positive("num_streams", num_streams)
@@ -124,7 +124,7 @@ class AltUp(keras.layers.Layer):
 class _Streams(keras.layers.Layer):
     """Base class of the layers before and after the blocks, with a projection for each stream but the first."""
 
-    def __init__(self, num_streams: int, **kwargs: Any) -> None:
+    def __init__(self, num_streams: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.num_streams = positive("num_streams", num_streams)
         self.kernel_initializer = keras.initializers.get("glorot_uniform")

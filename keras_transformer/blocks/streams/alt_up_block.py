@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -18,7 +18,17 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Cache, Config, DType, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import (
+    Activation,
+    Cache,
+    Config,
+    DType,
+    LayerLike,
+    LayerOptions,
+    Outputs,
+    Shape,
+    Tensor,
+)
 
 _NORMS = ("input_norm", "attention_norm", "feedforward_input_norm", "feedforward_norm", "laurel_norm", "layer_norm")
 
@@ -79,7 +89,7 @@ class AltUpBlock(keras.layers.Layer):
         activation: Activation = "gelu_tanh",
         scales_output: bool = True,
         norm: LayerLike = "rms_norm",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.attention = resolve(attention, {}, CrossDecoderAttention, argument="attention")
@@ -143,7 +153,7 @@ class AltUpBlock(keras.layers.Layer):
         added = ops.expand_dims(self.layer_norm(self.layer_projection_dense(gated)), 2)
         return ops.concatenate([streams[:, :, :1], streams[:, :, 1:] + added], axis=2)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
         return tuple(inputs_shape)
 
     def get_config(self) -> Config:
@@ -202,7 +212,7 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         scales_output: bool = True,
         norm: LayerLike = "rms_norm",
         key_value: LayerLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(attention, feedforward, alt_up, laurel_rank, activation, scales_output, norm, **kwargs)
         self.key_value = resolve(key_value, {}, SharedKeyValue, argument="key_value")
@@ -225,7 +235,7 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         found = []
 
         def attend(x):
@@ -245,10 +255,12 @@ class AltUpKeyValueBlock(CachedLayer, AltUpBlock):
         """Returns an empty cache for `max_length` tokens: dict of "key" and "value"."""
         return self.key_value.init_cache(batch_size, max_length, dtype)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Any:
         return (tuple(inputs_shape), *self._key_value_shapes(inputs_shape))
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         shapes = self.compute_output_shape(inputs.shape)
         if cache is not None:
             shapes = (shapes[0], *(tensor.shape for tensor in cache.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -12,7 +12,7 @@ from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.layers.modulation import Modulation, norm_without_weights
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Outputs, Shape, Tensor
 
 
 @serializable
@@ -58,7 +58,7 @@ class JointBlock(keras.layers.Layer):
         context_feedforward: LayerLike | None = None,
         norm: LayerLike = "layer_norm",
         condition_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.attention: JointAttention = resolve(attention, {}, JointAttention, argument="attention")
@@ -108,7 +108,7 @@ class JointBlock(keras.layers.Layer):
         condition: Tensor,
         context_mask: Tensor | None = None,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Outputs:
         x = self._attention_residual.pre(inputs, condition=condition)
         options = {"context_mask": context_mask, "training": training}
         if self.context_feedforward is None:
@@ -131,7 +131,7 @@ class JointBlock(keras.layers.Layer):
             tokens, feedforward(second.pre(tokens, condition=condition), training=training), condition=condition
         )
 
-    def compute_output_shape(self, inputs_shape: Shape, context_shape: Shape, *args: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, context_shape: Shape, *args: object) -> Any:
         return inputs_shape if self.context_feedforward is None else (inputs_shape, context_shape)
 
     def get_config(self) -> Config:

@@ -1,12 +1,14 @@
 """The query stream of XLNet."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -43,11 +45,11 @@ class QueryStream(keras.layers.Layer):
     Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.3.
     """
 
-    def __init__(self, initializer: Initializer = None, **kwargs: Any) -> None:
+    def __init__(self, initializer: Initializer = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
 
-    def build(self, tokens_shape: Shape, *shapes: Any, **more: Any) -> None:
+    def build(self, tokens_shape: Shape, *shapes: Shape, **more: object) -> None:
         self.mask_embedding = self.add_weight(
             name="mask_embedding", shape=(tokens_shape[-1],), initializer=self.initializer
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -10,7 +10,7 @@ from keras_transformer.blocks.block import serialize_template, template
 from keras_transformer.blocks.residual.ada_ln_zero import AdaLNZeroResidual
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -55,7 +55,7 @@ class SingleStreamBlock(keras.layers.Layer):
         feedforward: LayerLike,
         norm: LayerLike = "layer_norm",
         condition_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.attention = resolve(attention, {}, keras.layers.Layer, argument="attention")
@@ -83,7 +83,7 @@ class SingleStreamBlock(keras.layers.Layer):
         attended = self.attention(x, x, value_mask=padding_mask, positions=positions, training=training)
         return self._residual.post(inputs, attended + self.feedforward(x, training=training), condition=condition)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

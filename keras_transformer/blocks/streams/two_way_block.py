@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.blocks.block import serialize_template, template
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -70,7 +70,7 @@ class TwoWayBlock(keras.layers.Layer):
         image_attention: LayerLike,
         norm: LayerLike = "layer_norm",
         is_first: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.self_attention = resolve(self_attention, {}, keras.layers.Layer, argument="self_attention")
@@ -124,7 +124,7 @@ class TwoWayBlock(keras.layers.Layer):
         image = image + self.image_attention(placed_image, x, x + positions, **options)
         return x, self._norms["image_attention"](image)
 
-    def compute_output_shape(self, inputs_shape: Shape, image_shape: Shape, *args: Any) -> tuple[Shape, Shape]:
+    def compute_output_shape(self, inputs_shape: Shape, image_shape: Shape, *args: object) -> tuple[Shape, Shape]:
         return inputs_shape, image_shape
 
     def get_config(self) -> Config:

@@ -102,7 +102,7 @@ def sides(config: Config, name: str, default: int | tuple[int, int]) -> tuple[in
     return height, width
 
 
-def integers(config: Config, name: str, default: Any, minimum: int = 1) -> tuple[int, ...]:
+def integers(config: Config, name: str, default: object, minimum: int = 1) -> tuple[int, ...]:
     """Returns a setting that is a short list of integers, as a tuple."""
     found = config.get(name, default)
     if not isinstance(found, (list, tuple)) or not 1 <= len(found) <= _LONGEST:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer.utils.types import DType, Tensor
+
 Bounds = tuple[tuple[int, int], ...]
 
 
@@ -71,7 +73,7 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.part(tuple((0, size) for size in self.shape)), dtype)
 
     def __getattr__(self, name: str) -> Any:
@@ -79,7 +81,7 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, function: Any, method: str, *inputs: object, **options: object) -> Any:
         return getattr(function, method)(*map(_array, inputs), **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -88,7 +90,7 @@ class LazyTensor(np.lib.mixins.NDArrayOperatorsMixin):
         return function(*map(_array, args), **{name: _array(value) for name, value in kwargs.items()})
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> Any:
     """Returns an argument with arrays in place of lazy tensors."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_array, value))
@@ -111,7 +113,7 @@ def _split(tensor: LazyTensor, places: Any, axis: int = 0) -> list[LazyTensor]:
     return [_sliced(tensor, axis, *pair) for pair in zip(ends, ends[1:], strict=False)]
 
 
-def _concatenate(tensors: Sequence[Any], axis: int = 0) -> LazyTensor:
+def _concatenate(tensors: Sequence[Tensor], axis: int = 0) -> LazyTensor:
     parts = [as_lazy(tensor) for tensor in tensors]
     axis %= parts[0].ndim
     ends = [0, *np.cumsum([part.shape[axis] for part in parts]).tolist()]
@@ -128,7 +130,7 @@ def _concatenate(tensors: Sequence[Any], axis: int = 0) -> LazyTensor:
     return LazyTensor([*shape[:axis], ends[-1], *shape[axis + 1 :]], read)
 
 
-def _stack(tensors: Sequence[Any], axis: int = 0) -> LazyTensor:
+def _stack(tensors: Sequence[Tensor], axis: int = 0) -> LazyTensor:
     parts = [as_lazy(tensor) for tensor in tensors]
     axis %= parts[0].ndim + 1
     return _concatenate([part.reshape((*part.shape[:axis], 1, *part.shape[axis:])) for part in parts], axis)

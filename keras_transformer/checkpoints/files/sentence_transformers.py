@@ -13,6 +13,7 @@ from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError, CorruptFileError, UnsafePathError
 from keras_transformer.checkpoints.files.folder import Folder
 from keras_transformer.checkpoints.mapping import Entry, linear
+from keras_transformer.utils.types import JsonObject
 
 _MODULES = "modules.json"
 # Tensors of other heads.
@@ -83,7 +84,7 @@ def _name(index: int) -> str:
     return f"dense_{index}"
 
 
-def _dense_settings(folder: Folder, path: str) -> dict[str, Any]:
+def _dense_settings(folder: Folder, path: str) -> JsonObject:
     """Returns the arguments of the `keras.layers.Dense` of a module, whose tensors are added to the folder's."""
     name = f"{path}/config.json"
     config = Config(folder.json(name), str(folder.path / name))

@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.gguf.layouts import Same
 from keras_transformer.checkpoints.gguf.metadata import Metadata
+from keras_transformer.utils.types import JsonObject
 
 Shapes = Mapping[str, tuple[int, ...]]
 Arrays = Mapping[str, np.ndarray]
@@ -52,7 +53,7 @@ class GgufArchitecture:
     numbers: Mapping[str, str] = {}
     places: Mapping[str, Place] = {}
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         """The config of transformers.
 
         Args:
@@ -63,18 +64,18 @@ class GgufArchitecture:
         Raises:
             ConfigError: a setting is missing, or selects a variant that is not supported.
         """
-        values: dict[str, Any] = {"model_type": self.model_types[0], "architectures": [self.head]}
+        values: JsonObject = {"model_type": self.model_types[0], "architectures": [self.head]}
         values |= {name: metadata.integer(key) for name, key in self.settings.items() if key in metadata}
         values |= {name: metadata.number(key) for name, key in self.numbers.items() if key in metadata}
         return values
 
-    def metadata(self, config: Config) -> dict[str, Any]:
+    def metadata(self, config: Config) -> JsonObject:
         """The settings of a config of transformers by key: the inverse of `config`.
 
         Raises:
             ConfigError: a setting is of a variant that files have no key for.
         """
-        found: dict[str, Any] = {key: config.integer(name) for name, key in self.settings.items() if name in config}
+        found: JsonObject = {key: config.integer(name) for name, key in self.settings.items() if name in config}
         found |= {key: config.number(name) for name, key in self.numbers.items() if name in config}
         return {key.replace("{arch}", self.name): value for key, value in found.items()}
 

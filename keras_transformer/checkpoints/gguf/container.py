@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_transformer.checkpoints.errors import CorruptFileError, MissingFileError
 from keras_transformer.checkpoints.gguf.library import library
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 _MAGIC, _VERSIONS = b"GGUF", (2, 3)
 _ALIGNMENT = "general.alignment"
@@ -154,8 +154,8 @@ def _read_counts(cursor: _Cursor) -> tuple[int, int]:
     return num_tensors, num_entries
 
 
-def _read_metadata(cursor: _Cursor, count: int) -> dict[str, Any]:
-    metadata: dict[str, Any] = {}
+def _read_metadata(cursor: _Cursor, count: int) -> JsonObject:
+    metadata: JsonObject = {}
     for _ in range(count):
         key = cursor.text()
         if key in metadata:
@@ -189,7 +189,7 @@ def _read_array(cursor: _Cursor, depth: int) -> Any:
     return [_read_value(cursor, kind, depth) for _ in range(count)]
 
 
-def _read_tensors(cursor: _Cursor, count: int, metadata: dict[str, Any]) -> dict[str, StoredTensor]:
+def _read_tensors(cursor: _Cursor, count: int, metadata: JsonObject) -> dict[str, StoredTensor]:
     found: dict[str, StoredTensor] = {}
     for _ in range(count):
         name = cursor.text()
@@ -225,7 +225,7 @@ def _read_tensor(cursor: _Cursor, name: str) -> StoredTensor:
     return StoredTensor(kind.name, tuple(reversed(sizes)), start, math.prod(sizes) // block * size)
 
 
-def _data_start(cursor: _Cursor, metadata: dict[str, Any]) -> int:
+def _data_start(cursor: _Cursor, metadata: JsonObject) -> int:
     alignment = metadata.get(_ALIGNMENT, library().GGUF_DEFAULT_ALIGNMENT)
     if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise cursor.error(f"{_ALIGNMENT} is {str(alignment)[:40]!r}, expected a power of two")

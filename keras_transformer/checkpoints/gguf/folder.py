@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from keras_transformer.checkpoints.gguf.layouts import Same
 from keras_transformer.checkpoints.gguf.metadata import Metadata
 from keras_transformer.checkpoints.gguf.pooling import MODULES, pooling_files
 from keras_transformer.checkpoints.gguf.tokenizer.tokenizer_files import token_settings, tokenizer_files
+from keras_transformer.utils.types import JsonObject
 
 # A class of transformers whose pooler GGUF files lack.
 _WITHOUT_HEAD = "BertModel"
@@ -93,5 +93,5 @@ def _stored(places: Mapping[str, Place], source: str) -> dict[str, tuple[str, Sa
     return found
 
 
-def _json(values: dict[str, Any]) -> bytes:
+def _json(values: JsonObject) -> bytes:
     return (json.dumps(values, indent=2) + "\n").encode()

@@ -27,7 +27,7 @@ class Metadata:
     2
     """
 
-    def __init__(self, values: Mapping[str, Any], source: str = "model.gguf") -> None:
+    def __init__(self, values: Mapping[str, object], source: str = "model.gguf") -> None:
         self.values, self.source = values, source
         self.architecture = self.text("general.architecture")
 
@@ -68,7 +68,7 @@ class Metadata:
         """An array of numbers."""
         return self._checked(name, default, np.ndarray)
 
-    def _checked(self, name: str, default: Any, kind: Any) -> Any:
+    def _checked(self, name: str, default: object, kind: Any) -> Any:
         value = self.values.get(self.key(name), default)
         if value is None:
             raise ConfigError(f"{self.source} has no {self.key(name)!r}.")

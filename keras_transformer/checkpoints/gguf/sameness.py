@@ -23,7 +23,7 @@ _NAMES = ("name", "rate")  # The rate of dropout.
 def check_same(
     checkpoint: Checkpoint,
     architecture: GgufArchitecture,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, object],
     shapes: Shapes,
     extra: Arrays,
 ) -> None:

@@ -23,7 +23,7 @@ from keras_transformer.checkpoints.tensors_of_model import TensorsOfModel
 from keras_transformer.checkpoints.transfers import make_transfers
 from keras_transformer.checkpoints.writing import checkpoint_like
 from keras_transformer.utils.atomic_write import replacing_file
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 _VERSION = 2
 
@@ -104,8 +104,8 @@ class _Content:
         shapes = {name: each.shape for name, each in self._written.items()}
         check_same(checkpoint, self._architecture, self._metadata, shapes, self._extra)
 
-    def _settings(self) -> dict[str, Any]:
-        general: dict[str, Any] = {"general.architecture": self._architecture.name, "general.type": "model"}
+    def _settings(self) -> JsonObject:
+        general: JsonObject = {"general.architecture": self._architecture.name, "general.type": "model"}
         kinds = [each.kind for each in self._written.values() if len(each.shape) > 1]
         general |= {"general.file_type": self._kinds.file_type(kinds), "general.quantization_version": _VERSION}
         return general | self._architecture.metadata(self._config)
@@ -168,7 +168,7 @@ class _Content:
             progress.add(1)
 
 
-def _add(writer: Any, key: str, value: Any) -> None:
+def _add(writer: Any, key: str, value: object) -> None:
     """Adds one entry of the metadata."""
     if isinstance(value, bool):
         writer.add_bool(key, value)

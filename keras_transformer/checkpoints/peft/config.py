@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from keras_transformer.checkpoints.errors import ConfigError
+from keras_transformer.utils.types import JsonObject
 
 # Settings that describe the training, or that the names of the tensors say as well.
 _WITHOUT_EFFECT = {
@@ -49,7 +49,7 @@ class AdapterConfig:
         ConfigError: another method than LoRA, a feature that is not supported, or a setting of the wrong type.
     """
 
-    def __init__(self, values: dict[str, Any], source: str) -> None:
+    def __init__(self, values: JsonObject, source: str) -> None:
         self._source = source
         if values.get("peft_type") != "LORA":
             raise ConfigError(f"{source}: 'peft_type' is {values.get('peft_type')!r}; only 'LORA' is supported.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
-from typing import Any
 
 import keras
 import numpy as np
@@ -16,7 +15,7 @@ from keras_transformer.checkpoints.files.folder import check_empty
 from keras_transformer.checkpoints.peft.modules import Module, modules_of
 from keras_transformer.checkpoints.peft.reading import CONFIG, PREFIX, WEIGHTS
 from keras_transformer.utils.atomic_write import replacing_folder
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 
 def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_model: str | None = None) -> None:
@@ -68,7 +67,7 @@ def to_peft(model: keras.Model, folder: Path, *, like: Path | None = None, base_
         (work / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _joined(module: Module, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, float]:
+def _joined(module: Module, layers: list[keras.layers.Layer]) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns A and B of a module, and their scale; layers of several scales have theirs in B."""
     scale = next(layer.lora_alpha / layer.lora_rank for layer in layers if layer is not None)
     factors: list[tuple[np.ndarray, np.ndarray] | None] = []
@@ -82,7 +81,7 @@ def _joined(module: Module, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, 
     return *module.write(factors), scale
 
 
-def _check_all_written(model: keras.Model, adapted: list[Any], modules: dict[str, Module]) -> None:
+def _check_all_written(model: keras.Model, adapted: list[keras.layers.Layer], modules: dict[str, Module]) -> None:
     """Raises an error for trained weights that the folder would lack, before anything is written."""
     written = {id(layer): module for module in modules.values() for layer in module.layers}
     for layer in adapted:
@@ -102,7 +101,7 @@ def _check_all_written(model: keras.Model, adapted: list[Any], modules: dict[str
 
 def _config(
     ranks: dict[str, int], alphas: dict[str, float], modules: dict[str, Module], base_model: str | None
-) -> dict[str, Any]:
+) -> JsonObject:
     rank, alpha = (collections.Counter(each.values()).most_common(1)[0][0] for each in (ranks, alphas))
     return {
         "peft_type": "LORA",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -84,7 +83,7 @@ def _check(images, labels, batch_size, num_classes, label_smoothing, shuffle):
         raise ValueError(f"label_smoothing must be in [0, 1). Received: {label_smoothing}")
 
 
-def on_pixels(model: Any, images: ArrayLike, name: str | None = None) -> keras.Model:
+def on_pixels(model: keras.Model, images: ArrayLike, name: str | None = None) -> keras.Model:
     """Adds the normalization of `images` to a model, so that its inputs are pixels from 0 to 255.
 
     The mean and the standard deviation of each channel become part of the model, also when it is exported.

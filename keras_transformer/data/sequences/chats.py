@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.data.errors import SequenceDataError
+
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 _ANSWERS = ("all", "last")
 
@@ -31,7 +34,7 @@ class Chats(NamedTuple):
 
 def encode_chats(
     conversations: Iterable[Any],
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     *,
     max_length: int | None = None,
     answers: str = "all",
@@ -129,7 +132,7 @@ class _Encoder:
                 ids, text = ids + new, longer
         return ids, mask
 
-    def _render(self, messages: Any, adds_prompt: bool) -> str:
+    def _render(self, messages: Sequence[Mapping[str, object]], adds_prompt: bool) -> str:
         return self._template.render(messages, tools=self._tools, add_generation_prompt=adds_prompt)
 
     def _following(self, ids: list[int], text: str, longer: str) -> list[int]:

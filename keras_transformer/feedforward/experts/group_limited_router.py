@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.experts.router import Routing, TopKRouter
 from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 # The number of best experts whose scores are the score of a group.
 _ACTIVATIONS = {"sigmoid": 2, "softmax": 1}
@@ -72,7 +72,7 @@ class GroupLimitedRouter(TopKRouter):
         bias_update_rate: float = 0.0,
         load_balancing_weight: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             num_experts,

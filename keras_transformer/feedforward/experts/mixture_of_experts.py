@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -21,7 +21,7 @@ from keras_transformer.feedforward.experts.dispatch import (
 from keras_transformer.feedforward.experts.router import TopKRouter
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Config, DType, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, DType, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -88,7 +88,7 @@ class MixtureOfExperts(keras.layers.Layer):
         use_bias: bool = False,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = positive("intermediate_dim", intermediate_dim)

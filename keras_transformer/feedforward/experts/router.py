@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 class Routing(NamedTuple):
@@ -85,7 +85,7 @@ class TopKRouter(keras.layers.Layer):
         seed: int | None = None,
         normalize: bool = True,
         use_bias: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.num_experts = positive("num_experts", num_experts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.feedforward.experts.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.gated import GatedFeedForward
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -48,7 +48,9 @@ class SharedExpertMixture(keras.layers.Layer):
     experts are one of the sum of their widths.
     """
 
-    def __init__(self, experts: LayerLike, shared: int | LayerLike, use_gate: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, experts: LayerLike, shared: int | LayerLike, use_gate: bool = True, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.experts = clone(resolve(experts, {}, MixtureOfExperts, argument="experts"), name="experts")
         shared = GatedFeedForward(shared) if isinstance(shared, int) else shared

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.chat.conversation_steps import ConversationSteps
 from keras_transformer.generation.chat.messages import read_messages
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.generator import Generator
@@ -47,23 +48,23 @@ class Conversation:
     def __init__(
         self,
         generator: Generator,
-        messages: Sequence[dict[str, Any]] = (),
+        messages: Sequence[Mapping[str, object]] = (),
         *,
         tools: Sequence[Any] | None = None,
-        template: dict[str, Any] | None = None,
+        template: JsonObject | None = None,
     ) -> None:
         self.messages = read_messages(messages) if messages else []
         generator.chat_template()  # A missing one is an error now, not with the first message.
         self._steps = ConversationSteps(generator.steps)
         self._generator = generator.with_steps(self._steps)
-        self._variables: dict[str, Any] = {"tools": tools, "template": template}
+        self._variables: JsonObject = {"tools": tools, "template": template}
 
     @property
     def num_read(self) -> int:
         """int: how many tokens the model has read and written in all turns."""
         return self._steps.num_read
 
-    def send(self, content: str | dict[str, Any], **options: Any) -> str:
+    def send(self, content: str | JsonObject, **options: object) -> str:
         """Adds a message and returns the answer, which is added too.
 
         Args:
@@ -87,7 +88,7 @@ class Conversation:
         pieces = self._generator.stream_chat(messages, **self._variables, **options)
         return self._recorded(messages, pieces)
 
-    def _recorded(self, messages: list[dict[str, Any]], pieces: Iterator[str]) -> Iterator[str]:
+    def _recorded(self, messages: list[JsonObject], pieces: Iterator[str]) -> Iterator[str]:
         answer = []
         try:
             for piece in pieces:
@@ -98,5 +99,5 @@ class Conversation:
             raise
         self._add(messages, answer)
 
-    def _add(self, messages: list[dict[str, Any]], answer: list[str]) -> None:
+    def _add(self, messages: list[JsonObject], answer: list[str]) -> None:
         self.messages = [*messages, {"role": "assistant", "content": "".join(answer)}]

@@ -40,7 +40,7 @@ def environment() -> Any:
     class Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         intercepted_binops = frozenset(["*", "**"])
 
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        def call_binop(self, context: Any, operator: str, left: object, right: object) -> Any:
             if _size(left) * _size(right) > _LARGEST or (operator == "**" and _size(right) > 64):
                 raise jinja2.exceptions.SecurityError(f"a template may not compute as large a result of '{operator}'")
             return super().call_binop(context, operator, left, right)
@@ -54,7 +54,7 @@ def environment() -> Any:
     return found
 
 
-def _size(value: Any) -> float:
+def _size(value: object) -> float:
     return len(value) if isinstance(value, (str, list, tuple)) else abs(value) if isinstance(value, (int, float)) else 1
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_transformer.generation.errors import ChatMessageError
+from keras_transformer.utils.types import JsonObject
 
 
-def read_messages(messages: Any) -> list[dict[str, Any]]:
+def read_messages(messages: Any) -> list[JsonObject]:
     """Validates messages.
 
     Args:
@@ -30,7 +31,7 @@ def read_messages(messages: Any) -> list[dict[str, Any]]:
     return [_read(number, message) for number, message in enumerate(messages)]
 
 
-def _read(number: int, message: Any) -> dict[str, Any]:
+def _read(number: int, message: Any) -> JsonObject:
     if not isinstance(message, Mapping):
         raise ChatMessageError(f"Message {number} must be a dict of 'role' and 'content'. Received: {message!r:.80}")
     role, content = message.get("role"), message.get("content")

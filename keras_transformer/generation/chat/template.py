@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_transformer.generation.chat.environment import environment
@@ -71,11 +71,11 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Any,
+        messages: Sequence[Mapping[str, object]],
         *,
         tools: Sequence[Any] | None = None,
         add_generation_prompt: bool = True,
-        **variables: Any,
+        **variables: object,
     ) -> str:
         """Writes messages as text.
 

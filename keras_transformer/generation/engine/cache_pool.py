@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer.generation.engine.paging import BlockPool, BlockTable
+from keras_transformer.utils.types import ArrayLike
 
 # A state holds any number of tokens. It is managed as a block of unlimited size: counted, forked and copied on write.
 _UNLIMITED = sys.maxsize
@@ -44,7 +45,7 @@ class CachePool:
         """list of `BlockPool`: `blocks` and `states`, without None."""
         return [pool for pool in (self.blocks, self.states) if pool is not None]
 
-    def has_room(self, tables: Any, lengths: Any) -> bool:
+    def has_room(self, tables: Any, lengths: ArrayLike) -> bool:
         """Returns whether all of these sequences can grow to the given lengths together."""
         return all(
             sum(table.num_missing(pool, length) for table, length in zip(tables, lengths, strict=True)) <= pool.num_free

@@ -16,6 +16,7 @@ from keras_transformer.generation.engine.completions import (
     read_values,
 )
 from keras_transformer.generation.errors import ChatMessageError
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.request import Request
@@ -87,7 +88,7 @@ class ChatResponse(CompletionResponse):
         super().__init__(model, requests, num_prompts, has_text)
         self._begun: set[int] = set()
 
-    def chunk(self, index: int, piece: Any) -> dict[str, Any]:
+    def chunk(self, index: int, piece: Any) -> JsonObject:
         start = {} if index in self._begun else {"role": "assistant"}
         self._begun.add(index)
         delta = start if piece is None else {**start, "content": piece}
@@ -95,9 +96,9 @@ class ChatResponse(CompletionResponse):
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
         return {**self._header, "object": f"{self.kind}.chunk", "choices": [choice]}
 
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> JsonObject:
         return {**super().usage(), "object": f"{self.kind}.chunk"}
 
-    def _choice(self, index: int, result: Any, finish_reason: str | None) -> dict[str, Any]:
+    def _choice(self, index: int, result: Any, finish_reason: str | None) -> JsonObject:
         message = {"role": "assistant", "content": result}
         return {"index": index, "message": message, "logprobs": None, "finish_reason": finish_reason}

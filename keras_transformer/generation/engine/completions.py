@@ -12,6 +12,7 @@ from keras_transformer.generation.engine.response_format import read_response_fo
 from keras_transformer.generation.errors import GenerationError, GrammarError
 from keras_transformer.generation.samplers import MIN_TEMPERATURE, Greedy, Random
 from keras_transformer.utils.http.json_bodies import InvalidJsonError, parse_json
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.request import Request
@@ -31,19 +32,19 @@ class InvalidBodyError(GenerationError):
         self.parameter = parameter
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_ids(value: Any) -> bool:
+def _is_ids(value: object) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(_is_whole, value))
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: object) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, str) for each in value)
 
 
@@ -109,7 +110,7 @@ _NEUTRAL = {
 }
 
 
-def _is_lists(value: Any) -> bool:
+def _is_lists(value: object) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(_is_ids, value))
 
 
@@ -148,7 +149,7 @@ def read_body(body: bytes) -> Completion:
     return completion_of(values, [prompt] if is_single else list(prompt))
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> JsonObject:
     """Parses a JSON object.
 
     Raises:
@@ -183,7 +184,7 @@ def completion_of(values: Mapping[str, Any], prompts: list[Any]) -> Completion:
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
 
 
-def read_values(given: Mapping[str, Any], parameters: Parameters, neutral: Mapping[str, Any]) -> dict[str, Any]:
+def read_values(given: Mapping[str, object], parameters: Parameters, neutral: Mapping[str, Any]) -> JsonObject:
     """Returns the value or the default of every parameter, after validation.
 
     Args:
@@ -239,12 +240,12 @@ class CompletionResponse:
         self._num_prompts = num_prompts
         self._has_text = has_text
 
-    def complete(self, results: list[Any]) -> dict[str, Any]:
+    def complete(self, results: list[Any]) -> JsonObject:
         """Returns the complete response, from the results of all choices."""
         choices = [self._choice(index, result, self._finish_reason(index)) for index, result in enumerate(results)]
         return {**self._header, "choices": choices, "usage": self._usage()}
 
-    def chunk(self, index: int, piece: Any) -> dict[str, Any]:
+    def chunk(self, index: int, piece: Any) -> JsonObject:
         """Returns a chunk of a stream with a piece of one choice, str or int; None for its end."""
         if piece is None:
             choice = self._choice(index, "" if self._has_text else [], self._finish_reason(index))
@@ -252,11 +253,11 @@ class CompletionResponse:
             choice = self._choice(index, piece if self._has_text else [piece], None)
         return {**self._header, "choices": [choice]}
 
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> JsonObject:
         """Returns the last chunk of a stream, with the token usage."""
         return {**self._header, "choices": [], "usage": self._usage()}
 
-    def _choice(self, index: int, result: Any, finish_reason: str | None) -> dict[str, Any]:
+    def _choice(self, index: int, result: Any, finish_reason: str | None) -> JsonObject:
         content = {"text": result} if self._has_text else {"text": "", "token_ids": result}
         return {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
 

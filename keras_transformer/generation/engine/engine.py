@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.engine.cache_pool import CachePool
@@ -23,6 +23,7 @@ from keras_transformer.generation.errors import (
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.protocols import TokenSampler
 from keras_transformer.utils.errors import failure_to, one_line
+from keras_transformer.utils.types import JsonObject
 
 if TYPE_CHECKING:
     from keras_transformer.generation.protocols import ServedModel
@@ -118,7 +119,7 @@ class Engine:
         self.steps.warm_up()
         return self
 
-    def chat_prompt(self, messages: Any, *, tools: Any = None) -> list[int]:
+    def chat_prompt(self, messages: Sequence[Mapping[str, object]], *, tools: Any = None) -> list[int]:
         """Returns the token ids of messages, through the chat template of the tokenizer; see `Generator.chat_prompt`."""
         return self._reader.chat_prompt(messages, tools=tools)
 
@@ -201,7 +202,7 @@ class Engine:
             self._changed.notify_all()
         return requests
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> JsonObject:
         """Returns statistics of the engine.
 
         Returns:
@@ -252,7 +253,7 @@ class Engine:
             self._start()
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.close(drain=error is None)
 
     def _start(self) -> None:

@@ -30,6 +30,7 @@ from keras_transformer.utils.http.server import run_server
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from keras_transformer.generation.engine.engine import Engine
 
@@ -149,14 +150,14 @@ class _EngineResponse(Response):
             pass
         scope.cancel()
 
-    async def _respond(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         raise NotImplementedError
 
 
 class _FullResponse(_EngineResponse):
     """A JSON response with all choices."""
 
-    async def _respond(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             results = [await self.in_thread(request.result) for request in self.requests]
             response = JSONResponse(self.content.complete(results))
@@ -168,7 +169,7 @@ class _FullResponse(_EngineResponse):
 class _StreamingResponse(_EngineResponse):
     """Server-sent events with the chunks of all choices."""
 
-    async def _respond(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         writer, reader = anyio.create_memory_object_stream[Any](0)
@@ -194,7 +195,7 @@ class _StreamingResponse(_EngineResponse):
             except GenerationError as error:
                 await writer.send(_error(error)[1])
 
-    async def _event(self, send: Any, data: Any) -> None:
+    async def _event(self, send: Send, data: Any) -> None:
         await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})
 
 

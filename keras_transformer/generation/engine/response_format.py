@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.generation.errors import GrammarError
 from keras_transformer.generation.grammar.grammar import Grammar
 from keras_transformer.generation.grammar.json_schema import JsonSchema
+from keras_transformer.utils.types import JsonObject
 
 TYPES = ("text", "json_object", "json_schema")
 
 
-def read_response_format(given: dict[str, Any] | None) -> Grammar | None:
+def read_response_format(given: JsonObject | None) -> Grammar | None:
     """The grammar of a response format.
 
     Args:
@@ -42,7 +41,7 @@ def read_response_format(given: dict[str, Any] | None) -> Grammar | None:
     return _schema(named["schema"])
 
 
-def _schema(schema: dict[str, Any]) -> JsonSchema:
+def _schema(schema: JsonObject) -> JsonSchema:
     try:
         return JsonSchema(schema)
     except ImportError as error:

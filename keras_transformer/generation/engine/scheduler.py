@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from keras_transformer.generation.engine.paging import OutOfBlocksError
 from keras_transformer.generation.engine.waiting_queue import WaitingQueue
 from keras_transformer.generation.errors import EngineError, GenerationError, RequestCancelledError
 from keras_transformer.utils.errors import failure_to, one_line
+from keras_transformer.utils.types import ArrayLike
 
 if TYPE_CHECKING:
     from keras_transformer.generation.engine.cache_pool import CachePool
@@ -175,7 +176,7 @@ class Scheduler:
         self.counters["preemptions"] += 1
         return last
 
-    def _read(self, rows: Any, count: int) -> None:
+    def _read(self, rows: ArrayLike, count: int) -> None:
         """Reads `count` tokens of each request, and selects the next token of those without unread tokens."""
         starts = [request.table.length for request in rows]
         tokens = [request.tokens[start : start + count] for request, start in zip(rows, starts, strict=True)]

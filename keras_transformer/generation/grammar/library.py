@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from types import ModuleType
 
 from keras_transformer.version import install_command
 
@@ -11,7 +11,7 @@ _MAX_MESSAGE = 300
 
 
 @functools.cache
-def library() -> Any:
+def library() -> ModuleType:
     """The module `llguidance`.
 
     Raises:
@@ -25,7 +25,7 @@ def library() -> Any:
 
 
 @functools.cache
-def limits() -> Any:
+def limits() -> ModuleType:
     """The limits of time and memory of a grammar: those of the library. Messages leave the state of the parser out."""
     return library().LLParserLimits(verbose_errors=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.protocols import Sampler, Search
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
@@ -149,7 +149,7 @@ class ContrastiveSearch(Search):
             self._context[row, positions[row]] = hidden_states[row]
             self._finished[row] = self.request.is_finished(self.tokens[row])
 
-    def _propose(self, logits: Tensor, rows: Any) -> ModelInput:
+    def _propose(self, logits: Tensor, rows: ArrayLike) -> ModelInput:
         """Returns the input of the candidates, each of which continues the cache row of its prompt."""
         unfinished = ((row, None if over else self.tokens[row]) for row, over in enumerate(self._finished))
         logits = self.request.process_logits(logits, unfinished)

@@ -14,7 +14,7 @@ from keras_transformer.generation.protocols import Sampler, ScoredSearch, Search
 from keras_transformer.generation.search.batch_rows import BatchRows
 from keras_transformer.generation.search.draft_model import draw_from
 from keras_transformer.generation.search.tree import Node, Tree
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelInput, ModelOutput
@@ -171,7 +171,7 @@ class BatchTrees(ScoredSearch):
             for path, leaf in paths:
                 tree.backpropagate(path, leaf.value or 0.0)
 
-    def _read(self, prompts: Any, sequences: Any, rows: Any = None) -> Any:
+    def _read(self, prompts: Any, sequences: Any, rows: ArrayLike | None = None) -> Any:
         """Reads sequences of the given prompts; returns the logits after each and its batch row."""
         by_prompt = [[number for number, each in enumerate(prompts) if each == one] for one in range(len(self._trees))]
         whole = [self._sequence(prompt, tokens) for prompt, tokens in zip(prompts, sequences, strict=True)]
@@ -187,7 +187,7 @@ class BatchTrees(ScoredSearch):
         output = yield model_input
         return np.asarray(output.logits)[rows, indices[rows]], rows
 
-    def _roll_out(self, prompts: Any, sequences: Any, logits: Tensor, rows: Any) -> Any:
+    def _roll_out(self, prompts: Any, sequences: Any, logits: Tensor, rows: ArrayLike) -> Any:
         """Samples tokens after each sequence; returns pairs of the longer sequence and the log-probability added."""
         sequences, added = [list(each) for each in sequences], np.zeros(len(sequences))
         active, logits = np.arange(len(sequences)), np.array(logits)

@@ -139,7 +139,7 @@ def StreamingWav2Vec2(
     chunks_before: int = 4,
     attention_dropout: float = 0.0,
     name: str = "streaming_wav2vec2",
-    **options: Any,
+    **options: object,
 ) -> keras.Model:
     """wav2vec 2.0 that sees only the past and a chunk: `Chunkwise` and `tasks.SpeechStream` read it chunk by chunk.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 class Side(NamedTuple):
@@ -153,7 +153,7 @@ class ShiftRight(keras.layers.Layer):
     [[2, 7, 8]]
     """
 
-    def __init__(self, start_id: int, **kwargs: Any) -> None:
+    def __init__(self, start_id: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.start_id = start_id
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -45,7 +45,12 @@ class PerLayerEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_layers: int, vocabulary_size: int, width: int, norm: LayerLike = "rms_norm", **kwargs: Any
+        self,
+        num_layers: int,
+        vocabulary_size: int,
+        width: int,
+        norm: LayerLike = "rms_norm",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_layers = positive("num_layers", num_layers)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -34,7 +34,7 @@ class EndTokenPooling(keras.layers.Layer):
     [[2.0]]
     """
 
-    def __init__(self, end_id: int | Sequence[int] | None = None, **kwargs: Any) -> None:
+    def __init__(self, end_id: int | Sequence[int] | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.end_id = end_id
 
@@ -112,7 +112,7 @@ class ContrastiveLogits(keras.layers.Layer):
         initial_temperature: float = 0.07,
         max_scale: float | None = 100.0,
         initial_bias: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if not (initial_temperature > 0 and (max_scale is None or max_scale > 0)):

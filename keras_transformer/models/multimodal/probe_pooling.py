@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Activation, Config, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -50,7 +50,7 @@ class ProbePooling(keras.layers.Layer):
         intermediate_dim: int,
         activation: Activation = "gelu_tanh",
         layer_norm_epsilon: float = 1e-6,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -18,7 +16,7 @@ from keras_transformer.models.recurrent.bidirectional_gru import width_config
 from keras_transformer.recurrence.gru_step import gru_step, recurrent_kernels, stack_kernels
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, Outputs, Shape, Tensor
 
 
 @serializable
@@ -74,7 +72,7 @@ class AttentionalGRU(CachedLayer):
         readout_dim: int,
         kernel_initializer: Initializer = "glorot_uniform",
         recurrent_initializer: Initializer = "orthogonal",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.units = positive("units", units)
@@ -174,8 +172,13 @@ class AttentionalGRU(CachedLayer):
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
 
     def compute_output_spec(
-        self, inputs: Tensor, encoder_output: Tensor = None, *args: Any, cache: Cache | None = None, **options: Any
-    ) -> Any:
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor = None,
+        *args: object,
+        cache: Cache | None = None,
+        **options: object,
+    ) -> Outputs:
         return self._output_spec((*inputs.shape[:2], self.readout_dim), cache)
 
     def get_config(self) -> Config:

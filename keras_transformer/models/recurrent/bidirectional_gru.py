@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -52,7 +50,7 @@ class BidirectionalGRU(keras.layers.Layer):
         units: int,
         kernel_initializer: Initializer = "glorot_uniform",
         recurrent_initializer: Initializer = "orthogonal",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.units = positive("units", units)

@@ -16,7 +16,7 @@ from keras_transformer.blocks import StreamingEncoderBlock
 from keras_transformer.models.transforms.graph_walk import walk
 from keras_transformer.models.transforms.token_probe import check_per_token
 from keras_transformer.utils.serialization import model_record, serializable
-from keras_transformer.utils.types import Cache, Config, DType, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Outputs, Tensor
 
 _SAMPLES, _MASK = "samples", "padding_mask"
 _RECENT_SAMPLES, _NUM_FRAMES = "recent_samples", "num_frames"
@@ -158,7 +158,7 @@ class Chunkwise:
             following[_NUM_FRAMES] = ops.minimum(cache[_NUM_FRAMES] + self.chunk_length, self._memory)
         values = {id(self._inputs[_SAMPLES]): window, id(self._inputs[_MASK]): mask}
 
-        def call(node: Any, layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        def call(node: Any, layer: keras.layers.Layer, args: Any, kwargs: dict[str, object]) -> Outputs:
             if not _reads_chunks(node):
                 return layer(*args, **kwargs)
             own = {name: cache[f"{layer.name}_{name}"] for name in layer.init_cache(1)}
@@ -201,7 +201,7 @@ class ChunkStep(keras.layers.Layer):
         model: `keras.Model`, or its config: see `Chunkwise`, as for the arguments of the call and for what it returns.
     """
 
-    def __init__(self, model: keras.Model | Config, **kwargs: Any) -> None:
+    def __init__(self, model: keras.Model | Config, **kwargs: object) -> None:
         # No autocast: the cache keeps its dtypes.
         super().__init__(autocast=False, **kwargs)
         self.model = keras.saving.deserialize_keras_object(model) if isinstance(model, dict) else model

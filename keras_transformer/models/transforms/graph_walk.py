@@ -11,7 +11,7 @@ import keras
 from keras_transformer.utils.types import Tensor
 
 
-def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., Any]) -> None:
+def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., object]) -> None:
     """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
 
     Missing inputs (masks, positions, segments) are None; a node whose inputs are all None has None as its outputs.

@@ -61,7 +61,7 @@ def with_streaming(model: keras.Model, window: int = 1020, num_sinks: int = 4) -
     return copy
 
 
-def _is_full(layer: Any) -> bool:
+def _is_full(layer: keras.layers.Layer) -> bool:
     is_self_attention = type(layer) is MultiHeadAttention and layer.name == _SELF_ATTENTION
     return is_self_attention and type(layer.mechanism) is SoftmaxAttention
 

@@ -141,7 +141,7 @@ def HGNetV2(
     return keras.Model(images, keras.layers.Reshape((-1, x.shape[-1]), name="tokens")(x), name=name)
 
 
-def _stem(images: Tensor, dims: tuple[int, int], layer: Any, activation: Activation) -> Tensor:
+def _stem(images: Tensor, dims: tuple[int, int], layer: keras.layers.Layer, activation: Activation) -> Tensor:
     """A quarter of rows and columns, by two branches: two convolutions, and a maximum."""
     inner, outer = dims
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _KINDS = {
     "transposed": ("Transpose",),
@@ -39,7 +42,7 @@ class Access(NamedTuple):
     losses: float = 1.0
     random: float = 1.0
 
-    def fraction(self, node: Any) -> float:
+    def fraction(self, node: tf.Operation) -> float:
         """Returns the fraction of the bandwidth that a node of a graph reaches."""
         kind = _KIND_OF.get(node.type)
         if node.type == "BiasAddGrad" or (node.type in _SUMS and _sums_columns(node)):
@@ -47,7 +50,7 @@ class Access(NamedTuple):
         return 1.0 if kind is None else getattr(self, kind)
 
 
-def _sums_columns(node: Any) -> bool:
+def _sums_columns(node: tf.Operation) -> bool:
     """Whether a sum leaves the last axis."""
     import tensorflow as tf  # Devices are described without it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.planning.graph.access import Access
 from keras_transformer.planning.graph.events import Events
@@ -25,13 +25,16 @@ from keras_transformer.planning.graph.operations import Operation
 from keras_transformer.planning.graph.subgraphs import Subgraphs, is_list
 from keras_transformer.planning.graph.trip_counts import LOOPS
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 _FREE = PREALLOCATED | SHAPE_OPS | LIST_OPS
 _LOOKUPS = frozenset(["GatherV2", "ResourceGather"])
 # A function of the shape of a tensor to the fraction of it that one device has.
 Share = Callable[[tuple[int, ...]], float]
 
 
-def waiting_bytes(body: Any, size_of: Callable[[Any], float]) -> float:
+def waiting_bytes(body: tf.Graph, size_of: Callable[[tf.Tensor], float]) -> float:
     """Returns the bytes that an iteration computes without those before it, and that wait for their results.
 
     Args:
@@ -61,7 +64,7 @@ def waiting_bytes(body: Any, size_of: Callable[[Any], float]) -> float:
     return math.fsum(size_of(tensor) for tensor in waiting.values() if tensor.op.type not in PREALLOCATED)
 
 
-def _changes(tensor: Any, output: Any) -> bool:
+def _changes(tensor: tf.Tensor, output: tf.Tensor) -> bool:
     """Whether a variable of a loop is more than a counter, and not the same in all iterations."""
     is_counter = tensor.dtype.is_integer and tensor.shape.rank == 0
     return not is_counter and buffer_of(output) is not tensor
@@ -80,7 +83,7 @@ class Kernels(NamedTuple):
     scores: frozenset[int] = frozenset()
     access: Access = Access()
 
-    def holds(self, tensor: Any) -> bool:
+    def holds(self, tensor: tf.Tensor) -> bool:
         """Returns whether a tensor is attention scores that stay inside a kernel."""
         return bool(self.scores) and tensor.shape.rank is not None and self._is_square(tensor.shape)
 
@@ -88,7 +91,7 @@ class Kernels(NamedTuple):
         return shape.rank >= 4 and shape[-1] in self.scores and shape[-2] in self.scores
 
 
-def graph_events(graph: Any, kernels: Kernels, share: Share | None = None, boundary: int | None = None) -> Events:
+def graph_events(graph: tf.Graph, kernels: Kernels, share: Share | None = None, boundary: int | None = None) -> Events:
     """Returns the events of a graph.
 
     Args:
@@ -110,14 +113,14 @@ def graph_events(graph: Any, kernels: Kernels, share: Share | None = None, bound
     return Events(*([each for each in part if any(each)] for part in (events[:first], events[first:])))
 
 
-def _nodes(graph: Any) -> list[Any]:
+def _nodes(graph: tf.Graph) -> list[tf.Operation]:
     return ancestors([tensor.op for tensor in graph.outputs])
 
 
-def _part_of(share: Share | None) -> Callable[[Any], float]:
+def _part_of(share: Share | None) -> Callable[[tf.Tensor], float]:
     """Returns the function of a symbolic tensor to the fraction of it that one device has."""
 
-    def part(tensor: Any) -> float:
+    def part(tensor: tf.Tensor) -> float:
         if share is None or tensor.shape.num_elements() is None:
             return 1.0
         return share(tuple(tensor.shape))
@@ -134,21 +137,21 @@ class _Counter:
         part: function of a symbolic tensor to the fraction of it that one device has.
     """
 
-    def __init__(self, subgraphs: Subgraphs, kernels: Kernels, part: Callable[[Any], float]) -> None:
+    def __init__(self, subgraphs: Subgraphs, kernels: Kernels, part: Callable[[tf.Tensor], float]) -> None:
         self._subgraphs = subgraphs
         self._kernels = kernels
         self._part = part
         self._fused: dict[int, FusedKernels] = {}
 
-    def liveness(self, graph: Any) -> Liveness:
+    def liveness(self, graph: tf.Graph) -> Liveness:
         """Returns the `Liveness` of the tensors of a graph."""
         stored = self._fused_in(graph).stored if self._kernels.fuses else buffer_of
         return Liveness(_nodes(graph), graph.outputs, self._allocated, self._workspace, stored)
 
-    def _allocated(self, tensor: Any) -> float:
+    def _allocated(self, tensor: tf.Tensor) -> float:
         return self._subgraphs.list_bytes(tensor, self._bytes) if is_list(tensor) else self._bytes(tensor)
 
-    def _workspace(self, node: Any) -> float:
+    def _workspace(self, node: tf.Operation) -> float:
         """Returns the peak bytes of the subgraph of a node; some lists grow in it while others shrink."""
         body = self._subgraphs.body(node)
         if body is None:
@@ -158,28 +161,28 @@ class _Counter:
         shorter = sum(map(self._allocated, self._subgraphs.popped_lists(node)))
         return self.liveness(body).run()[0] - min(longer, shorter) + self._ahead(node, body)
 
-    def _ahead(self, node: Any, body: Any) -> float:
+    def _ahead(self, node: tf.Operation, body: tf.Graph) -> float:
         """Returns the bytes of the iterations of a loop that run ahead; those of a compiled loop do not."""
         if self._kernels.fuses or node.type not in LOOPS:
             return 0.0
         ahead = min(self._subgraphs.trip_count(node), node.get_attr("parallel_iterations")) - 1
         return max(0.0, ahead) * waiting_bytes(body, self._bytes)
 
-    def _bytes(self, tensor: Any) -> float:
+    def _bytes(self, tensor: tf.Tensor) -> float:
         """Returns the bytes of a tensor in memory; also of one that only one kernel reads, to be careful."""
         return 0.0 if self._kernels.holds(tensor) else size_of(tensor) * self._part(tensor)
 
-    def _written(self, tensor: Any) -> float:
+    def _written(self, tensor: tf.Tensor) -> float:
         """Returns the bytes of a tensor that are read and written: none inside a kernel."""
         is_inside = self._kernels.fuses and self._fused_in(tensor.graph).holds(tensor)
         return 0.0 if is_inside else self._bytes(tensor)
 
-    def _fused_in(self, graph: Any) -> FusedKernels:
+    def _fused_in(self, graph: tf.Graph) -> FusedKernels:
         if id(graph) not in self._fused:
             self._fused[id(graph)] = FusedKernels(_nodes(graph), graph.outputs)
         return self._fused[id(graph)]
 
-    def operations(self, graph: Any) -> Iterator[tuple[Operation, ...]]:
+    def operations(self, graph: tf.Graph) -> Iterator[tuple[Operation, ...]]:
         """Yields, for each node, its `Operation`, or several for a loop."""
         read: dict[Any, set[Any]] = {}
         for node in _nodes(graph):
@@ -194,23 +197,23 @@ class _Counter:
                 # Inside a kernel, another operation of it moves.
                 yield (done,) if done.flops or done.moved else ()
 
-    def _is_free(self, node: Any) -> bool:
+    def _is_free(self, node: tf.Operation) -> bool:
         """Returns whether a node takes no time; one that slices or stacks shapes may also do so with data."""
         if not self._kernels.fuses and node.type in ("StridedSlice", "Pack") and not node.outputs[0].dtype.is_integer:
             return False
         return node.type in _FREE or is_view(node)
 
-    def _flops(self, node: Any) -> float:
+    def _flops(self, node: tf.Operation) -> float:
         """Returns the FLOPs on one device."""
         # A product is split if one of its operands is.
         return 2 * multiply_adds(node) * min(map(self._part, (*node.outputs, *node.inputs)), default=1.0)
 
-    def _functions(self, node: Any) -> float:
+    def _functions(self, node: tf.Operation) -> float:
         if node.type not in FUNCTIONS:
             return 0.0
         return elements(node.outputs[0]) * self._part(node.outputs[0])
 
-    def _moved(self, node: Any, read: dict[Any, set[Any]]) -> float:
+    def _moved(self, node: tf.Operation, read: dict[Any, set[Any]]) -> float:
         """Returns the bytes that a node reads and writes.
 
         Args:

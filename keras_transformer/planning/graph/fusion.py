@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.planning.graph.memory import ELEMENTWISE, FUNCTIONS, REDUCTIONS, SHAPE_OPS, buffer_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Broadcasts and further reductions.
 _OTHERS = frozenset(["BiasAddGrad", "BroadcastTo", "SparseSoftmaxCrossEntropyWithLogits", "Tile"])
@@ -36,7 +39,7 @@ class FusedKernels:
     ['Exp']
     """
 
-    def __init__(self, nodes: list[Any], outputs: list[Any]) -> None:
+    def __init__(self, nodes: list[tf.Operation], outputs: list[tf.Tensor]) -> None:
         self._levels: dict[Any, int] = {}
         self._parents: dict[Any, Any] = {}
         self._sources: dict[Any, Any] = {}
@@ -54,7 +57,7 @@ class FusedKernels:
             if kernel is None:
                 self._read_unfused.update(each.ref() for each in buffers)
 
-    def kernel(self, node: Any) -> Any:
+    def kernel(self, node: tf.Operation) -> Any:
         """Returns what identifies the kernel of a node; None if it is not fused."""
         if node not in self._parents:
             return None
@@ -63,16 +66,16 @@ class FusedKernels:
             node = self._parents[node]
         return node
 
-    def holds(self, tensor: Any) -> bool:
+    def holds(self, tensor: tf.Tensor) -> bool:
         """Returns whether a tensor stays inside a kernel."""
         return tensor.op in self._parents and tensor.ref() not in self._read_outside
 
-    def source(self, tensor: Any) -> Any:
+    def source(self, tensor: tf.Tensor) -> tf.Tensor:
         """Returns the tensor that is read in place of a tensor: itself, or the one that it is computed from again."""
         tensor = buffer_of(tensor)
         return tensor if tensor.ref() in self._kept else self._sources.get(tensor.ref(), tensor)
 
-    def stored(self, tensor: Any) -> Any:
+    def stored(self, tensor: tf.Tensor) -> tf.Tensor:
         """Returns the tensor in memory from which kernels compute a tensor again; itself if others, as products, read it.
 
         A norm that computes in float32 therefore stores its input in 16 bits, and no copy in float32.
@@ -80,7 +83,7 @@ class FusedKernels:
         tensor = buffer_of(tensor)
         return tensor if tensor.ref() in self._read_unfused else self.source(tensor)
 
-    def _place(self, node: Any) -> None:
+    def _place(self, node: tf.Operation) -> None:
         """Puts a node into the kernel of the operations before it, if that is not behind other operations."""
         before = [each.op for each in map(buffer_of, node.inputs) if not _is_given(each)]
         level = max((self._levels.get(each, 0) + (each not in self._parents) for each in before), default=0)
@@ -93,7 +96,7 @@ class FusedKernels:
                 self._parents[self.kernel(each)] = node
         self._find_source(node)
 
-    def _find_source(self, node: Any) -> None:
+    def _find_source(self, node: tf.Operation) -> None:
         if node.type not in _CHEAP or node.outputs[0].shape.num_elements() is None:
             return
         tensor = node.outputs[0]
@@ -105,7 +108,7 @@ class FusedKernels:
             self._sources[tensor.ref()] = next(iter(sources.values()))
 
 
-def _is_given(tensor: Any) -> bool:
+def _is_given(tensor: tf.Tensor) -> bool:
     """Whether a tensor is an input, a constant, or a shape."""
     is_shape = tensor.dtype.is_integer and tensor.shape.rank is not None and tensor.shape.rank < 2
     return is_shape or tensor.op.type in _GIVEN

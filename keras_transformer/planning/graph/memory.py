@@ -44,26 +44,26 @@ _PRODUCTS = ("MatMul", "BatchMatMul")
 _FUSED_TRANSPOSES: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
-def is_view(node: Any) -> bool:
+def is_view(node: tf.Operation) -> bool:
     """Returns whether the output of a node is a view of its input, without separate memory."""
     return node.type in VIEWS or (node.type == "Transpose" and _is_fused_transpose(node))
 
 
-def buffer_of(tensor: Any) -> Any:
+def buffer_of(tensor: tf.Tensor) -> tf.Tensor:
     """Returns the tensor that owns the buffer of a tensor."""
     while is_view(tensor.op):
         tensor = tensor.op.inputs[tensor.value_index]
     return tensor
 
 
-def _is_fused_transpose(node: Any) -> bool:
+def _is_fused_transpose(node: tf.Operation) -> bool:
     """Whether a node transposes the last two axes only for matrix products, which read the input transposed."""
     if node not in _FUSED_TRANSPOSES:
         _FUSED_TRANSPOSES[node] = _only_products_read(node)
     return _FUSED_TRANSPOSES[node]
 
 
-def _only_products_read(node: Any) -> bool:
+def _only_products_read(node: tf.Operation) -> bool:
     *before, second, last = range(node.inputs[0].shape.rank)
     if _order(node.inputs[1]) != [*before, last, second]:
         return False
@@ -78,7 +78,7 @@ def _order(axes: Any) -> list[int] | None:
     return None if order is None else list(order)
 
 
-def _readers(tensor: Any) -> list[Any]:
+def _readers(tensor: tf.Tensor) -> list[tf.Operation]:
     """Returns the nodes that read a tensor, directly or through reshapes to its own shape."""
     found = []
     for reader in tensor.consumers():
@@ -87,7 +87,7 @@ def _readers(tensor: Any) -> list[Any]:
     return found
 
 
-def size_of(tensor: Any) -> float:
+def size_of(tensor: tf.Tensor) -> float:
     """Returns the bytes of a symbolic tensor.
 
     Raises:
@@ -116,9 +116,9 @@ class Liveness:
 
     def __init__(
         self,
-        nodes: list[Any],
-        outputs: Iterable[Any] = (),
-        size_of: Callable[[Any], float] = size_of,
+        nodes: list[tf.Operation],
+        outputs: Iterable[tf.Tensor] = (),
+        size_of: Callable[[tf.Tensor], float] = size_of,
         workspace: Callable[[Any], float] = lambda node: 0,
         stored: Callable[[Any], Any] = buffer_of,
     ) -> None:
@@ -154,7 +154,7 @@ class Liveness:
             freed = sum(live.pop(buffer, 0.0) for buffer in ends.get(index, ()))
             yield Event((), allocated, workspace, freed)
 
-    def _allocate(self, node: Any, index: int, live: dict[Any, float]) -> float:
+    def _allocate(self, node: tf.Operation, index: int, live: dict[Any, float]) -> float:
         """Adds the outputs of a node to `live`; returns their bytes, without those of an input that it overwrites."""
         allocated = 0.0
         for output in node.outputs:
@@ -169,7 +169,7 @@ class Liveness:
             allocated += bytes_of
         return allocated
 
-    def _overwritten(self, output: Any, index: int, live: dict[Any, float]) -> list[Any]:
+    def _overwritten(self, output: tf.Tensor, index: int, live: dict[Any, float]) -> list[Any]:
         """Returns the buffers of inputs of which an output may overwrite one; that of a loop, its own initial value."""
         node = output.op
         inputs = node.inputs if node.type in _IN_PLACE else []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.planning.errors import UnknownCostError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _Shape = tuple[int, ...]
 
 
-def elements(tensor: Any) -> int:
+def elements(tensor: tf.Tensor) -> int:
     """Returns the number of elements of a symbolic tensor.
 
     Raises:
@@ -23,7 +26,7 @@ def elements(tensor: Any) -> int:
     return count
 
 
-def multiply_adds(node: Any) -> int:
+def multiply_adds(node: tf.Operation) -> int:
     """Returns the multiply-adds of a matrix product, an einsum or a convolution; 0 for any other node."""
     shapes = [tuple(tensor.shape) for tensor in node.inputs]
     if node.type == "MatMul":
@@ -55,7 +58,7 @@ def einsum_multiply_adds(equation: str, shapes: Sequence[_Shape]) -> int:
     return math.prod(sizes.values())
 
 
-def _convolution_multiply_adds(node: Any, shapes: list[_Shape]) -> int:
+def _convolution_multiply_adds(node: tf.Operation, shapes: list[_Shape]) -> int:
     """Every element of the forward output uses one kernel, in the forward pass and in both backward passes."""
     if "BackpropFilter" in node.type:
         kernel, output = tuple(node.outputs[0].shape), shapes[2]

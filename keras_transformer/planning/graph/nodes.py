@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
-def ancestors(ends: list[Any]) -> list[Any]:
+def ancestors(ends: list[tf.Operation]) -> list[tf.Operation]:
     """Returns the nodes that some nodes depend on, themselves included, in the order in which they were traced.
 
     Args:
@@ -21,7 +24,7 @@ def ancestors(ends: list[Any]) -> list[Any]:
     return [node for node in ends[0].graph.get_operations() if node in found] if found else []
 
 
-def function_graph(graph: Any, attribute: Any) -> Any:
+def function_graph(graph: tf.Graph, attribute: Any) -> tf.Graph:
     """Returns the graph of the function that an attribute of a node of `graph` names."""
     while not graph._is_function(attribute.name):
         graph = graph.outer_graph

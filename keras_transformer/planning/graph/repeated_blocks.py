@@ -10,13 +10,17 @@ import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.equal_blocks import kind
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +115,7 @@ def _chains(model: keras.Model) -> Iterator[list[Block]]:
     yield [each.operation for each in chain]
 
 
-def _may_repeat(node: Any) -> bool:
+def _may_repeat(node: tf.Operation) -> bool:
     """Whether a node is a block with one output like its first input, and further inputs without gradients."""
     if not isinstance(node.operation, Block) or len(node.outputs) != 1:
         return False
@@ -120,14 +124,14 @@ def _may_repeat(node: Any) -> bool:
     return like and not any("float" in each.dtype for each in others)
 
 
-def _others(node: Any) -> list[int]:
+def _others(node: tf.Operation) -> list[int]:
     return [id(tensor) for tensor in node.input_tensors[1:]]
 
 
-def _follows(node: Any, last: Any, readers: Counter[int]) -> bool:
+def _follows(node: tf.Operation, last: tf.Operation, readers: Counter[int]) -> bool:
     return node.input_tensors[0] is last.outputs[0] and readers[id(last.outputs[0])] == 1
 
 
-def _unchanged(x: Any, *arguments: Any, cache: Any = None, **options: Any) -> Any:
+def _unchanged(x: Tensor, *arguments: object, cache: Any = None, **options: object) -> Any:
     """The call of a block that is skipped."""
     return x if cache is None else (x, cache)

@@ -11,6 +11,7 @@ from keras_transformer.planning.errors import PlanningError
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.losses.cross_entropy import cross_entropy
 from keras_transformer.training.losses.labeled_loss import labeled_loss
+from keras_transformer.utils.types import Tensors
 
 
 class StepGraph(NamedTuple):
@@ -21,7 +22,7 @@ class StepGraph(NamedTuple):
         boundary: int, or None. The index of the operation with which the backward pass begins.
     """
 
-    graph: Any
+    graph: tf.Graph
     boundary: int | None = None
 
 
@@ -122,7 +123,7 @@ def _specs(model: keras.Model, batch_size: int, length: int) -> tuple[list[Any],
     )
 
 
-def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], inputs: Any, chunk: int) -> Any:
+def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], inputs: Tensors, chunk: int) -> Any:
     """Returns the loss of `training.NextTokenTrainer` on rows of which every token has a label."""
     variables = [*model.trainable_variables, *model.non_trainable_variables]
     with keras.StatelessScope(list(zip(variables, [*weights, *others], strict=True)), collect_losses=True) as scope:
@@ -133,7 +134,7 @@ def _chunked_loss(model: LanguageModel, weights: list[Any], others: list[Any], i
     return tf.add_n([total / hidden.shape[0], *map(tf.reduce_sum, scope.losses)])
 
 
-def _loss(output: Any) -> Any:
+def _loss(output: tf.Tensor) -> Any:
     """Returns the mean cross-entropy over the last axis, as of logits."""
     output = tf.cast(output, "float32")
     return tf.reduce_mean(cross_entropy(tf.zeros(output.shape[:-1], "int32"), output))

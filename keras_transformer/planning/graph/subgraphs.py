@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.planning.graph.memory import buffer_of
 from keras_transformer.planning.graph.nodes import ancestors, function_graph
 from keras_transformer.planning.graph.trip_counts import LOOPS, StaticValues
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 # The inputs, of operations that append to a list, that are the list and the new element.
@@ -27,22 +30,22 @@ class Subgraphs:
         UnknownCostError: the trip count of a loop depends on what the graph is fed.
     """
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: tf.Graph) -> None:
         self._bodies: dict[Any, Any] = {}
         self._aliases: set[Any] = set()
         self._runs: Counter[Any] = Counter()
         self._trips: Counter[Any] = Counter()
         self._visit(graph, StaticValues(graph))
 
-    def body(self, node: Any) -> Any:
+    def body(self, node: tf.Operation) -> Any:
         """Returns the graph that a node runs, or None."""
         return self._bodies.get(node)
 
-    def trip_count(self, node: Any) -> float:
+    def trip_count(self, node: tf.Operation) -> float:
         """Returns how often a node runs its body; for a nested loop, the mean over the iterations of the outer one."""
         return self._trips[node] / self._runs[node]
 
-    def list_bytes(self, tensor: Any, size_of: Callable[[Any], float]) -> float:
+    def list_bytes(self, tensor: tf.Tensor, size_of: Callable[[tf.Tensor], float]) -> float:
         """Returns the bytes of the elements that this graph appends to a list of tensors.
 
         Args:
@@ -72,10 +75,10 @@ class Subgraphs:
             tensor for tensor, state, last in shorter if last.type == "TensorListPopBack" and last.inputs[0] is state
         ]
 
-    def _bytes(self, tensor: Any, size_of: Callable[[Any], float]) -> float:
+    def _bytes(self, tensor: tf.Tensor, size_of: Callable[[tf.Tensor], float]) -> float:
         return self.list_bytes(tensor, size_of) if is_list(tensor) else size_of(tensor)
 
-    def _visit(self, graph: Any, values: StaticValues) -> None:
+    def _visit(self, graph: tf.Graph, values: StaticValues) -> None:
         for node in ancestors([tensor.op for tensor in graph.outputs]):
             if node.type in LOOPS:
                 self._visit_loop(node, graph, values)
@@ -85,7 +88,7 @@ class Subgraphs:
                 self._trips[node] += 1
                 self._visit(body, values.callee(node, body))
 
-    def _visit_loop(self, loop: Any, graph: Any, values: StaticValues) -> None:
+    def _visit_loop(self, loop: tf.Operation, graph: tf.Graph, values: StaticValues) -> None:
         body = self._bodies[loop] = function_graph(graph, loop.get_attr("body"))
         self._aliases |= _aliases(body)
         has_subgraphs = any(node.type in LOOPS | _CALLS for node in body.get_operations())
@@ -96,12 +99,12 @@ class Subgraphs:
                 self._visit(body, each)
 
 
-def is_list(tensor: Any) -> bool:
+def is_list(tensor: tf.Tensor) -> bool:
     """Returns whether a symbolic tensor is a list of tensors."""
     return tensor.dtype.name == "variant"
 
 
-def _aliases(body: Any) -> set[Any]:
+def _aliases(body: tf.Graph) -> set[Any]:
     """Returns the nodes of a loop's body that append a tensor which is in memory anyway.
 
     Such a tensor was read from a list, is appended by another node too, never changes, or is a loop variable whose next

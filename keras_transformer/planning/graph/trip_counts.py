@@ -51,13 +51,13 @@ class StaticValues:
         inputs: function of the index of an argument of the graph to its value; None if none is known.
     """
 
-    def __init__(self, graph: Any, inputs: Callable[[int], Any] | None = None) -> None:
+    def __init__(self, graph: tf.Graph, inputs: Callable[[int], Any] | None = None) -> None:
         self._graph = graph
         self._inputs = inputs
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, object] = {}
         self._indices = {tensor.name: index for index, tensor in enumerate(graph.inputs)} if inputs else {}
 
-    def value(self, tensor: Any) -> Any:
+    def value(self, tensor: tf.Tensor) -> Any:
         """Returns the value of a tensor of this graph: a number or an array.
 
         Raises:
@@ -67,7 +67,7 @@ class StaticValues:
             self._known[tensor.name] = self._evaluate(tensor)
         return self._known[tensor.name]
 
-    def _evaluate(self, tensor: Any) -> Any:
+    def _evaluate(self, tensor: tf.Tensor) -> Any:
         node = tensor.op
         if self._inputs is not None and tensor.name in self._indices:
             return self._inputs(self._indices[tensor.name])
@@ -87,11 +87,11 @@ class StaticValues:
             value = _run(node, [self.value(each) for each in node.inputs])[tensor.value_index].numpy()
         return value.item() if np.ndim(value) == 0 else value
 
-    def callee(self, node: Any, graph: Any) -> StaticValues:
+    def callee(self, node: tf.Operation, graph: tf.Graph) -> StaticValues:
         """Returns the values of a graph that `node` calls."""
         return StaticValues(graph, lambda index: self.value(node.inputs[index]))
 
-    def iterations(self, loop: Any, state: dict[int, Any] | None = None) -> Iterator[StaticValues]:
+    def iterations(self, loop: tf.Operation, state: dict[int, Any] | None = None) -> Iterator[StaticValues]:
         """Yields the `StaticValues` of the body of a loop, for each iteration.
 
         Args:
@@ -121,7 +121,7 @@ class StaticValues:
             loop_state |= following
         raise UnknownCostError(f"{loop.name} runs more than {_MAX_TRIPS} iterations.")
 
-    def _after(self, loop: Any, index: int) -> Any:
+    def _after(self, loop: tf.Operation, index: int) -> Any:
         """Returns the loop variable at `index` after the last iteration."""
         state = {index: self.value(loop.inputs[index])}
         for _ in self.iterations(loop, state):
@@ -129,14 +129,14 @@ class StaticValues:
         return state[index]
 
 
-def _is_computable(node: Any) -> bool:
+def _is_computable(node: tf.Operation) -> bool:
     """Whether a node computes integers or booleans, as counters are, and is no input of the graph."""
     return node.type != "Placeholder" and all(
         tensor.dtype.is_integer or tensor.dtype.is_bool for tensor in node.outputs
     )
 
 
-def _run(node: Any, values: list[Any]) -> Any:
+def _run(node: tf.Operation, values: list[Any]) -> Any:
     """Executes one node eagerly."""
     inputs = [tf.constant(value, tensor.dtype) for value, tensor in zip(values, node.inputs, strict=True)]
     attributes: list[Any] = []

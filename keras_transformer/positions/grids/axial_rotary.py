@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.grids.grid_sides import grid_sides
 from keras_transformer.positions.rotations.rotary import rotate_pairs
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 # Coordinates are integers in steps of 2^-24, because dtype policies round real inputs of layers, but not integers.
 COORDINATE_STEPS = 2**24
@@ -58,7 +58,9 @@ class AxialRotary(AttentionPosition):
     Reference: Siméoni et al., DINOv3, arXiv 2508.10104, section 3.2, as in its published code.
     """
 
-    def __init__(self, grid_size: int | tuple[int, int] = 14, max_wavelength: float = 100.0, **kwargs: Any) -> None:
+    def __init__(
+        self, grid_size: int | tuple[int, int] = 14, max_wavelength: float = 100.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.grid_size = grid_sides(grid_size)
         self.max_wavelength = float(max_wavelength)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -44,7 +44,7 @@ class AxialSinusoidal(keras.layers.Layer):
     arXiv 2111.06377, and Peebles and Xie, DiT, arXiv 2212.09748, as in their published code.
     """
 
-    def __init__(self, num_columns: int = 64, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+    def __init__(self, num_columns: int = 64, max_wavelength: float = 10000.0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if num_columns < 1:
             raise ValueError(f"num_columns must be at least 1. Received: {num_columns}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -42,7 +42,7 @@ class BoxPosition(keras.layers.Layer):
     Reference: Xu et al., LayoutLM, arXiv 1912.13318, section 2.2; height and width as in its published code.
     """
 
-    def __init__(self, num_coordinates: int, initializer: Initializer = None, **kwargs: Any) -> None:
+    def __init__(self, num_coordinates: int, initializer: Initializer = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(num_coordinates, int) or num_coordinates < 1:
             raise ValueError(f"num_coordinates must be a positive integer. Received: {num_coordinates!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.grids.grid_sides import grid_sides
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -49,7 +49,9 @@ class DecomposedGridBias(AttentionPosition):
 
     needs = frozenset({"bias", "query"})
 
-    def __init__(self, grid_size: int | tuple[int, ...], initializer: Initializer = None, **kwargs: Any) -> None:
+    def __init__(
+        self, grid_size: int | tuple[int, ...], initializer: Initializer = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.grid_size = grid_sides(grid_size)
         self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.rotations.rotary import rotate_pairs
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -54,7 +54,7 @@ class GridRotary(AttentionPosition):
         num_columns: int = 14,
         features: tuple[int, int] | None = None,
         max_wavelength: float = 10000.0,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if num_columns < 1:
@@ -65,7 +65,7 @@ class GridRotary(AttentionPosition):
         self.features = None if features is None else tuple(features)
         self.max_wavelength = float(max_wavelength)
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: Shape) -> None:
         self._rates(shapes[0][-1])  # Raises for heads that are too small.
 
     def rotate(

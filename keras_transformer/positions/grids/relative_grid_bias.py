@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.grids.grid_sides import grid_sides
 from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -48,7 +48,9 @@ class RelativeGridBias(AttentionPosition):
 
     needs = frozenset({"bias"})
 
-    def __init__(self, grid_size: int | tuple[int, int] = 7, initializer: Initializer = None, **kwargs: Any) -> None:
+    def __init__(
+        self, grid_size: int | tuple[int, int] = 7, initializer: Initializer = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.grid_size = grid_sides(grid_size)
         self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -45,7 +45,7 @@ class ALiBi(AttentionPosition):
 
     needs = frozenset({"bias"})
 
-    def __init__(self, symmetric: bool = True, scale: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, symmetric: bool = True, scale: float = 1.0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.symmetric = symmetric
         self.scale = float(scale)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.relative.relative_bias import RelativeBias
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize_shared
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Outputs of the linear map of a gate, which are added up.
 _PARTS = 4
@@ -46,7 +46,7 @@ class GatedRelativeBias(AttentionPosition):
 
     needs = frozenset({"bias"})
 
-    def __init__(self, relative_bias: RelativeBias | Config | None = None, **kwargs: Any) -> None:
+    def __init__(self, relative_bias: RelativeBias | Config | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         given = RelativeBias(320, 800, name="relative_bias") if relative_bias is None else relative_bias
         self.relative_bias = resolve(given, {}, RelativeBias, argument="relative_bias")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -57,7 +57,7 @@ class RelativeBias(AttentionPosition):
         max_distance: int = 128,
         bidirectional: bool = True,
         initializer: Initializer = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_buckets = num_buckets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Initializer, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerLike, LayerOptions, Shape, Tensor
 
 # The longest distance that a table of buckets has an entry for.
 _LONGEST = 2**17
@@ -57,7 +57,7 @@ class RelativeEmbedding(keras.layers.Layer):
         num_buckets: int | None = None,
         norm: LayerLike | None = None,
         initializer: Initializer = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if max_distance < 1:
@@ -83,7 +83,7 @@ class RelativeEmbedding(keras.layers.Layer):
         if self._norm is not None:
             build_once(self._norm, (1, *shape))
 
-    def vectors(self, length: Any = None) -> tuple[Tensor, Any]:
+    def vectors(self, length: int | Tensor | None = None) -> tuple[Tensor, Any]:
         """Returns the vectors that a sequence reaches, and the row of the first one.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.relative.distances import distances
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -59,7 +59,7 @@ class ShawRelative(AttentionPosition):
         scale: float | None = None,
         initializer: Initializer = "glorot_uniform",
         clips: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if max_distance < 1:

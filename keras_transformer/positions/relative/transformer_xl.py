@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.relative.distances import rows
 from keras_transformer.positions.rotations.rotary_scaling import rotary_rates
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -59,7 +59,7 @@ class TransformerXLRelative(AttentionPosition):
         scale: float | None = None,
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if width is not None and (width < 2 or width % 2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras_transformer.positions.rotations.length_scaling import DynamicNTKScali
 from keras_transformer.positions.rotations.rotary import ROTARY_SCALINGS, cos_and_sin, rotate_pairs
 from keras_transformer.positions.rotations.rotary_scaling import RotaryScaling, rotary_rates
 from keras_transformer.utils.serialization import resolve, serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -64,7 +64,7 @@ class MultimodalRotary(AttentionPosition):
         max_wavelength: float = 10000.0,
         restarts_rates: bool = False,
         scaling: str | Config | RotaryScaling | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if sections is not None and (not sections or min(sections) < 1):
@@ -76,7 +76,7 @@ class MultimodalRotary(AttentionPosition):
         if isinstance(self.scaling, DynamicNTKScaling | LongRoPEScaling):
             raise ValueError(f"scaling must not depend on the length of the sequence. Received: {scaling}")
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: Shape) -> None:
         self._sections(shapes[0][-1])  # Raises for heads of another width.
 
     def rotate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ from keras_transformer.positions.rotations.rotary_scaling import (
     rotary_rates,
 )
 from keras_transformer.utils.serialization import resolve, serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 _LAYOUTS = ("pairs", "halves")
 
@@ -84,7 +84,7 @@ class Rotary(AttentionPosition):
         scaling: str | Config | RotaryScaling | None = None,
         max_sequence_length: int | None = None,
         rotate_values: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_layout(layout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.positions.relative.distances import rows
 from keras_transformer.positions.rotations.rotary import check_layout, cos_and_sin, expand_pairs, rotate_pairs
 from keras_transformer.positions.rotations.rotary_scaling import rotary_rates
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -55,7 +55,7 @@ class XPos(AttentionPosition):
         scale_base: float = 512.0,
         center: int | None = None,
         layout: str = "pairs",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_layout(layout)

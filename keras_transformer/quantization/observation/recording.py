@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Tensor
 
 
 @contextlib.contextmanager
-def recorded(layers: Iterable[Any], record: Callable[[Any, Tensor, Tensor], None]) -> Iterator[None]:
+def recorded(layers: Iterable[keras.layers.Layer], record: Callable[[Any, Tensor, Tensor], None]) -> Iterator[None]:
     """Context in which each call of the layers is followed by `record(layer, inputs, outputs)`.
 
     A lookup in a table of embeddings is not recorded: nothing is multiplied.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.recurrence.delta.delta_recurrence import DeltaRecurrence
 from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -85,7 +85,7 @@ class GatedDeltaNet(DeltaRecurrence):
         activation: Activation = "silu",
         epsilon: float = 1e-6,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -122,7 +122,7 @@ class GatedDeltaNet(DeltaRecurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
         self.output_dense.build((*query_shape[:2], values))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         query, key, value, recent = self._query_key_value(x, mask, cache)
         rate = ops.sigmoid(ops.cast(self.rate_dense(x), "float32"))

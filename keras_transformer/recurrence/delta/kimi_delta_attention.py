@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -16,7 +16,7 @@ from keras_transformer.recurrence.heads import float_heads
 from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -80,7 +80,7 @@ class KimiDeltaAttention(DeltaRecurrence):
         activation: Activation = "silu",
         epsilon: float = 1e-5,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = self.num_key_heads = positive("num_heads", num_heads)
@@ -118,7 +118,7 @@ class KimiDeltaAttention(DeltaRecurrence):
         self.decay.build((*query_shape[:2], keys))
         self.norm_scale = self.add_weight(name="norm_scale", shape=(self.value_dim,), initializer="ones")
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         query, key, value, recent = self._query_key_value(x, mask, cache)
         rate = ops.sigmoid(ops.cast(self.rate_dense(x), "float32"))

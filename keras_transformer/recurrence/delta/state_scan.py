@@ -39,7 +39,7 @@ def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first
     def scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first: Tensor) -> Any:
         states = _scan(left, writes, reads, added, first)
 
-        def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             # The last state has no successor: the scan begins at zero, whatever its first transition is.
             back = _scan(

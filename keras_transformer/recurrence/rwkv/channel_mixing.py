@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -57,7 +55,7 @@ class ChannelMixing(Recurrence):
         num_layers: int = 1,
         kernel_initializer: Initializer = "glorot_uniform",
         use_receptance: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.use_receptance = use_receptance
@@ -86,7 +84,7 @@ class ChannelMixing(Recurrence):
                 dense.build((*query_shape[:2], sizes[name][0]))
                 setattr(self, f"{name}_dense", dense)
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         before = None if cache is None else cache["token"]
         (for_key, *for_receptance), token = self.token_shift(x, mask=mask, before=before)
         output = self.output_dense(ops.square(ops.relu(self.key_dense(for_key))))

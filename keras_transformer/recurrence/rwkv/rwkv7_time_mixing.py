@@ -19,7 +19,7 @@ from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.rwkv.time_mixing import check_layer_index
 from keras_transformer.recurrence.rwkv.token_shift import TokenShift
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, Outputs, Shape, Tensor
 
 # The fastest decay: α >= exp(-exp(-1/2)) = 0.545.
 _FASTEST = -math.exp(-0.5)
@@ -95,7 +95,7 @@ class RWKV7TimeMixing(Recurrence):
         chunk_size: int = 32,
         epsilon: float = 64e-5,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -138,7 +138,7 @@ class RWKV7TimeMixing(Recurrence):
     @with_call_argument(TokenMixer.call, "first_value")
     def call(
         self, query: Tensor, value: Tensor = None, key: Tensor = None, *, first_value: Tensor = None, **arguments: Any
-    ) -> Any:
+    ) -> Outputs:
         return self.apply(MixerInputs(query, value, key, extra={"first_value": first_value}, **arguments))
 
     def check(self, inputs: MixerInputs) -> None:
@@ -163,7 +163,7 @@ class RWKV7TimeMixing(Recurrence):
 
     def scan(
         self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None, first_value: Tensor = None
-    ) -> tuple[Tensor, Any]:
+    ) -> tuple[Tensor, Cache]:
         cache = cache or {}
         mixed, token = self.token_shift(x, mask=mask, before=cache.get("token"))
         mixed = dict(zip(_MIX_POWERS, mixed, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.rwkv.token_shift import TokenShift
 from keras_transformer.recurrence.rwkv.wkv import LOG_ZERO, wkv
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -68,7 +68,7 @@ class TimeMixing(Recurrence):
         num_layers: int = 1,
         chunk_size: int = 8,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.channels = None if channels is None else positive("channels", channels)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
-from keras_transformer.utils.types import ArrayLike, Shape, Tensor
+from keras_transformer.utils.types import ArrayLike, LayerOptions, Shape, Tensor
 
 
 class TokenShift(keras.layers.Layer):
@@ -28,7 +28,9 @@ class TokenShift(keras.layers.Layer):
         `before` is None. With `before`, padding must be on the right.
     """
 
-    def __init__(self, mixes: Mapping[str, ArrayLike], of_previous: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, mixes: Mapping[str, ArrayLike], of_previous: bool = False, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixes = mixes

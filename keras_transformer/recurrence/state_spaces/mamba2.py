@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -16,7 +16,7 @@ from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.selective_decay import SelectiveDecay
 from keras_transformer.recurrence.short_convolution import ShortConvolution
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -79,7 +79,7 @@ class Mamba2(Recurrence):
         activation: Activation = "silu",
         epsilon: float = 1e-5,
         kernel_initializer: Initializer = "glorot_uniform",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -118,7 +118,7 @@ class Mamba2(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], self.use_bias)
         self.output_dense.build((*query_shape[:2], values))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         mixed = ops.concatenate([self.value_dense(x), self.key_dense(x), self.query_dense(x)], axis=2)
         mixed = zero_masked(mixed, mask) if self.use_bias else mixed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.state_spaces.state_space import system_response
-from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 class S4Layer(Recurrence):
@@ -30,7 +30,7 @@ class S4Layer(Recurrence):
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
         channels: int = 1,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if positive("state_dim", state_dim) % 2:
@@ -87,7 +87,7 @@ class S4Layer(Recurrence):
         """Returns the `ChunkedSystem` for chunks of `size` tokens."""
         raise NotImplementedError
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         size = chunk_size_for(x, self.chunk_size)
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]

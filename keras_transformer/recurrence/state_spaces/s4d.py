@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.recurrence.state_spaces.s4_layer import S4Layer
 from keras_transformer.recurrence.state_spaces.state_space import ChunkedSystem
 from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Activation, Config, Initializer
+from keras_transformer.utils.types import Activation, Config, Initializer, LayerOptions
 
 
 @serializable
@@ -70,7 +70,7 @@ class S4D(S4Layer):
         seed: int | None = None,
         channels: int = 1,
         discretization: str = "zoh",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             state_dim, min_step, max_step, chunk_size, activation, kernel_initializer, seed, channels, **kwargs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -14,12 +14,15 @@ from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.generation.generator import Generator
 from keras_transformer.utils.types import ArrayLike, Cache
 
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
+
 # Texts are padded to multiples of this, to limit the number of compiled shapes.
 _BLOCK = 32
 
 
 def permutation_generator(
-    model: keras.Model, tokenizer: Any = None, *, end_id: int | tuple[int, ...] | None = None
+    model: keras.Model, tokenizer: Tokenizer | None = None, *, end_id: int | tuple[int, ...] | None = None
 ) -> Generator:
     """The `generation.Generator` of a `PermutationLanguageModel`: texts by an `XLNet`, with every sampler.
 

@@ -51,15 +51,15 @@ class KerasSteps:
         self._graphs: dict[tuple[TokenSampler, int], Callable[..., Any]] = {}
 
     def _compiled(
-        self, function: Callable[..., Any], dynamic_axes: Callable[..., Any] | None = None
+        self, function: Callable[..., object], dynamic_axes: Callable[..., Any] | None = None
     ) -> Callable[..., Any]:
         return compiled(function, self.model, self.jit_compile, self._structure, dynamic_axes)
 
-    def _dynamic_axes(self, token_ids: Tensor, *others: Any) -> tuple[Any, ...]:
+    def _dynamic_axes(self, token_ids: Tensor, *others: object) -> tuple[Any, ...]:
         """Returns the axes of the arguments of a step whose sizes vary: of rows, of new tokens, and of slots."""
         return ((0, 1), *map(self._varying, others))
 
-    def _dynamic_axes_of_step(self, token_ids: Tensor, *others: Any) -> tuple[Any, ...]:
+    def _dynamic_axes_of_step(self, token_ids: Tensor, *others: object) -> tuple[Any, ...]:
         """Like `_dynamic_axes`, but a single new token has a faster trace of its own."""
         return ((0, 1) if token_ids.shape[1] > 1 else (0,), *map(self._varying, others))
 

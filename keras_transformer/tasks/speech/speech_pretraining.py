@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ from keras_transformer.tasks.heads import check_backbone, check_count, check_tok
 from keras_transformer.tasks.speech.code_counts import CodeCounts
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import clone, serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 _LOWEST = -1e9
 
@@ -136,7 +136,7 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
         temperature: float = 0.1,
         diversity_weight: float = 0.1,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_count("num_distractors", num_distractors)
@@ -151,7 +151,7 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, *shapes: Any, **more: Any) -> None:
+    def build(self, *shapes: Shape, **more: object) -> None:
         counters = self.add_weight(name="counters", shape=(4,), dtype="int32", initializer="zeros", trainable=False)
         self._counts = CodeCounts(counters)
 
@@ -221,7 +221,7 @@ class ContrastiveSpeechLoss(keras.layers.Layer):
         mean = ops.sum(ops.cast(probabilities, "float32") * weights, axis=(0, 1))
         return -ops.sum(mean * ops.log(ops.maximum(mean, 1e-12)), axis=-1)
 
-    def compute_output_spec(self, predictions: Tensor, *args: Any, **kwargs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, predictions: Tensor, *args: object, **kwargs: object) -> keras.KerasTensor:
         return keras.KerasTensor(predictions.shape, self.compute_dtype)
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.tasks.heads import check_count, check_tokens, token_mask
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.tasks.text.span_answerer import PADDING_LOGIT
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 def SpeechRecognizer(
@@ -88,7 +88,7 @@ class BlankPadding(keras.layers.Layer):
     [[[1.0, 1.0], [-1000000000.0, 0.0]]]
     """
 
-    def __init__(self, blank_id: int = 0, **kwargs: Any) -> None:
+    def __init__(self, blank_id: int = 0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.blank_id = blank_id
 
@@ -97,7 +97,7 @@ class BlankPadding(keras.layers.Layer):
         blank = ops.cast(ops.where(ops.equal(tokens, self.blank_id), 0.0, PADDING_LOGIT), inputs.dtype)
         return ops.where(ops.expand_dims(ops.cast(padding_mask, "bool"), -1), inputs, blank)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -14,7 +14,7 @@ from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.tasks.heads import check_backbone, check_count
 from keras_transformer.tasks.text.text_model import TextModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Config
+from keras_transformer.utils.types import Config, Tensors
 
 _Function = Callable[[dict[str, Any]], Any]
 # Numbers of tokens and frames are rounded up to a multiple, so that JAX compiles few lengths.
@@ -197,7 +197,7 @@ class SpeechSynthesizer(TextModel):
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> SpeechSynthesizer:
+    def from_config(cls, config: Config, custom_objects: dict[str, object] | None = None) -> SpeechSynthesizer:
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
 
 
@@ -223,7 +223,7 @@ def _steps(model: keras.Model) -> tuple[_Function, _Function]:
     return _function(first, list(known.values())), _function(known | noise, model.output["samples"])
 
 
-def _function(inputs: dict[str, Any], outputs: Any) -> _Function:
+def _function(inputs: dict[str, Any], outputs: Tensors) -> _Function:
     """Returns the compiled function of a dict of arrays from inner tensors of a model to others."""
     part = keras.Model(list(inputs.values()), outputs)
     # Numbers of rows, tokens and frames make no new trace.

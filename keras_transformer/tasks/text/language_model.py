@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 from keras import ops
@@ -25,7 +25,7 @@ from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Path, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Path, Shape, Tensor, Tensors
 
 if TYPE_CHECKING:
     from keras_transformer.tasks.decoding.paged_steps import PagedSteps
@@ -92,7 +92,7 @@ class LanguageModel(TaskModel):
         logit_soft_cap: float | None = None,
         cache_dtype: str | None = None,
         name: str = "language_model",
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         embedding = token_table(backbone, *_EMBEDDING_NAMES)
         check_tokens(backbone)
@@ -137,10 +137,10 @@ class LanguageModel(TaskModel):
 
     runs_graph = True  # `call` only adds the optional inputs: see `keras_private.is_graph`.
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Tensors, *args: object, **kwargs: object) -> Any:
         return super().__call__(with_optional_inputs(self, inputs), *args, **kwargs)
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Tensor:
+    def call(self, inputs: Tensors, training: bool | None = None, mask: Tensors | None = None) -> Tensor:
         # Again, because a stateless call, as in training on JAX, begins here.
         return super().call(with_optional_inputs(self, inputs), training=training, mask=mask)
 
@@ -331,7 +331,7 @@ class LanguageModel(TaskModel):
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> LanguageModel:
+    def from_config(cls, config: Config, custom_objects: dict[str, object] | None = None) -> LanguageModel:
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
 
 
@@ -339,7 +339,7 @@ class LanguageModel(TaskModel):
 class _Logits(keras.layers.Layer):
     """Logits in the dtype of the layer, with an optional bias and an optional soft cap."""
 
-    def __init__(self, soft_cap: float | None = None, use_bias: bool = False, **kwargs: Any) -> None:
+    def __init__(self, soft_cap: float | None = None, use_bias: bool = False, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.soft_cap = soft_cap
         self.use_bias = use_bias

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.tasks.heads import check_tokens, input_named
 from keras_transformer.tasks.task_model import TaskModel
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 # The logit of padding: finite, with zero probability after a softmax.
 PADDING_LOGIT = -1e9
@@ -70,7 +70,7 @@ class TokenLogits(keras.layers.Layer):
         `(B, T)`; -1e9 at padding.
     """
 
-    def __init__(self, index: int, **kwargs: Any) -> None:
+    def __init__(self, index: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.index = index
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from keras_transformer.models.vision.detectors.refinement import query_selection
 from keras_transformer.tasks.vision.image_model import ImageModel
 from keras_transformer.tasks.vision.with_detections import DetectionOutputs
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import ArrayLike, Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor, Tensors
 
 
 class Detections(NamedTuple):
@@ -67,10 +67,10 @@ class DetectionModel(ImageModel):
 
     def compute_loss(
         self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
+        x: Tensors | None = None,
+        y: Tensors | None = None,
+        y_pred: Tensors | None = None,
+        sample_weight: Tensors | None = None,
         training: bool = True,
     ) -> Tensor:
         """The loss of a batch: by a loss with `is_joint`, from all outputs together; called by Keras."""

@@ -11,6 +11,7 @@ from keras_transformer.blocks.block import Block
 from keras_transformer.models.vision.detectors.refinement import first_boxes, query_selection, refined_stages
 from keras_transformer.tasks.heads import check_count, check_tokens
 from keras_transformer.tasks.vision.detection_model import DetectionModel
+from keras_transformer.utils.types import Tensor
 from keras_transformer.vision.detection.query_selection import prior_logit
 
 
@@ -128,7 +129,7 @@ def _head(label, width, num_layers, units, activation, name, bias="zeros"):
     return [*hidden, last]
 
 
-def _apply(layers: list[keras.layers.Layer], x: Any) -> Any:
+def _apply(layers: list[keras.layers.Layer], x: Tensor) -> Any:
     for layer in layers:
         x = layer(x)
     return x

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 
 from keras_transformer.tasks.vision.image_model import ImageModel
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import ArrayLike, Tensor
+from keras_transformer.utils.types import ArrayLike, Tensor, Tensors
 from keras_transformer.vision.resizing.interpolation import resize_matrix
 from keras_transformer.vision.resizing.resize_like import resize
 
@@ -44,16 +42,18 @@ class SegmentationModel(ImageModel):
 
     def compute_loss(
         self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
+        x: Tensors | None = None,
+        y: Tensors | None = None,
+        y_pred: Tensors | None = None,
+        sample_weight: Tensors | None = None,
         training: bool = True,
     ) -> Tensor:
         """The loss of a batch, of logits in the size of the labels; called by Keras."""
         return super().compute_loss(x, y, _resized(y_pred, y), sample_weight, training=training)
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+    def compute_metrics(
+        self, x: Tensors, y: Tensors, y_pred: Tensors, sample_weight: Tensors | None = None
+    ) -> dict[str, object]:
         """The metrics of a batch, of logits in the size of the labels; called by Keras."""
         return super().compute_metrics(x, y, _resized(y_pred, y), sample_weight)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.models.vision.detectors.refinement import query_selection
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 from keras_transformer.vision.detection.boxes import convert_boxes
 
 
@@ -37,7 +37,7 @@ class DetectionOutputs(keras.layers.Layer):
     (1, 0.7)
     """
 
-    def __init__(self, independent_classes: bool = False, **kwargs: Any) -> None:
+    def __init__(self, independent_classes: bool = False, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.independent_classes = independent_classes
 
@@ -58,7 +58,7 @@ class DetectionOutputs(keras.layers.Layer):
             "scores": keras.KerasTensor(boxes.shape[:2], dtype=self.compute_dtype),
         }
 
-    def compute_output_shape(self, logits_shape: Shape, boxes_shape: Shape) -> dict[str, Any]:
+    def compute_output_shape(self, logits_shape: Shape, boxes_shape: Shape) -> dict[str, object]:
         return {"boxes": boxes_shape, "labels": boxes_shape[:2], "scores": boxes_shape[:2]}
 
     def get_config(self) -> Config:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.tokenizers.special_tokens import BERT
+from keras_transformer.utils.types import Config, JsonObject
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _TEXT_ENDS = {"start": "<s>", "end": "</s>", "unknown": "<unk>"}
 _ROBERTA = {**_TEXT_ENDS, "separator": "</s>", "pad": "<pad>", "classification": "<s>", "mask": "<mask>"}
@@ -123,7 +127,7 @@ _FAMILY_OF = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 }
 
 
-def family_of(config: dict[str, Any]) -> Family | None:
+def family_of(config: Config) -> Family | None:
     """Returns the `Family` for "tokenizer_class", or else for "model_type", or None if it is unknown."""
     name = str(config.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     if not name:
@@ -131,7 +135,7 @@ def family_of(config: dict[str, Any]) -> Family | None:
     return FAMILIES.get(_FAMILY_OF.get(name, ""))
 
 
-def set_template(tokenizer: Any, family: Family, roles: dict[str, Any]) -> None:
+def set_template(tokenizer: tokenizers.Tokenizer, family: Family, roles: JsonObject) -> None:
     """Sets the post-processor of a tokenizer to the template of its family.
 
     Raises:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from keras_transformer.text.errors import TokenizerLibraryError
 
+if TYPE_CHECKING:
+    import tokenizers
 
-def library() -> Any:
+
+def library() -> ModuleType:
     """Imports and returns the `tokenizers` package.
 
     Raises:
@@ -51,7 +55,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-def encode_batch(tokenizer: Any, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
+def encode_batch(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
     """Returns the ids of each text and, with `offsets`, the offsets of each token, without adding special tokens."""
     with library_calls():
         if not offsets:

@@ -8,9 +8,10 @@ from keras_transformer.text.errors import SpecialTokenError
 from keras_transformer.text.hugging_face.json import added_tokens
 from keras_transformer.text.tokenizers.tokenizer_files import MAX_CHARACTERS_PER_WORD, PREFIX
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
+from keras_transformer.utils.types import JsonObject
 
 
-def as_wordpiece(content: dict[str, Any], tokenizer: Any) -> WordPiece | None:
+def as_wordpiece(content: JsonObject, tokenizer: Any) -> WordPiece | None:
     """Returns a `WordPiece` with the same ids, or None if the tokenizer is not a BERT tokenizer.
 
     Args:
@@ -34,7 +35,7 @@ def as_wordpiece(content: dict[str, Any], tokenizer: Any) -> WordPiece | None:
     return wordpiece if (tokenizer._template.before, tokenizer._template.after) == template else None
 
 
-def _is_bert(content: dict[str, Any]) -> bool:
+def _is_bert(content: JsonObject) -> bool:
     """Whether normalization and splitting are those of the published code of BERT."""
     model, normalizer = content["model"], content.get("normalizer") or {}
     wanted = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}

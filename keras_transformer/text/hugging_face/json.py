@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import InvalidTokenizerError, TokenizerLibraryError
 from keras_transformer.text.hugging_face.formats import library, library_calls, one_line
@@ -13,10 +13,13 @@ from keras_transformer.text.hugging_face.limits import check_limits
 from keras_transformer.text.hugging_face.vocabulary_ids import check_vocabulary, is_id
 from keras_transformer.utils.errors import FILE_ERRORS
 from keras_transformer.utils.json_files import parse_json
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import tokenizers
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> JsonObject:
     """Parses and validates the content of a `tokenizer.json`.
 
     Raises:
@@ -37,7 +40,7 @@ def parsed(text: str) -> dict[str, Any]:
     return content
 
 
-def added_tokens(content: dict[str, Any]) -> list[dict[str, Any]]:
+def added_tokens(content: JsonObject) -> list[JsonObject]:
     """Returns the "added_tokens" of a `tokenizer.json`.
 
     Raises:
@@ -57,7 +60,7 @@ def _check_vocabulary(vocabulary: Any) -> None:
     check_vocabulary(vocabulary, "Not a tokenizer.json")
 
 
-def load_content(content: dict[str, Any]) -> Any:
+def load_content(content: JsonObject) -> tokenizers.Tokenizer:
     """Returns a `tokenizers.Tokenizer`.
 
     Raises:
@@ -84,7 +87,7 @@ def library_errors(name: Path) -> Iterator[None]:
         raise InvalidTokenizerError(f"'{name}' contains no valid tokenizer: {one_line(cause or error)}") from None
 
 
-def without_special(content: dict[str, Any], ids: Container[int]) -> dict[str, Any]:
+def without_special(content: JsonObject, ids: Container[int]) -> JsonObject:
     """Returns the content without the special tokens `ids`, such that the others keep their ids."""
     added = [each for each in added_tokens(content) if each["id"] not in ids]
     vocabulary = content["model"]["vocab"]
@@ -96,7 +99,7 @@ def without_special(content: dict[str, Any], ids: Container[int]) -> dict[str, A
     return {**content, "added_tokens": added, "model": {**content["model"], "vocab": vocabulary}}
 
 
-def check_ids(content: dict[str, Any], tokenizer: Any) -> None:
+def check_ids(content: JsonObject, tokenizer: tokenizers.Tokenizer) -> None:
     """Verifies that added tokens have the ids of the file, and that templates only use ids of the vocabulary.
 
     Raises:

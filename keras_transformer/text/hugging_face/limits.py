@@ -22,11 +22,11 @@ _MAX_PARTS, _MAX_DEPTH, _MAX_TEXT, _MAX_TEMPLATE = 64, 8, 1024, 64
 _MAX_CHARACTERS_PER_WORD = 1000
 
 
-def _same(part: Mapping[str, Any]) -> float:
+def _same(part: Mapping[str, object]) -> float:
     return 1
 
 
-def _replace(part: Mapping[str, Any]) -> float:
+def _replace(part: Mapping[str, object]) -> float:
     pattern, content = part.get("pattern"), part.get("content")
     pattern = pattern if isinstance(pattern, dict) else {"String": pattern}
     text = pattern.get("String", pattern.get("Regex"))
@@ -49,18 +49,18 @@ def _precompiled(part: Mapping[str, Any]) -> float:
         raise InvalidTokenizerError(f"The precompiled character map is invalid: {error}.") from None
 
 
-def _split(part: Mapping[str, Any]) -> float:
+def _split(part: Mapping[str, object]) -> float:
     pattern = part.get("pattern")
     if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
         fewest_characters(pattern["Regex"])
     return 1
 
 
-def _byte_level(part: Mapping[str, Any]) -> float:
+def _byte_level(part: Mapping[str, object]) -> float:
     return 2  # Each byte becomes a character, of up to two bytes.
 
 
-def _prefixed(part: Mapping[str, Any]) -> float:
+def _prefixed(part: Mapping[str, object]) -> float:
     return 2  # A word of one character gets another one.
 
 
@@ -125,7 +125,7 @@ def check_limits(content: Mapping[str, Any]) -> None:
     _check_model(content["model"])
 
 
-def _parts(value: Any, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
+def _parts(value: object, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
     """Yields the parts of nested sequences."""
     pending, count = [(value, 0)] if value is not None else [], 0
     while pending:
@@ -142,7 +142,7 @@ def _parts(value: Any, name: str, inner: str) -> Iterator[Mapping[str, Any]]:
         pending += [(each, depth + 1) for each in reversed(nested[: _MAX_PARTS + 1])]
 
 
-def _check_texts(part: Mapping[str, Any], name: str) -> None:
+def _check_texts(part: Mapping[str, object], name: str) -> None:
     for key, value in part.items():
         values = value.values() if isinstance(value, dict) else [value]
         for each in values:
@@ -153,7 +153,7 @@ def _check_texts(part: Mapping[str, Any], name: str) -> None:
                 )
 
 
-def _check_processors(value: Any) -> None:
+def _check_processors(value: object) -> None:
     for part in _parts(value, "post_processor", "processors"):
         if part.get("type") not in tuple(_PROCESSORS):
             raise InvalidTokenizerError(f"The post_processor has a part of the unknown type {part.get('type')!r:.80}.")

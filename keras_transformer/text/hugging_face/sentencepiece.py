@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
@@ -16,11 +16,15 @@ from keras_transformer.text.tokenizers.sentencepiece_model import (
     read_charsmap,
     read_pieces,
 )
+from keras_transformer.utils.types import Config
+
+if TYPE_CHECKING:
+    import tokenizers
 
 
 def _unigram(
     pieces: list[tuple[str, float]], model: bytes, unknown: int, normalizers: list[Any], prefix: bool = True
-) -> Any:
+) -> tokenizers.Tokenizer:
     """Builds a unigram tokenizer with `Metaspace` pre-tokenization.
 
     Args:
@@ -44,7 +48,7 @@ def _unigram(
     return tokenizer
 
 
-def _add_symbols(tokenizer: Any, model: bytes) -> None:
+def _add_symbols(tokenizer: tokenizers.Tokenizer, model: bytes) -> None:
     """Adds the control and user-defined pieces as tokens, with their ids."""
     added = library().AddedToken
     for piece, _, kind in read_pieces(model):
@@ -56,7 +60,7 @@ def _scores(model: bytes) -> list[tuple[str, float]]:
     return [(piece, score) for piece, score, _ in read_pieces(model)]
 
 
-def _t5(model: bytes, config: dict[str, Any]) -> Any:
+def _t5(model: bytes, config: Config) -> tokenizers.Tokenizer:
     number = config.get("extra_ids", 100)
     if not isinstance(number, int) or not 0 <= number <= 10_000:
         raise InvalidTokenizerError(f"extra_ids must be an int from 0 to 10000. Received: {number!r}")
@@ -66,7 +70,7 @@ def _t5(model: bytes, config: dict[str, Any]) -> Any:
     return tokenizer
 
 
-def _siglip(model: bytes, config: dict[str, Any]) -> Any:
+def _siglip(model: bytes, config: Config) -> tokenizers.Tokenizer:
     """The tokenizer of SigLIP, which leaves out punctuation."""
     tokenizers = library()
     regex, replace = tokenizers.Regex, tokenizers.normalizers.Replace
@@ -86,12 +90,12 @@ def _normalizers(strips_accents: bool, lowercase: bool) -> list[Any]:
     return [*chain, normalizers.Lowercase()] if lowercase else chain
 
 
-def _albert(model: bytes, config: dict[str, Any]) -> Any:
+def _albert(model: bytes, config: Config) -> tokenizers.Tokenizer:
     chain = _normalizers(not config.get("keep_accents"), config.get("do_lower_case") is not False)
     return _unigram(_scores(model), model, 1, chain, config.get("add_prefix_space") is not False)
 
 
-def _deberta_v2(model: bytes, config: dict[str, Any]) -> Any:
+def _deberta_v2(model: bytes, config: Config) -> tokenizers.Tokenizer:
     tokenizers, pieces = library(), read_pieces(model)
     unknown = next((index for index, (_, _, kind) in enumerate(pieces) if kind == UNKNOWN), 1)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(_scores(model), unk_id=unknown, byte_fallback=False))
@@ -109,25 +113,25 @@ def _deberta_v2(model: bytes, config: dict[str, Any]) -> Any:
     return tokenizer
 
 
-def _xlnet(model: bytes, config: dict[str, Any]) -> Any:
+def _xlnet(model: bytes, config: Config) -> tokenizers.Tokenizer:
     tokenizer = _unigram(_scores(model), model, 0, _normalizers(True, config.get("do_lower_case") is True))
     tokenizer.add_special_tokens(["<eop>", "<eod>"])
     return tokenizer
 
 
-def _camembert(model: bytes, config: dict[str, Any]) -> Any:
+def _camembert(model: bytes, config: Config) -> tokenizers.Tokenizer:
     first = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
     pieces = [*first, *_scores(model)[1:], ("<mask>", 0.0)]
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _xlm_roberta(model: bytes, config: dict[str, Any]) -> Any:
+def _xlm_roberta(model: bytes, config: Config) -> tokenizers.Tokenizer:
     first = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     pieces = [*first, *_scores(model)[3:], ("<mask>", 0.0)]
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _bpe(model: bytes, **options: Any) -> Any:
+def _bpe(model: bytes, **options: object) -> tokenizers.Tokenizer:
     """Builds a BPE tokenizer. The merges are all pairs of pieces that form a piece, the best score of the result first."""
     pieces = read_pieces(model)
     ids = {piece: index for index, (piece, _, _) in enumerate(pieces)}
@@ -145,7 +149,7 @@ def _bpe(model: bytes, **options: Any) -> Any:
     )
 
 
-def _llama(model: bytes, config: dict[str, Any]) -> Any:
+def _llama(model: bytes, config: Config) -> tokenizers.Tokenizer:
     tokenizer, tokenizers = _bpe(model), library()
     prefix, legacy = config.get("add_prefix_space") is not False, config.get("legacy") is True
     scheme = ("always" if legacy else "first") if prefix else "never"
@@ -157,7 +161,7 @@ def _llama(model: bytes, config: dict[str, Any]) -> Any:
     return tokenizer
 
 
-def _gemma(model: bytes, config: dict[str, Any]) -> Any:
+def _gemma(model: bytes, config: Config) -> tokenizers.Tokenizer:
     tokenizer, tokenizers = _bpe(model, unk_token="<unk>"), library()
     tokenizer.normalizer = tokenizers.normalizers.Replace(" ", SPACE)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", behavior="merged_with_previous", invert=False)

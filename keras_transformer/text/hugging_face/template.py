@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.text.errors import InvalidTokenizerError
+
+if TYPE_CHECKING:
+    import tokenizers
 
 # Every vocabulary has a token for at least one of these texts.
 _PROBES = ("a", "0", "the", "\u4e00", ".")
@@ -26,7 +29,7 @@ class Template(NamedTuple):
     text_segment: int
 
 
-def read_template(tokenizer: Any, processor: Any) -> Template:
+def read_template(tokenizer: tokenizers.Tokenizer, processor: Any) -> Template:
     """Returns the `Template` of a single text.
 
     Args:

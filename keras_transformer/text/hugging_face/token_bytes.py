@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import TextError
 from keras_transformer.text.hugging_face.json import added_tokens
 from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
 from keras_transformer.text.tokenizers.tokenizer_files import PREFIX
+from keras_transformer.utils.types import JsonObject
+
+if TYPE_CHECKING:
+    import tokenizers
 
 # A token of byte fallback.
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
-def token_bytes(content: dict[str, Any], tokenizer: Any, size: int) -> list[bytes]:
+def token_bytes(content: JsonObject, tokenizer: tokenizers.Tokenizer, size: int) -> list[bytes]:
     """Returns the bytes that each token adds to a text.
 
     Args:
@@ -36,7 +40,7 @@ def token_bytes(content: dict[str, Any], tokenizer: Any, size: int) -> list[byte
     ]
 
 
-def _decoding(content: dict[str, Any]) -> Callable[[str], bytes]:
+def _decoding(content: JsonObject) -> Callable[[str], bytes]:
     """Returns the function of a token to its bytes."""
     parts = list(_parts(content.get("decoder")))
     kinds = [part.get("type") for part in parts]
@@ -53,7 +57,7 @@ def _decoding(content: dict[str, Any]) -> Callable[[str], bytes]:
     raise TextError(f"The bytes of tokens are not known for a decoder of {', '.join(map(str, kinds)) or 'no kind'}.")
 
 
-def _parts(decoder: Any) -> Iterator[dict[str, Any]]:
+def _parts(decoder: Any) -> Iterator[JsonObject]:
     if not isinstance(decoder, dict):
         return
     if decoder.get("type") != "Sequence":
@@ -62,7 +66,7 @@ def _parts(decoder: Any) -> Iterator[dict[str, Any]]:
         yield from _parts(part)
 
 
-def _replaces_space(part: dict[str, Any]) -> bool:
+def _replaces_space(part: JsonObject) -> bool:
     return part.get("type") == "Replace" and (part.get("pattern") or {}).get("String") == SPACE
 
 

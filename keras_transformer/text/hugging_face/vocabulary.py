@@ -14,9 +14,13 @@ from keras_transformer.text.hugging_face.vocabulary_ids import read_vocabulary
 from keras_transformer.text.tokenizers.interspersed_characters import InterspersedCharacters
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import PREFIX, read_file, vocabulary_lines
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Config, Path
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import tokenizers
+
     from keras_transformer.text.hugging_face.families import Family
 
 
@@ -32,12 +36,12 @@ _QWEN_WORDS = (
 )
 
 
-def is_interspersed(config: dict[str, Any]) -> bool:
+def is_interspersed(config: Config) -> bool:
     """Returns whether the merged config files are those of a tokenizer of VITS."""
     return config.get("tokenizer_class") == "VitsTokenizer"
 
 
-def interspersed(folder: Path, config: dict[str, Any]) -> InterspersedCharacters:
+def interspersed(folder: Path, config: Config) -> InterspersedCharacters:
     """Returns the tokenizer of a folder with `vocab.json` of VITS.
 
     Args:
@@ -68,19 +72,19 @@ def interspersed(folder: Path, config: dict[str, Any]) -> InterspersedCharacters
     )
 
 
-def _flag(path: str, config: dict[str, Any], name: str, default: bool) -> bool:
+def _flag(path: str, config: Config, name: str, default: bool) -> bool:
     value = config.get(name, default)
     if not isinstance(value, bool):
         raise InvalidTokenizerError(f"'{path}': {name} must be true or false. Received: {value!r:.80}")
     return value
 
 
-def is_letters(config: dict[str, Any]) -> bool:
+def is_letters(config: Config) -> bool:
     """Returns whether the merged config files are those of a tokenizer of letters."""
     return config.get("tokenizer_class") == "Wav2Vec2CTCTokenizer"
 
 
-def letters(path: Path, config: dict[str, Any]) -> Any:
+def letters(path: Path, config: Config) -> tokenizers.Tokenizer:
     """Returns the `tokenizers.Tokenizer` of a `vocab.json` with one token for each letter and one for the space.
 
     Unlike `Wav2Vec2CTCTokenizer`, decoding does not merge repetitions: decoding of CTC has done so.
@@ -111,7 +115,7 @@ def letters(path: Path, config: dict[str, Any]) -> Any:
     return tokenizer
 
 
-def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
+def from_vocabulary(folder: Path, config: Config) -> tuple[Family, Any]:
     """Builds a tokenizer from the vocabulary files of a folder without `tokenizer.json`.
 
     Args:
@@ -152,7 +156,7 @@ def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
 # BERT.
 
 
-def _wordpiece(path: Path, config: dict[str, Any]) -> Any:
+def _wordpiece(path: Path, config: Config) -> tokenizers.Tokenizer:
     words = vocabulary_lines(read_file(path), path)
     tokenizers = library()
     unknown = config.get("unk_token") or BERT["unknown"]
@@ -174,7 +178,7 @@ def _wordpiece(path: Path, config: dict[str, Any]) -> Any:
 # Byte-level BPE.
 
 
-def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: dict[str, Any]) -> Any:
+def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: Config) -> tokenizers.Tokenizer:
     ids, merges = read_vocabulary(vocabulary_path), _read_merges(merges_path)
     tokenizers = library()
     options = {"end_of_word_suffix": "</w>", "unk_token": "<|endoftext|>"} if family.name == "clip" else {}
@@ -198,18 +202,18 @@ def _read_merges(path: Path) -> list[tuple[str, str]]:
     return merges
 
 
-def _gpt2_words(tokenizers: Any, prefix: bool) -> tuple[Any, Any]:
+def _gpt2_words(tokenizers: ModuleType, prefix: bool) -> tuple[Any, Any]:
     return None, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=prefix)
 
 
-def _clip_words(tokenizers: Any, prefix: bool) -> tuple[Any, Any]:
+def _clip_words(tokenizers: ModuleType, prefix: bool) -> tuple[Any, Any]:
     normalizers, parts = tokenizers.normalizers, tokenizers.pre_tokenizers
     clean = [normalizers.NFC(), normalizers.Replace(tokenizers.Regex(r"\s+"), " "), normalizers.Lowercase()]
     words = parts.Split(tokenizers.Regex(_CLIP_WORDS), behavior="removed", invert=True)
     return normalizers.Sequence(clean), parts.Sequence([words, parts.ByteLevel(add_prefix_space=False)])
 
 
-def _qwen_words(tokenizers: Any, prefix: bool) -> tuple[Any, Any]:
+def _qwen_words(tokenizers: ModuleType, prefix: bool) -> tuple[Any, Any]:
     parts = tokenizers.pre_tokenizers
     words = parts.Split(tokenizers.Regex(_QWEN_WORDS), behavior="isolated", invert=False)
     return tokenizers.normalizers.NFC(), parts.Sequence(

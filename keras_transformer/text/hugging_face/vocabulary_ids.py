@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.utils.json_files import read_json
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 # Limit of the largest id, relative to the number of tokens and absolute: tables have one entry for each id.
 _MAX_ID_RATIO, _MAX_ID = 8, 100_000
 
 
-def is_id(value: Any) -> bool:
+def is_id(value: object) -> bool:
     """Whether `value` is a non-negative int."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def check_vocabulary(vocabulary: dict[str, Any], refusal: str) -> None:
+def check_vocabulary(vocabulary: JsonObject, refusal: str) -> None:
     """Verifies that the values are ids, none of them far beyond the number of tokens.
 
     Args:

@@ -17,7 +17,7 @@ from keras_transformer.text.tokenizers.special_tokens import (
 )
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
 
 FILE = "tokenizer.json"
 
@@ -91,7 +91,7 @@ class BytePair(Tokenizer):
         files_or_texts: Any,
         vocabulary_size: int,
         *,
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
         min_frequency: int = 2,
         separate_spaces: bool = False,
     ) -> BytePair:
@@ -192,12 +192,12 @@ class BytePair(Tokenizer):
         return cls(files[FILE].decode("utf-8"), special_tokens)
 
 
-def _byte_levels(pre_tokenizer: Any) -> list[dict[str, Any]]:
+def _byte_levels(pre_tokenizer: Any) -> list[JsonObject]:
     parts = (pre_tokenizer or {}).get("pretokenizers") or [pre_tokenizer or {}]
     return [part for part in parts if part.get("type") == "ByteLevel"]
 
 
-def _parsed(tokenizer_json: str) -> dict[str, Any]:
+def _parsed(tokenizer_json: str) -> JsonObject:
     content = parsed(tokenizer_json)
     is_bpe = content["model"].get("type", "BPE") == "BPE" and "merges" in content["model"]
     if not is_bpe or not _byte_levels(content.get("pre_tokenizer")):

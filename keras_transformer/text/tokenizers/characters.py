@@ -12,6 +12,7 @@ from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError, TextError
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+from keras_transformer.utils.types import JsonObject
 
 FILE = "characters.json"
 
@@ -65,7 +66,7 @@ class Characters(Tokenizer):
         self._bytes[len(special) : first] = [bytes([value]) for value in range(len(fallback))]
         super().__init__(roles)
 
-    def _check(self, special: Sequence[str], roles: dict[str, Any]) -> None:
+    def _check(self, special: Sequence[str], roles: JsonObject) -> None:
         for character in self.characters:
             if not isinstance(character, str) or len(character) != 1 or "\ud800" <= character <= "\udfff":
                 raise TextError(f"Expected one character. Received: {character!r}")

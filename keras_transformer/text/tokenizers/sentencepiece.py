@@ -17,7 +17,7 @@ from keras_transformer.text.tokenizers.sentencepiece_training import library, me
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path, SpecialTokens
 
 FILE = "sentencepiece.model"
 MODEL_TYPES = ("unigram", "bpe")
@@ -90,7 +90,7 @@ class SentencePiece(Tokenizer):
         vocabulary_size: int,
         *,
         model_type: str = "unigram",
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
         lossless: bool = False,
         byte_fallback: bool = True,
         normalization: str = "nmt_nfkc",
@@ -228,14 +228,14 @@ def _character_offsets(offsets: Sequence[tuple[int, int]], shift: int) -> list[t
     return spans[::-1]
 
 
-def _own_roles(processor: Any) -> dict[str, Any]:
+def _own_roles(processor: Any) -> JsonObject:
     ids = {
         "pad": processor.pad_id(),
         "unknown": processor.unk_id(),
         "start": processor.bos_id(),
         "end": processor.eos_id(),
     }
-    roles: dict[str, Any] = {role: processor.id_to_piece(index) for role, index in ids.items() if index >= 0}
+    roles: JsonObject = {role: processor.id_to_piece(index) for role, index in ids.items() if index >= 0}
     controls = [
         processor.id_to_piece(index)
         for index in range(processor.vocab_size())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 from keras_transformer.text.corpus import lines_of
@@ -14,7 +15,7 @@ from keras_transformer.text.tokenizers.special_tokens import tokens_in
 MAX_LINES = 5_000_000
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Returns the `sentencepiece` module.
 
     Raises:

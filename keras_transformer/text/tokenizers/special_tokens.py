@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from keras_transformer.text.errors import SpecialTokenError
+from keras_transformer.utils.types import JsonObject, SpecialTokens
 
 # In the order of their ids in a vocabulary trained by this package.
 ROLES = ("pad", "unknown", "classification", "start", "end", "separator", "mask")
@@ -33,7 +33,7 @@ WELL_KNOWN = {
 }
 
 
-def special_token_roles(special_tokens: dict[str, Any] | None, default: dict[str, str]) -> dict[str, Any]:
+def special_token_roles(special_tokens: SpecialTokens | None, default: dict[str, str]) -> JsonObject:
     """Validates special tokens and sorts them in the order of their ids.
 
     Args:
@@ -62,15 +62,15 @@ def special_token_roles(special_tokens: dict[str, Any] | None, default: dict[str
     return {**roles, "additional": additional} if additional else roles
 
 
-def tokens_in(roles: dict[str, Any]) -> list[str]:
+def tokens_in(roles: JsonObject) -> list[str]:
     """All distinct special tokens, in the order of `roles`."""
     named = [token for role, token in roles.items() if role != "additional"]
     return list(dict.fromkeys([*named, *roles.get("additional", ())]))
 
 
-def well_known_roles(tokens: Sequence[str]) -> dict[str, Any]:
+def well_known_roles(tokens: Sequence[str]) -> JsonObject:
     """Assigns roles to the `tokens` with well-known names; the others are "additional"."""
-    roles: dict[str, Any] = {}
+    roles: JsonObject = {}
     for role, names in WELL_KNOWN.items():
         found = [name for name in names if name in tokens]
         if found:

@@ -7,17 +7,16 @@ import hashlib
 import json
 import os
 import pathlib
-from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.utils.atomic_write import replacing_folder
 from keras_transformer.utils.json_files import read_json
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Config, JsonObject, Path
 
 CONFIG = "tokenizer_config.json"
 
 
-def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
+def fingerprint(config: Config, files: dict[str, bytes]) -> str:
     """Hex SHA-256 of a config and the content of the files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode("utf-8"))
     for name in sorted(files):
@@ -26,7 +25,7 @@ def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def save(directory: Path, config: dict[str, Any], files: dict[str, bytes]) -> None:
+def save(directory: Path, config: Config, files: dict[str, bytes]) -> None:
     """Writes a temporary folder, then moves it to `directory`.
 
     Args:
@@ -62,7 +61,7 @@ def _check_target(target: pathlib.Path) -> None:
         )
 
 
-def read_config(directory: Path) -> dict[str, Any]:
+def read_config(directory: Path) -> JsonObject:
     """Reads and validates the config of a folder.
 
     Raises:
@@ -88,7 +87,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read(directory: Path) -> tuple[JsonObject, dict[str, bytes]]:
     """Reads the config and the files of a folder, and verifies the fingerprint.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from keras_transformer.text.tokenizers import storage
 from keras_transformer.text.tokenizers.stream import TextStream, join_bytes
 from keras_transformer.text.tokenizers.vocabulary import Vocabulary
 from keras_transformer.text.truncation import text_length
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class Tokenizer(Vocabulary):
@@ -59,13 +62,13 @@ class Tokenizer(Vocabulary):
         """Returns a dict of file name to content, which with the config define this tokenizer."""
         raise NotImplementedError
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         """Returns a dict of the options in the config."""
         return {}
 
     @classmethod
     def _from_files(
-        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, object]
     ) -> Tokenizer:
         """Creates a tokenizer from `_files`, special tokens and `_options`."""
         raise NotImplementedError
@@ -342,7 +345,13 @@ class Tokenizer(Vocabulary):
         return self._graph()
 
     def map_dataset(
-        self, dataset: Any, *, fields: Any = None, start: bool = False, end: bool = False, max_length: int | None = None
+        self,
+        dataset: tf.data.Dataset,
+        *,
+        fields: Any = None,
+        start: bool = False,
+        end: bool = False,
+        max_length: int | None = None,
     ) -> Any:
         """Tokenizes the strings of a `tf.data.Dataset`. Supported by all tokenizers.
 
@@ -374,7 +383,7 @@ class Tokenizer(Vocabulary):
         """Hex SHA-256 of the config and the files. Saving and loading preserve it."""
         return storage.fingerprint(self.config(), self._files())
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """Returns a dict of "kind", "special_tokens" and "options"."""
         return {"kind": self.kind, "special_tokens": self.special_tokens, "options": self._options()}
 

@@ -16,7 +16,7 @@ from keras_transformer.text.tokenizers.tokenizer_files import (
     read_file,
     vocabulary_lines,
 )
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Path, SpecialTokens
 
 FILE = "vocab.txt"
 
@@ -96,7 +96,7 @@ class WordPiece(Tokenizer):
         files_or_texts: Any,
         vocabulary_size: int,
         *,
-        special_tokens: dict[str, Any] | None = None,
+        special_tokens: SpecialTokens | None = None,
         lowercase: bool = True,
         min_frequency: int = 2,
     ) -> WordPiece:

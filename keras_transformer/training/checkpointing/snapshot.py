@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.utils.errors import FILE_ERRORS
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 
 _METADATA = "metadata"
 VariableGroups = Mapping[str, Sequence[Any]]
@@ -86,7 +86,7 @@ def write_snapshot(
     _sync_directory(path.parent)
 
 
-def describe_variables(variables: Sequence[Any]) -> list[list[Any]]:
+def describe_variables(variables: Sequence[keras.Variable]) -> list[list[Any]]:
     """Returns `[path, dtype, shape]` of each variable, for `check_variables`."""
     return [[each.path, keras.backend.standardize_dtype(each.dtype), list(each.shape)] for each in variables]
 
@@ -104,7 +104,7 @@ def _keep(path, previous):
     link.unlink(missing_ok=True)  # Left where both names were of one file already.
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
+def read_metadata(path: Path) -> JsonObject:
     """Returns the metadata of a snapshot, after reading all of it: every checksum, and every variable that it describes.
 
     Raises:
@@ -123,7 +123,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def read_snapshot(path: Path, groups: VariableGroups) -> dict[str, Any]:
+def read_snapshot(path: Path, groups: VariableGroups) -> dict[str, np.ndarray]:
     """Assigns the values of a snapshot to variables, to all of them or to none.
 
     Args:
@@ -193,7 +193,7 @@ def _bytes(archive, name):
     return content
 
 
-def check_variables(path: Path, group: str, described: Sequence[Any], variables: Sequence[Any]) -> None:
+def check_variables(path: Path, group: str, described: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
     """Compares variables with those of a checkpoint.
 
     Args:

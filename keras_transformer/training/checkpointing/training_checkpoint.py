@@ -19,7 +19,7 @@ from keras_transformer.training.checkpointing.snapshot import (
 from keras_transformer.training.distribution.replicas import is_chief
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.utils.errors import on_failure
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Logs, Path
 
 if TYPE_CHECKING:
     from keras_transformer.data import BatchStream
@@ -90,12 +90,12 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._reset()
 
     def _reset(self):
-        self._history: dict[str, Any] = {"epoch": [], "logs": {}}
-        self._resume: dict[str, Any] | None = None
+        self._history: JsonObject = {"epoch": [], "logs": {}}
+        self._resume: JsonObject | None = None
         self._source = self.path
         self._epoch = self._done = self._since_saved = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         self._reset()
         if self.batches is not None:
             self.batches.first_step = 0
@@ -149,7 +149,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                     f"'{self._source}' was saved with {name}={metadata[name]!r}; this training has {value!r}."
                 )
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch, self._done = epoch, 0
         if self._resume is None:
             return
@@ -183,7 +183,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
         model.train_function = skip
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         if batch + 1 <= self._done:
             return
         self._since_saved += batch + 1 - self._done
@@ -191,13 +191,13 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if isinstance(self.save_freq, int) and self._since_saved >= self.save_freq:
             self._save(self._epoch, self._done)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._history["epoch"].append(epoch)
         for name, value in (logs or {}).items():
             self._history["logs"].setdefault(name, []).append(float(value))
         self._save(epoch + 1, 0)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         model = self.model
         if self._resume is not None:  # All epochs were complete.
             self._restore_history()
@@ -232,7 +232,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._source = self.path
 
 
-def checked_metadata(metadata: Any, path: Path) -> dict[str, Any]:
+def checked_metadata(metadata: Any, path: Path) -> JsonObject:
     """Returns the metadata of a checkpoint if they are complete; otherwise raises `CorruptCheckpointError`."""
     steps, history = metadata.get("steps_per_epoch"), metadata.get("history")
     counts = [metadata.get("epoch"), metadata.get("step"), 0 if steps is None else steps]

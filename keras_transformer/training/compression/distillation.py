@@ -13,7 +13,7 @@ from keras_transformer.attention.maps import attention_maps
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.training.compression.distillation_losses import AttentionMaps, HiddenStates, SoftLogits
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Outputs, Shape, Tensor, Tensors
 
 _DEFAULT_LOGITS = SoftLogits()
 
@@ -102,10 +102,10 @@ class Distillation(TracedOnce, keras.Model):
             maps[-1].build((None, ours))
         return maps
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: the parts are built."""
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensors, training: bool | None = None) -> Outputs:
         if not training:
             return self.student(inputs, training=False)
         return self._probes[0](inputs, training=True)
@@ -137,7 +137,9 @@ class Distillation(TracedOnce, keras.Model):
                 ours = ours if mapping is None else mapping(ours)
                 yield parts[name].loss(ours, theirs, _mask(x, parts[name])) / len(student[name])
 
-    def compute_metrics(self, x: Any, y: Tensor, y_pred: Any, sample_weight: Tensor | None = None) -> dict[str, Any]:
+    def compute_metrics(
+        self, x: Tensors, y: Tensor, y_pred: Tensor | Mapping[str, Tensor], sample_weight: Tensor | None = None
+    ) -> dict[str, object]:
         """Updates the metrics with the output of the student."""
         is_training = isinstance(y_pred, Mapping) and set(y_pred) == {"output", "hidden_states", "attention_maps"}
         return super().compute_metrics(x, y, y_pred["output"] if is_training else y_pred, sample_weight)
@@ -154,7 +156,7 @@ class _Probe:
         self._tapped = keras.Model(graph.input, [graph.output, *outputs], name=model.name) if outputs else None
         self._attention = [_attention_layer(model, name) for name in attention]
 
-    def __call__(self, inputs: Any, training: bool) -> dict[str, Any]:
+    def __call__(self, inputs: Tensors, training: bool) -> dict[str, object]:
         with capture(self._attention) as scores:
             if self._tapped is None:
                 output, hidden = self._model(inputs, training=training), []

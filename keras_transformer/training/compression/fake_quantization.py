@@ -146,7 +146,7 @@ def searched_scale(x: Tensor, scheme: WeightScheme, axis: int) -> tuple[Tensor, 
     Returns:
         `(scale, minimum)`: float32, of the shape of x with 1 at `axis`; the same, or None.
     """
-    reduce: dict[str, Any] = {"axis": axis, "keepdims": True}
+    reduce: dict[str, object] = {"axis": axis, "keepdims": True}
     low = ops.min(x, **reduce) if scheme.has_minimum else None
     span = ops.max(ops.abs(x), **reduce) if low is None else ops.max(x, **reduce) - low
     best: Any = None

@@ -39,7 +39,7 @@ class Importance:
     blocks: dict[str, float]
 
 
-def measure_importance(model: keras.Model, data: Iterable[Any], loss: Any = None) -> Importance:
+def measure_importance(model: keras.Model, data: Iterable[object], loss: Any = None) -> Importance:
     """Measures the importance of heads, feed-forward units and blocks.
 
     With a gate ξ = 1 that multiplies what a part adds, it is `|∂L/∂ξ|`, averaged over the batches: small batches are closer
@@ -96,17 +96,17 @@ def measure_importance(model: keras.Model, data: Iterable[Any], loss: Any = None
     )
 
 
-def attention_layers(model: keras.Model) -> list[Any]:
+def attention_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The `MultiHeadAttention` layers of a model, in call order."""
     return [layer for layer in layers_in_order(model) if isinstance(layer, MultiHeadAttention)]
 
 
-def feedforward_layers(model: keras.Model) -> list[Any]:
+def feedforward_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The `DenseFeedForward` and `GatedFeedForward` layers of a model, in call order."""
     return [layer for layer in layers_in_order(model) if isinstance(layer, DenseFeedForward)]
 
 
-def block_layers(model: keras.Model) -> list[Any]:
+def block_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """The blocks of a model, in call order."""
     return [layer for layer in layers_in_order(model) if isinstance(layer, Block)]
 

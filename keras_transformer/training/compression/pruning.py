@@ -33,7 +33,7 @@ def prune(
     heads: float = 0.0,
     feedforward_units: float = 0.0,
     blocks: int = 0,
-    data: Iterable[Any] | None = None,
+    data: Iterable[object] | None = None,
     loss: Any = None,
     importance: Importance | None = None,
 ) -> keras.Model:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -53,7 +53,7 @@ class QuantizationAware:
         }
 
     @classmethod
-    def from_config(cls, config: Config, custom_objects: Config | None = None) -> Any:
+    def from_config(cls, config: Config, custom_objects: Config | None = None) -> Self:
         plain = keras.saving.deserialize_keras_object(config["model"], custom_objects)
         _build(plain, config["model"])
         schemes = {path: WeightScheme(**scheme) for path, scheme in config["schemes"].items()}

@@ -123,7 +123,7 @@ class _QuantizedProduct(_Quantized):
         """The rounded kernel, with the adapter added, in the compute dtype."""
         return ops.cast(self.merged_weight(), self.compute_dtype)
 
-    def call(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Any, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
         return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
 
@@ -139,7 +139,7 @@ class _QuantizedTable(_Quantized):
         """The rounded table, with the adapter added, in the compute dtype."""
         return ops.cast(self.merged_weight(), self.compute_dtype)
 
-    def call(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self: Any, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         is_reversed = kwargs.get("reverse", bool(args and args[0]))
         if is_reversed:
             inputs = inputs if self.input_quantizer is None else self.input_quantizer(inputs)
@@ -150,7 +150,7 @@ class _QuantizedTable(_Quantized):
         return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
 
 
-def adapter_variables(layer: Any) -> tuple[keras.Variable, keras.Variable]:
+def adapter_variables(layer: keras.layers.Layer) -> tuple[keras.Variable, keras.Variable]:
     """A and B of a layer with an adapter."""
     kind = "embeddings" if isinstance(layer, keras.layers.Embedding) else "kernel"
     return getattr(layer, f"lora_{kind}_a"), getattr(layer, f"lora_{kind}_b")
@@ -193,13 +193,13 @@ def _scope(path: str) -> Iterator[None]:
         yield
 
 
-def quantized_layers(model: keras.layers.Layer) -> list[Any]:
+def quantized_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     """The layers with quantizers, at any depth."""
     return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, _Quantized)]
 
 
 @contextlib.contextmanager
-def as_plain(layers: list[Any]) -> Iterator[None]:
+def as_plain(layers: list[keras.layers.Layer]) -> Iterator[None]:
     """Context in which the layers have the classes that they had before: for their configs."""
     classes = [type(layer) for layer in layers]
     for layer in layers:

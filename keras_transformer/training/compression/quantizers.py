@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ from keras_transformer.training.compression.fake_quantization import (
     stored_minimum,
     straight_through,
 )
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import LayerOptions, Shape, Tensor
 
 
 class WeightQuantizer(keras.layers.Layer):
@@ -42,7 +42,7 @@ class WeightQuantizer(keras.layers.Layer):
     minimum of a block is learned too, as in LSQ+ (Bhalgat et al., arXiv 2004.09576, equation 2).
     """
 
-    def __init__(self, shape: Shape, contracted: int, scheme: WeightScheme, step: str, **kwargs: Any) -> None:
+    def __init__(self, shape: Shape, contracted: int, scheme: WeightScheme, step: str, **kwargs: object) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.scheme, self.step_kind, self.is_table = scheme, step, contracted == 0
         width = math.prod(shape[1:] if self.is_table else shape[:contracted])
@@ -61,7 +61,7 @@ class WeightQuantizer(keras.layers.Layer):
     def build(self, input_shape: Shape | None = None) -> None:
         if self.step_kind != "straight_through":
             shape = tuple(1 if axis == self.axis else size for axis, size in enumerate(self._view))
-            options: dict[str, Any] = {"shape": shape, "dtype": "float32", "autocast": False}
+            options: dict[str, object] = {"shape": shape, "dtype": "float32", "autocast": False}
             self.step = self.add_weight(name="relative_step", initializer="ones", **options)
             self.initial_step = self.add_weight(name="initial_step", initializer="ones", trainable=False, **options)
             if self.scheme.has_minimum:
@@ -171,7 +171,9 @@ class InputQuantizer(keras.layers.Layer):
         momentum: float. Of the moving average. Default 0.95.
     """
 
-    def __init__(self, num_axes: int, activation_range: str, momentum: float = 0.95, **kwargs: Any) -> None:
+    def __init__(
+        self, num_axes: int, activation_range: str, momentum: float = 0.95, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.num_axes, self.activation_range, self.momentum = num_axes, activation_range, momentum
         self.supports_masking = True
@@ -179,7 +181,7 @@ class InputQuantizer(keras.layers.Layer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         if self.activation_range == "static":
-            options: dict[str, Any] = {"dtype": "float32", "autocast": False, "trainable": False}
+            options: dict[str, object] = {"dtype": "float32", "autocast": False, "trainable": False}
             self.largest = self.add_weight(name="largest", shape=(), initializer="zeros", aggregation="mean", **options)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

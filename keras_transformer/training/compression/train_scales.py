@@ -87,7 +87,7 @@ def _scheme(blocks: Blocks) -> WeightScheme:
 class _Batches(keras.utils.PyDataset):
     """Batches of inputs without labels."""
 
-    def __init__(self, batches: list[Any]) -> None:
+    def __init__(self, batches: list[object]) -> None:
         super().__init__()
         self._batches = batches
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
+from keras_transformer.utils.types import Tensors
 
 _OPERATION = re.compile(
     r" = (?P<result>.*?) (?P<name>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?P<start>-start)?\("
@@ -48,7 +49,9 @@ class Collective(NamedTuple):
         return rounds * (self.devices - 1) / self.devices * self.size
 
 
-def communication(model: keras.Model, x: Any, y: Any = None, sample_weight: Any = None) -> list[Collective]:
+def communication(
+    model: keras.Model, x: Tensors, y: Tensors | None = None, sample_weight: Tensors | None = None
+) -> list[Collective]:
     """Compiles a training step and returns its collective operations: what devices exchange, in bytes.
 
     Nothing is trained, and no variable changes. Compilers choose different operations for other devices: for CPUs XLA sums

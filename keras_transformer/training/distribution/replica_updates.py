@@ -24,7 +24,7 @@ def update_as_one_device(model: keras.Model) -> None:
     Raises:
         DistributionError: gradients are accumulated with `steps_per_execution` above 1; `ema_overwrite_frequency`.
     """
-    optimizer: Any = model.optimizer
+    optimizer: keras.optimizers.Optimizer = model.optimizer
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     if optimizer.use_ema and optimizer.ema_overwrite_frequency:
         raise DistributionError(
@@ -41,7 +41,7 @@ def update_as_one_device(model: keras.Model) -> None:
     _accumulate(model, optimizer)
 
 
-def _accumulate(model: Any, optimizer: Any) -> None:
+def _accumulate(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
     """Traces two train functions, one that accumulates gradients and one that updates weights, and calls the one due."""
     updates, make = False, model.make_train_function
     keras_private.create_accumulators_of_replicas(optimizer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 import keras
 
@@ -17,7 +16,7 @@ def cluster_size() -> int:
     return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))
 
 
-def is_chief(model: Any) -> bool:
+def is_chief(model: keras.Model) -> bool:
     """Whether this process writes the files of all workers that train `model`.
 
     Example:

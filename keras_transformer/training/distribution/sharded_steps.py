@@ -57,7 +57,7 @@ def _wrap_steps(model: keras.Model, layers: Iterable[keras.layers.Layer], wrap: 
     """Makes the steps of a model call layers as `wrap(layer, call)`."""
     layers = list({id(layer): layer for layer in layers}.values())  # Some are in a model and in its backbone.
 
-    def wrapped(step: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(step: Callable[..., object]) -> Callable[..., Any]:
         def with_wrapped_layers(*args):
             with keras_private.wrapped_calls(layers, wrap):
                 return step(*args)

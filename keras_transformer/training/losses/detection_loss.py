@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import keras
 from keras import ops
@@ -102,7 +102,9 @@ class DetectionLoss(keras.losses.Loss):
         self.overlap_weight = overlap_weight
         self.no_object_weight = no_object_weight
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, y_true: Mapping[str, Tensor], y_pred: Mapping[str, Tensor], sample_weight: Tensor | None = None
+    ) -> Tensor:
         truth = {"labels": ops.cast(y_true["labels"], "int32"), "boxes": ops.cast(y_true["boxes"], "float32")}
         guesses = {name: ops.cast(value, "float32") for name, value in y_pred.items()}
         objects, queries = truth["labels"].shape[1], guesses["logits"].shape[1]
@@ -117,7 +119,7 @@ class DetectionLoss(keras.losses.Loss):
                 total = total + self._of_block(truth, logits, boxes, weights)
         return total
 
-    def call(self, y_true: Any, y_pred: Any) -> Tensor:
+    def call(self, y_true: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> Tensor:
         return self(y_true, y_pred)
 
     def _of_block(self, truth, logits, boxes, weights):

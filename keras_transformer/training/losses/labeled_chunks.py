@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 
 class LabeledChunks:
@@ -36,7 +34,7 @@ class LabeledChunks:
         order = ops.argsort((1 - weighted) * count + ops.arange(count, dtype="int32"))
         self._order = ops.concatenate([ops.cast(order, "int32"), ops.zeros((chunk_size,), "int32")])
 
-    def zeros(self, shape: Any, dtype: str = "float32") -> Tensor:
+    def zeros(self, shape: Shape, dtype: str = "float32") -> Tensor:
         """Returns zeros in which to sum over the chunks.
 
         Computed, as TensorFlow keeps a constant, of any size, in memory between steps.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
 from keras_transformer.training.metrics.average_precision import average_precision
-from keras_transformer.utils.types import ArrayLike
+from keras_transformer.utils.types import ArrayLike, Logs
 
 
 class DetectionMetrics(keras.callbacks.Callback):
@@ -61,10 +60,10 @@ class DetectionMetrics(keras.callbacks.Callback):
         self.every = every
         self.prefix = prefix
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if (epoch + 1) % self.every or logs is None:
             return
-        model: Any = self.model
+        model: keras.Model = self.model
         # Precision is a matter of order: no detection is left out.
         scores = average_precision(model.detect(self.images, threshold=0.0), self.boxes, self.labels)
         logs |= {f"{self.prefix}{name}": scores[name] for name in self.names}

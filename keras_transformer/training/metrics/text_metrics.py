@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import keras
 
+from keras_transformer.utils.types import Logs
+
 _METRICS = ("bleu", "chrf")
 
 
@@ -77,7 +79,7 @@ class TextMetrics(keras.callbacks.Callback):
         self.prefix = prefix
         self._scorers = _scorers(metrics, tokenize, lowercase)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if (epoch + 1) % self.every or logs is None:
             return
         texts = list(self._generate(self.sources))

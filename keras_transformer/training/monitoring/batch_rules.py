@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -52,7 +51,7 @@ class BatchRules:
     def __init__(
         self,
         model: keras.Model,
-        batch: tuple[Any, Any, Any],
+        batch: tuple[object, object, object],
         value: Callable[[keras.Variable], Tensor] | None = None,
     ) -> None:
         self.model = model
@@ -69,7 +68,7 @@ class BatchRules:
         self._integers = _integer_inputs(model)
         self._rescales = any(isinstance(layer, _RESCALES) for layer in keras_private.flatten_layers(model))
 
-    def check(self, batch: tuple[Any, Any, Any], name: str = "The batch") -> None:
+    def check(self, batch: tuple[object, object, object], name: str = "The batch") -> None:
         """Raises an error if the model cannot be trained on a batch.
 
         Args:

@@ -10,7 +10,7 @@ import keras
 from keras_transformer.attention.arguments import positive
 from keras_transformer.training.monitoring.batch_rules import BatchRules
 from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing, whole_batch
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Logs, Tensor, Tensors
 
 
 class CheckData(keras.callbacks.Callback):
@@ -59,15 +59,15 @@ class CheckData(keras.callbacks.Callback):
         self._trained: Any = None
         self._seen = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         # In place of self.model, which on JAX moves the state of the training into the model.
         self._trained, self._rules, self._seen = self.model, None, 0
         observe_steps(self._trained, self._before_step, takes_replicas=True)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         stop_observing(self._trained, self._before_step)
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         for batch in batches:
             batch = keras.utils.unpack_x_y_sample_weight(whole_batch(self._trained, batch))
             if self._rules is None:
@@ -80,7 +80,7 @@ class CheckData(keras.callbacks.Callback):
                 return
 
 
-def check_batch(model: keras.Model, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+def check_batch(model: keras.Model, x: Tensors, y: Tensors | None = None, sample_weight: Tensors | None = None) -> None:
     """Raises an error if a model cannot be trained on a batch: the checks of `CheckData`, without `fit`.
 
     Args:

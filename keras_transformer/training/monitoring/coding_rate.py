@@ -1,6 +1,6 @@
 """Coding rate and sparsity of the blocks of CRATE."""
 
-from typing import Any
+from __future__ import annotations
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from keras_transformer.attention import SubspaceAttention
 from keras_transformer.attention.capture import capture
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.feedforward import ISTA
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Logs, Tensor
 
 
 class CodingRate(keras.callbacks.Callback):
@@ -45,10 +45,10 @@ class CodingRate(keras.callbacks.Callback):
         self.inputs = inputs
         self.precision = _positive(precision)
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         _parts(self.model)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if hasattr(self.model, "jax_state_sync"):  # JAX keeps the weights outside the model during training.
             self.model.jax_state_sync()
         logs = {} if logs is None else logs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import keras
 import numpy as np
@@ -12,6 +11,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.training.monitoring.names import path_in
+from keras_transformer.utils.types import Logs
 
 
 class DeadExperts(keras.callbacks.Callback):
@@ -60,7 +60,7 @@ class DeadExperts(keras.callbacks.Callback):
         self._mixtures: dict[str, _Counts] = {}
         self._steps = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         mixtures = [layer for layer in layers_in_order(self.model) if isinstance(layer, MixtureOfExperts)]
         if not mixtures:
             raise ValueError("DeadExperts found no experts: the model has no MixtureOfExperts.")
@@ -69,11 +69,11 @@ class DeadExperts(keras.callbacks.Callback):
         self.dead = {path: [] for path in self._mixtures}
         self._steps = 0
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         for counts in self._mixtures.values():
             counts.seen[:] = 0  # Keras has reset the counters.
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._steps += 1
         if self._steps % self.every:
             return
@@ -82,7 +82,7 @@ class DeadExperts(keras.callbacks.Callback):
             counts.add(counts.now())
             self._judge(path, counts)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         for counts in self._mixtures.values():  # Those of the logs: validation has reset the counters.
             counts.add(np.array([int((logs or {}).get(name, 0)) for name in counts.names]))
 

@@ -42,7 +42,7 @@ class LearningRates:
 
 def find_learning_rate(
     model: keras.Model,
-    data: Iterable[Any],
+    data: Iterable[object],
     *,
     lowest: float = 1e-6,
     highest: float = 1.0,
@@ -99,7 +99,7 @@ def find_learning_rate(
     return _judged(*sweep)
 
 
-def _endless(data: Iterable[Any]) -> Iterator[Any]:
+def _endless(data: Iterable[object]) -> Iterator[Any]:
     while True:
         is_empty = True
         for batch in data:

@@ -14,7 +14,7 @@ from keras_transformer.backend.gradients.loss_gradients import gradient_function
 from keras_transformer.training.monitoring.names import path_in
 from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing
 from keras_transformer.training.monitoring.variable_copies import VariableCopies
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Logs, Tensor
 
 
 class GradientsByLayer(keras.callbacks.Callback):
@@ -68,7 +68,7 @@ class GradientsByLayer(keras.callbacks.Callback):
         self._function: Callable[..., Any] | None = None
         self._before: VariableCopies | None = None
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         # In place of self.model, which on JAX moves the state of the training into the model.
         self._trained, self._step, self._function, self._before = self.model, 0, None, None
         self.steps = []
@@ -82,7 +82,7 @@ class GradientsByLayer(keras.callbacks.Callback):
         *parts, name = path_in(variable, self._trained).split("/")
         return "/".join(parts[: self.depth]) or name
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         first = self._step
         self._step += len(batches)
         if not any(step % self.every == 0 for step in range(first, self._step)):
@@ -96,7 +96,7 @@ class GradientsByLayer(keras.callbacks.Callback):
         self._add(self.gradients, [float(norm) for norm in norms])
         self._add(self.weights, [_norm_of_array(array) for array in self._before.values])
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         if self._before is None:
             return
         before, self._before = self._before, None
@@ -107,7 +107,7 @@ class GradientsByLayer(keras.callbacks.Callback):
         ]
         self._add(self.updates, [_norm_of_array(change) for change in changes])
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         stop_observing(self._trained, self._before_step)
         self._function = None
 

@@ -12,6 +12,7 @@ from keras_transformer.training.errors import DataError
 from keras_transformer.training.losses.masked_crossentropy import MaskedCrossentropy
 from keras_transformer.training.monitoring.names import first_place
 from keras_transformer.training.trainers.next_token_trainer import NextTokenTrainer
+from keras_transformer.utils.types import Tensors
 
 _TOLERANCE = 1e-3
 
@@ -34,7 +35,7 @@ class LabelRule:
     classes: int
     ignored: int | None = None
 
-    def check(self, batch: str, y: Any, sample_weight: Any) -> np.ndarray | None:
+    def check(self, batch: str, y: Tensors, sample_weight: Tensors) -> np.ndarray | None:
         """Raises an error if labels are not those of the loss, or none counts.
 
         Args:
@@ -91,7 +92,7 @@ class LabelRule:
                 )
 
 
-def label_rules(model: keras.Model, y: Any, outputs: Any) -> list[LabelRule]:
+def label_rules(model: keras.Model, y: Tensors, outputs: Tensors) -> list[LabelRule]:
     """Returns the rules of the labels whose loss is a cross-entropy, after a look at the model's outputs.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 from keras_transformer.attention.arguments import positive
 from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing
 from keras_transformer.training.monitoring.replay import write_batch
-from keras_transformer.utils.types import Path, Tensor
+from keras_transformer.utils.types import Logs, Path, Tensor
 
 _FEWEST = 20  # Losses before the first decision.
 _DEVIATIONS_BY_MAD = 1.4826  # Of a normal distribution.
@@ -116,27 +116,27 @@ class LossSpikes(keras.callbacks.Callback):
         self._step = self._epoch = self._rows = 0
         self._mean = 0.0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         self._reset()
         self.spikes = []
         observe_steps(self.model, self._before_step)
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch, self._rows, self._mean = epoch, 0, 0.0
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         self._batches = batches
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         rows = sum(_rows(each) for each in self._batches)
         self._pending.append((self._epoch, batch, self._batches[-1], rows, (logs or {}).get("loss")))
         if len(self._pending) >= self.every:
             self._look()
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._look()
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         stop_observing(self.model, self._before_step)
         self._reset()
 

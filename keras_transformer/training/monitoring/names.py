@@ -7,8 +7,12 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformer.utils.types import Tensors
 
-def named_leaves(x: Any, y: Any = None, sample_weight: Any = None) -> list[tuple[str, np.ndarray]]:
+
+def named_leaves(
+    x: Tensors, y: Tensors | None = None, sample_weight: Tensors | None = None
+) -> list[tuple[str, np.ndarray]]:
     """Returns the arrays of a batch with the names that messages use.
 
     Args:

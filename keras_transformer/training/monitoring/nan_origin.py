@@ -21,7 +21,7 @@ from keras_transformer.training.monitoring.variable_copies import (
     is_finite,
     state_variables,
 )
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,9 @@ class NaNOrigin:
         return f"{where} ({self.detail})"
 
 
-def find_origin(model: keras.Model, x: Any, y: Any = None, sample_weight: Any = None) -> NaNOrigin | None:
+def find_origin(
+    model: keras.Model, x: Tensors, y: Tensors | None = None, sample_weight: Tensors | None = None
+) -> NaNOrigin | None:
     """Returns where a training step on a batch becomes NaN or infinite, or None if it does not.
 
     The step runs with one operation after another, and each layer is looked at. Weights, optimizer state and seeds are then
@@ -126,7 +128,7 @@ class _Watch:
         self._is_found = False
         self.backward: NaNOrigin | None = None
 
-    def wrap(self, layer: Any, call: Any) -> Any:
+    def wrap(self, layer: keras.layers.Layer, call: Any) -> Any:
         """Returns a call that looks at its inputs and outputs and at their gradients."""
 
         def watched(*args, **kwargs):

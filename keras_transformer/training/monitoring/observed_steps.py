@@ -12,7 +12,7 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
 from keras_transformer.utils.errors import on_failure
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 # Called with the batches of a step, and a function from a variable to its value before the step.
 Observer = Callable[[list[Any], Callable[[keras.Variable], Tensor]], None]
@@ -24,7 +24,7 @@ class _ObservedTrainFunction:
     It reads the batches in Python. On TensorFlow `fit` otherwise reads them within the compiled function.
     """
 
-    def __init__(self, model: keras.Model, train_function: Callable[..., Any]) -> None:
+    def __init__(self, model: keras.Model, train_function: Callable[..., object]) -> None:
         self.model = model
         self.train_function = train_function
         self.history = model.history  # A new one in each `fit`.
@@ -98,7 +98,7 @@ def whole_batch(model: keras.Model, batch: Any) -> Any:
     if keras.backend.backend() != "tensorflow" or model.distribute_strategy.num_replicas_in_sync == 1:
         return batch
 
-    def joined(x: Any) -> Tensor:
+    def joined(x: Tensors) -> Tensor:
         return keras.ops.concatenate(model.distribute_strategy.experimental_local_results(x), axis=0)
 
     return keras.tree.map_structure(joined, batch)

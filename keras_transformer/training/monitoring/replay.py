@@ -17,7 +17,7 @@ from keras_transformer.training.checkpointing.snapshot import (
 )
 from keras_transformer.training.errors import CorruptCheckpointError, TrainingCheckpointError
 from keras_transformer.training.monitoring.nan_origin import NaNOrigin, find_origin
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import DType, Path
 
 
 class _Array:
@@ -27,14 +27,16 @@ class _Array:
         self.value, self.path = value, path
         self.dtype, self.shape = value.dtype.name, value.shape
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.value, dtype=dtype)
 
     def assign(self, value: np.ndarray) -> None:
         self.value = value
 
 
-def write_replay(path: Path, model: keras.Model, batch: tuple[Any, Any, Any], metadata: Mapping[str, Any]) -> None:
+def write_replay(
+    path: Path, model: keras.Model, batch: tuple[object, object, object], metadata: Mapping[str, object]
+) -> None:
     """Writes the state of a model and a batch to a file, atomically.
 
     Args:
@@ -51,7 +53,10 @@ def write_replay(path: Path, model: keras.Model, batch: tuple[Any, Any, Any], me
 
 
 def write_batch(
-    path: Path, batch: tuple[Any, Any, Any], metadata: Mapping[str, Any], groups: VariableGroups | None = None
+    path: Path,
+    batch: tuple[object, object, object],
+    metadata: Mapping[str, object],
+    groups: VariableGroups | None = None,
 ) -> None:
     """Writes a batch and groups of variables to a file, atomically; see `write_replay`.
 

@@ -16,7 +16,7 @@ from keras_transformer.training.monitoring.nan_origin import find_origin
 from keras_transformer.training.monitoring.observed_steps import observe_steps, stop_observing
 from keras_transformer.training.monitoring.replay import write_replay
 from keras_transformer.training.monitoring.variable_copies import VariableCopies, first_not_finite, state_variables
-from keras_transformer.utils.types import Path, Tensor
+from keras_transformer.utils.types import Logs, Path, Tensor
 
 
 class StopAtNaN(keras.callbacks.Callback):
@@ -77,27 +77,27 @@ class StopAtNaN(keras.callbacks.Callback):
         self._is_due = True
         self._step = self._epoch = self._batch = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         self._reset()
         self._trained = self.model
         observe_steps(self.model, self._before_step)
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         # Other callbacks may change weights and learning rates between epochs.
         self._epoch, self._batch, self._is_due = epoch, 0, True
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         if len(self._kept) >= self.every:
             self._check(logs)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self._check(logs)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         stop_observing(self.model, self._before_step)
         self._reset()
 
-    def _before_step(self, batches: list[Any], value: Callable[[keras.Variable], Tensor]) -> None:
+    def _before_step(self, batches: list[object], value: Callable[[keras.Variable], Tensor]) -> None:
         if self._is_due:
             self._copies = VariableCopies(state_variables(self._trained), value)
             self._kept, self._is_due = [], False

@@ -12,7 +12,7 @@ import numpy as np
 from keras_transformer import plots
 from keras_transformer.attention.arguments import positive
 from keras_transformer.plots.figure import new_figure
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import Logs, Path
 
 
 class TensorBoardFigures(keras.callbacks.Callback):
@@ -63,21 +63,21 @@ class TensorBoardFigures(keras.callbacks.Callback):
         self._history: dict[str, list[float]] = {}
         self._pending: int | None = None
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         import tensorflow as tf
 
         new_figure(1, 1)  # Fails before the first epoch if matplotlib is missing.
         self._history, self._pending = {}, None
         self._writer = tf.summary.create_file_writer(self.log_dir)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         for name, value in (logs or {}).items():
             self._history.setdefault(name, []).append(float(value))
         self._pending = epoch
         if (epoch + 1) % self.every_epochs == 0:
             self._write()
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         if self._pending is not None:
             self._write()
         self._writer.close()

@@ -11,7 +11,7 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.gradients.vjp import not_before
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import DType, Tensor
 
 # Within `apply`: the scalars of an update, by dtype and graph.
 _scalars: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("scalars", default=None)
@@ -75,7 +75,7 @@ class FusedAdamW(keras.optimizers.AdamW):
             **self._scalars_of(dtype),
         )
 
-    def _scalars_of(self, dtype: Any) -> dict[str, Any]:
+    def _scalars_of(self, dtype: DType) -> dict[str, object]:
         """Returns what the kernel takes for each weight: the graph of an update has it once."""
         import tensorflow as tf
 
@@ -90,7 +90,7 @@ class FusedAdamW(keras.optimizers.AdamW):
             known[key] = dict(zip(names, (*betas, *powers, tf.constant(self.epsilon, dtype)), strict=True))
         return known[key]
 
-    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+    def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         # Keras multiplies each weight by 0 otherwise.
         if self.weight_decay and not self._has_kernel():
             super()._apply_weight_decay(variables)
@@ -103,6 +103,6 @@ class FusedAdamW(keras.optimizers.AdamW):
         return tf.distribute.get_strategy().num_replicas_in_sync == 1
 
 
-def _handle(variable: Any) -> Any:
+def _handle(variable: keras.Variable) -> Any:
     """Returns the resource of a variable of Keras, or of the one of TensorFlow that its optimizers are handed."""
     return (variable.value if isinstance(variable, keras.Variable) else variable).handle

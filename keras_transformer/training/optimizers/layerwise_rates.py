@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -42,7 +41,7 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
         self,
         learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 1e-3,
         multipliers: Mapping[str, float] | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(learning_rate, **options)
         self.multipliers = dict(multipliers or {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,11 +12,11 @@ from keras import ops
 from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.generation.search.draft_head import EPSILON, DraftHead, weight_shapes
 from keras_transformer.tasks import LanguageModel
-from keras_transformer.utils.types import ArrayLike, Tensor
+from keras_transformer.utils.types import ArrayLike, Shape, Tensor, Tensors
 
 
 def draft_examples(
-    language_model: LanguageModel, token_ids: ArrayLike, batch_size: int = 8, verbose: Any = "auto"
+    language_model: LanguageModel, token_ids: ArrayLike, batch_size: int = 8, verbose: object = "auto"
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns what a `DraftHeadTrainer` learns from: the hidden states of a language model on texts, and its choices.
 
@@ -120,7 +119,7 @@ class DraftHeadTrainer(TracedOnce, keras.Model):
         }
         self._accepted = keras.metrics.Mean(name="accepted")
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: all weights are there."""
 
     def call(self, inputs: dict[str, Tensor]) -> Tensor:
@@ -139,7 +138,7 @@ class DraftHeadTrainer(TracedOnce, keras.Model):
 
     def compute_loss(
         self,
-        x: Any = None,
+        x: Tensors | None = None,
         y: Tensor = None,
         y_pred: Tensor = None,
         sample_weight: Tensor | None = None,

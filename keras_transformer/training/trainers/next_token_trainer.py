@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 from keras import ops
@@ -16,7 +15,7 @@ from keras_transformer.training.distribution.replicas import mean_of_replicas
 from keras_transformer.training.losses.cross_entropy import split_ignored, token_weights
 from keras_transformer.training.losses.labeled_loss import head_layer, labeled_loss
 from keras_transformer.utils.labels import IGNORE_ID
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor, Tensors
 
 # Of a chunk of which the head is trained: more tokens make its products no faster.
 _MOST_TOKENS = 1024
@@ -87,7 +86,7 @@ class NextTokenTrainer(TracedOnce, keras.Model):
         self._packed = packed_backbone(language_model.backbone) if packed else language_model.backbone
         self._token_loss = keras.metrics.Mean(name="token_loss")
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: the parts are built."""
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
@@ -95,7 +94,7 @@ class NextTokenTrainer(TracedOnce, keras.Model):
 
     def compute_loss(
         self,
-        x: Any = None,
+        x: Tensors | None = None,
         y: Tensor = None,
         y_pred: Tensor = None,
         sample_weight: Tensor | None = None,

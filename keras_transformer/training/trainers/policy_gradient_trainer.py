@@ -11,7 +11,7 @@ from keras_transformer.blocks.traced_once import TracedOnce
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.losses.cross_entropy import split_ignored
 from keras_transformer.utils.labels import IGNORE_ID
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 
 class PolicyGradientTrainer(TracedOnce, keras.Model):
@@ -86,7 +86,7 @@ class PolicyGradientTrainer(TracedOnce, keras.Model):
         reference.trainable = False
         self._kl = keras.metrics.Mean(name="kl")
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Does nothing: the parts are built."""
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:

@@ -7,8 +7,11 @@ import hmac
 import ipaddress
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 KEY_VARIABLE = "KERAS_TRANSFORMER_API_KEY"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -73,7 +76,7 @@ class Access:
         allowed = tuple(dict.fromkeys((*local, *(each.lower().rstrip("/") for each in origins))))
         return cls(os.environ.get(KEY_VARIABLE), named or None, allowed)
 
-    def check(self, scope: Any, needs_key: bool = True) -> None:
+    def check(self, scope: Scope, needs_key: bool = True) -> None:
         """Checks the headers of a request.
 
         Args:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from keras_transformer.utils.http.access import Access, AccessError
 from keras_transformer.utils.http.refusals import refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _CLOSE = {"Connection": "close"}
 # What is left of a body when its request is answered.
@@ -75,7 +78,7 @@ class Guard:
 
     def __init__(
         self,
-        application: Callable[[Any, Any, Any], Awaitable[None]],
+        application: ASGIApp,
         access: Access,
         max_bytes: int = 4 << 20,
         read_s: float = 30.0,
@@ -90,7 +93,7 @@ class Guard:
             shared: Any = {"allow_methods": ["GET", "POST"], "allow_headers": headers, "expose_headers": headers[2:]}
             self.application = CORSMiddleware(application, allow_origins=named, **shared)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
@@ -102,7 +105,7 @@ class Guard:
         with self.traffic.request():
             await self.application(scope, body.receive, body.send)
 
-    def _refusal(self, scope: Any) -> Any:
+    def _refusal(self, scope: Scope) -> Any:
         path = scope["path"]
         try:
             self.access.check(scope, needs_key=not _is_preflight(scope, self.access))
@@ -118,7 +121,7 @@ class Guard:
         return None
 
 
-def _is_preflight(scope: Any, access: Access) -> bool:
+def _is_preflight(scope: Scope, access: Access) -> bool:
     """Whether a browser asks what a page that is allowed may send; it sends no key with that."""
     headers = dict(scope["headers"])
     origin = headers.get(b"origin", b"").decode("latin-1").lower()
@@ -132,7 +135,7 @@ class _Body:
     A connection that is closed with bytes that nobody has read is reset, and the client may not see the response.
     """
 
-    def __init__(self, scope: Any, receive: Any, send: Any, max_bytes: int, read_s: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, max_bytes: int, read_s: float) -> None:
         self._receive, self._send = receive, send
         self._left, self._max_bytes = max_bytes, max_bytes
         self._deadline = asyncio.get_running_loop().time() + read_s

@@ -47,7 +47,7 @@ def parse_json(body: bytes | memoryview | str, max_depth: int | None = MAX_DEPTH
     return value
 
 
-def _is_deeper(value: Any, limit: int) -> bool:
+def _is_deeper(value: object, limit: int) -> bool:
     level = [value]
     for _ in range(limit + 1):
         containers = [each for each in level if isinstance(each, (dict, list))]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 BUSY, UNAVAILABLE = 429, 503
 
@@ -39,11 +42,11 @@ def refusal(
     return JSONResponse({"error": content}, status, headers={**retry, **(headers or {})})
 
 
-def refuse_http(request: Any, error: Any) -> Response:
+def refuse_http(request: Request, error: Any) -> Response:
     """The response to a Starlette `HTTPException`, such as an unknown path."""
     return refusal(error.status_code, str(error.detail), path=request.url.path, headers=error.headers)
 
 
-def hide_failure(request: Any, error: Exception) -> Response:
+def hide_failure(request: Request, error: Exception) -> Response:
     """The response to an unexpected error, without its message."""
     return refusal(500, f"the server failed: {type(error).__name__}", path=request.url.path)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import DType, Shape, Tensor
 
 _EPSILON = 1e-5
 
@@ -56,7 +54,7 @@ class BoxRefinement(keras.layers.Layer):
         return (*inputs_shape[:-1], 4)
 
 
-def box_offsets(width: int, dtype: Any = None, last: str = "zeros") -> list[keras.layers.Layer]:
+def box_offsets(width: int, dtype: DType = None, last: str = "zeros") -> list[keras.layers.Layer]:
     """The three dense layers of a box head, "hidden_0", "hidden_1" and "offsets"; `last` initializes the last kernel."""
     hidden = [keras.layers.Dense(width, "relu", dtype=dtype, name=f"hidden_{index}") for index in range(2)]
     return [*hidden, keras.layers.Dense(4, kernel_initializer=last, dtype=dtype, name="offsets")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -46,7 +44,7 @@ BOX_FORMATS = {
 }
 
 
-def convert_boxes(boxes: Any, source: str, target: str) -> Tensor:
+def convert_boxes(boxes: Tensor, source: str, target: str) -> Tensor:
     """Boxes in another format.
 
     Args:
@@ -71,7 +69,7 @@ def convert_boxes(boxes: Any, source: str, target: str) -> Tensor:
     return write(read(_floats(boxes)))
 
 
-def box_iou(boxes: Any, others: Any) -> Tensor:
+def box_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """Intersection over union of boxes.
 
     Args:
@@ -90,7 +88,7 @@ def box_iou(boxes: Any, others: Any) -> Tensor:
     return _ratio(intersection, union)
 
 
-def generalized_box_iou(boxes: Any, others: Any) -> Tensor:
+def generalized_box_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """Generalized intersection over union of boxes: `IoU - (C - U) / C`, with the area C of the smallest box around both.
 
     Args:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -47,14 +47,16 @@ class DistributionBins(keras.layers.Layer):
     curvature: keras.Variable
     upper_bound: keras.Variable
 
-    def __init__(self, num_bins: int = 32, curvature: float = 4.0, upper_bound: float = 0.5, **kwargs: Any) -> None:
+    def __init__(
+        self, num_bins: int = 32, curvature: float = 4.0, upper_bound: float = 0.5, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(num_bins, int) or num_bins < 4 or num_bins % 2:
             raise ValueError(f"num_bins must be an even number of at least 4. Received: {num_bins!r}")
         self.num_bins = num_bins
         self._initial = {"curvature": curvature, "upper_bound": upper_bound}
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         def weight(name):
             start = keras.initializers.Constant(self._initial[name])
             return self.add_weight(name=name, shape=(1,), initializer=start, trainable=False)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -61,7 +61,7 @@ class DistributionRefinement(keras.layers.Layer):
         top_k: int = 4,
         quality_dim: int = 64,
         num_quality_layers: int = 2,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_bins = positive("num_bins", num_bins)
@@ -69,7 +69,7 @@ class DistributionRefinement(keras.layers.Layer):
         self.quality_dim = positive("quality_dim", quality_dim)
         self.num_quality_layers = positive("num_quality_layers", num_quality_layers)
 
-    def build(self, inputs_shape: Shape, *shapes: Any) -> None:
+    def build(self, inputs_shape: Shape, *shapes: Shape) -> None:
         width, values = inputs_shape[-1], self.num_bins + 1
         self._distribution = [self._dense(f"hidden_{index}", width, "relu") for index in range(2)]
         self._distribution.append(self._dense("distribution", 4 * values, kernel_initializer="zeros"))
@@ -99,7 +99,9 @@ class DistributionRefinement(keras.layers.Layer):
         seen = ops.reshape(seen, (-1, ops.shape(inputs)[1], 4 * (self.top_k + 1)))
         return refined, changed, _applied(self._quality, seen)
 
-    def compute_output_spec(self, inputs: Tensor, *arguments: Any, **options: Any) -> tuple[keras.KerasTensor, ...]:
+    def compute_output_spec(
+        self, inputs: Tensor, *arguments: object, **options: object
+    ) -> tuple[keras.KerasTensor, ...]:
         widths = (4, 4 * (self.num_bins + 1), 1)
         return tuple(keras.KerasTensor((*inputs.shape[:2], width), dtype=self.compute_dtype) for width in widths)
 

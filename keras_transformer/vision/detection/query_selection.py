@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 from keras_transformer.vision.detection.box_refinement import box_offsets
 
 # Anchors closer than this to the edge of the image are not used.
@@ -59,7 +59,7 @@ class QuerySelection(keras.layers.Layer):
     """
 
     def __init__(
-        self, num_classes: int, num_queries: int = 300, layer_norm_epsilon: float = 1e-5, **kwargs: Any
+        self, num_classes: int, num_queries: int = 300, layer_norm_epsilon: float = 1e-5, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = positive("num_classes", num_classes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.layers.row_gather import take_of_row, write_to_row
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, Tensor
+from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, LayerOptions, Outputs, Tensor
 
 
 @serializable
@@ -52,7 +52,7 @@ class PlaceImages(CachedLayer):
 
     memory_names = ("images",)
 
-    def __init__(self, begin_id: int, **kwargs: Any) -> None:
+    def __init__(self, begin_id: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.begin_id = begin_id
 
@@ -105,7 +105,7 @@ class PlaceImages(CachedLayer):
         encoder_output: Tensor | None = None,
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
-    ) -> Any:
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
     def get_config(self) -> Config:
@@ -134,7 +134,7 @@ class FillImages(PlaceImages):
     Reference: Beyer et al., PaliGemma, arXiv 2407.07726, section 3.2.3, as in transformers.
     """
 
-    def __init__(self, token_id: int, **kwargs: Any) -> None:
+    def __init__(self, token_id: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(token_id, **kwargs)
 
     def _placeholders(self, begins, length):

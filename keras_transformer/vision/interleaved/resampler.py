@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -45,7 +45,7 @@ class Resampler(keras.layers.Layer):
 
     queries: keras.Variable
 
-    def __init__(self, num_tokens: int, attention: MultiHeadAttention | Config, **kwargs: Any) -> None:
+    def __init__(self, num_tokens: int, attention: MultiHeadAttention | Config, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(num_tokens, int) or num_tokens < 1:
             raise ValueError(f"num_tokens must be a positive integer. Received: {num_tokens!r}")

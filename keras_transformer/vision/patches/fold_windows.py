@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -33,7 +33,7 @@ class FoldWindows(keras.layers.Layer):
     [[0.0, 1.0], [2.0, 3.0]]
     """
 
-    def __init__(self, length: int, **kwargs: Any) -> None:
+    def __init__(self, length: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.length = positive("length", length)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 from keras_transformer.vision.patches.patch_embedding import pair_of
 
 
@@ -47,7 +47,7 @@ class NaFlexEmbedding(keras.layers.Layer):
 
     position_embeddings: keras.Variable
 
-    def __init__(self, hidden_dim: int, grid_size: int | Sequence[int] = 16, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, grid_size: int | Sequence[int] = 16, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
         self.grid_size = pair_of(grid_size)

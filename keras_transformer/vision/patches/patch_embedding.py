@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Shape, Tensor
 from keras_transformer.vision.resizing.interpolation import INTERPOLATIONS, resize_matrix
 
 
@@ -84,7 +84,7 @@ class PatchEmbedding(keras.layers.Layer):
         mask_token: bool = False,
         use_bias: bool = True,
         norm: LayerLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if interpolation is not None and interpolation not in INTERPOLATIONS:
@@ -215,7 +215,7 @@ class PatchEmbedding(keras.layers.Layer):
             raise ValueError(f"Images of {size[0]} x {size[1]} are not divisible into patches of {self.patch_size}.")
         return (size[0] // self.patch_size[0], size[1] // self.patch_size[1])
 
-    def compute_output_shape(self, images_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, images_shape: Shape, *args: object, **kwargs: object) -> Shape:
         grid = self._grid(images_shape)
         length = None if grid is None else grid[0] * grid[1] + self.num_prefix_tokens
         return (images_shape[0], length, self.hidden_dim)

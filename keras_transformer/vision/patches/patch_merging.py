@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -43,7 +43,7 @@ class PatchMerging(keras.layers.Layer):
     bias, as in its published code.
     """
 
-    def __init__(self, grid_size: Sequence[int], epsilon: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(self, grid_size: Sequence[int], epsilon: float = 1e-5, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
         self.epsilon = epsilon

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 from keras_transformer.vision.patches.patch_embedding import pair_of
 
 
@@ -40,7 +40,9 @@ class Unpatchify(keras.layers.Layer):
     Reference: Peebles and Xie, arXiv 2212.09748, section 3.2 (transformer decoder).
     """
 
-    def __init__(self, patch_size: int | Sequence[int], grid_size: int | Sequence[int], **kwargs: Any) -> None:
+    def __init__(
+        self, patch_size: int | Sequence[int], grid_size: int | Sequence[int], **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.patch_size = pair_of(patch_size)
         self.grid_size = pair_of(grid_size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.row_gather import take_of_row
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 from keras_transformer.vision.positions.images_at import images_at, of_images
 
 
@@ -38,7 +38,7 @@ class UnrollWindows(keras.layers.Layer):
     [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0]
     """
 
-    def __init__(self, window_size: int, **kwargs: Any) -> None:
+    def __init__(self, window_size: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.window_size = positive("window_size", window_size)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 from keras_transformer.vision.patches.patch_embedding import pair_of
 from keras_transformer.vision.resizing.interpolation import INTERPOLATIONS, dynamic_resize_matrix, resize_matrix
 
@@ -61,7 +61,7 @@ class GridPositions(keras.layers.Layer):
         num_first_tokens: int = 1,
         num_last_tokens: int = 0,
         interpolation: str = "bicubic",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if interpolation not in INTERPOLATIONS:

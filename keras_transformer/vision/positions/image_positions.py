@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -11,7 +9,7 @@ from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import cache_spec, token_slots
 from keras_transformer.layers.row_gather import take_of_row, write_to_row
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Outputs, Tensor
 from keras_transformer.vision.positions.images_at import images_at, of_images
 
 
@@ -55,7 +53,7 @@ class ImagePositions(CachedLayer):
 
     memory_names = ("grid",)
 
-    def __init__(self, token_id: int, **kwargs: Any) -> None:
+    def __init__(self, token_id: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.token_id = token_id
 
@@ -65,7 +63,7 @@ class ImagePositions(CachedLayer):
         encoder_output: Tensor | None = None,
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
-    ) -> Any:
+    ) -> Outputs:
         grid = encoder_output if cache is None or "grid" not in cache else cache["grid"]
         if grid is None:
             raise ValueError(f"{self.name} needs encoder_output, or a cache that contains the grid of the images.")
@@ -95,7 +93,7 @@ class ImagePositions(CachedLayer):
         encoder_output: Tensor | None = None,
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
-    ) -> Any:
+    ) -> Outputs:
         positions = keras.KerasTensor((*token_ids.shape, 3), dtype="int32")
         return positions if cache is None else (positions, cache_spec(cache))
 

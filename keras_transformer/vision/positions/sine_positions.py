@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 _EPSILON = 1e-6
 
@@ -49,7 +49,7 @@ class SinePositions(keras.layers.Layer):
     the normalization to 2π as in the published code.
     """
 
-    def __init__(self, hidden_dim: int, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, max_wavelength: float = 10000.0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(hidden_dim, int) or hidden_dim < 4 or hidden_dim % 4:
             raise ValueError(f"hidden_dim must be a multiple of 4. Received: {hidden_dim!r}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -44,7 +44,7 @@ class SinusoidalGrid(keras.layers.Layer):
     Reference: Zhao et al., RT-DETR, arXiv 2304.08069, in the order of its published code.
     """
 
-    def __init__(self, hidden_dim: int, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, max_wavelength: float = 10000.0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(hidden_dim, int) or hidden_dim < 4 or hidden_dim % 4:
             raise ValueError(f"hidden_dim must be a multiple of 4. Received: {hidden_dim!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -45,7 +45,7 @@ class WindowCoordinates(keras.layers.Layer):
     Reference: Bai et al., Qwen2.5-VL, arXiv 2502.13923, section 2.1.1.
     """
 
-    def __init__(self, window_size: int, merge_size: int = 2, **kwargs: Any) -> None:
+    def __init__(self, window_size: int, merge_size: int = 2, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.window_size = positive("window_size", window_size)
         self.merge_size = positive("merge_size", merge_size)

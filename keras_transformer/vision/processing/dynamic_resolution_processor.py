@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.utils.processor_config import is_count, read_processor_config
-from keras_transformer.utils.types import ArrayLike, Path
+from keras_transformer.utils.types import ArrayLike, JsonObject, Path
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.processing import hugging_face
 from keras_transformer.vision.processing.image_loading import image_list, named_error, open_image
@@ -89,7 +89,7 @@ class DynamicResolutionProcessor:
         self.num_frames = num_frames
         self.min_pixels, self.max_pixels = min_pixels, max_pixels
         self.resize = bool(resize)
-        self._settings: dict[str, Any] = {"resample": resample, "rescale": rescale, "mean": mean, "std": std}
+        self._settings: JsonObject = {"resample": resample, "rescale": rescale, "mean": mean, "std": std}
         self._plain = ImageProcessor(size=None, **self._settings)
         self.window_shape = ((window_size * merge_size) ** 2, num_frames * 3 * patch_size**2)
 

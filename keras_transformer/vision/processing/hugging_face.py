@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.processor_config import FILE, is_count, is_number, read_processor_config
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import JsonObject, Path
 from keras_transformer.vision.errors import ImageProcessorError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ _UNSUPPORTED = (
 )
 
 
-def settings(folder: Path) -> dict[str, Any]:
+def settings(folder: Path) -> JsonObject:
     """Returns the arguments of `ImageProcessor` for the file of a folder.
 
     Raises:
@@ -215,7 +215,7 @@ def write(processor: ImageProcessor, folder: Path) -> None:
     kind = kind if processor.round_levels else _UNROUNDED[0]
     detector = "Yolos" if processor.multiple_of == _MULTIPLES["Yolos"] else "Detr"
     kind = detector if detects else _PADDED[0] if to_size else kind
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,
         "do_resize": processor.size is not None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from keras_transformer.vision.errors import ImageError
 MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
 
 
-def pillow() -> Any:
+def pillow() -> ModuleType:
     """Imports and returns the `PIL` package.
 
     Raises:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from keras_transformer.utils.processor_config import is_count, read_processor_config
-from keras_transformer.utils.types import ArrayLike, Path
+from keras_transformer.utils.types import ArrayLike, JsonObject, Path
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.processing import hugging_face
 from keras_transformer.vision.processing.image_loading import image_list, named_error, open_image
@@ -70,7 +69,7 @@ class NaFlexProcessor:
         self.patch_size = patch_size
         self.max_num_patches = max_num_patches
         self.resize = bool(resize)
-        self._settings: dict[str, Any] = {"resample": resample, "rescale": rescale, "mean": mean, "std": std}
+        self._settings: JsonObject = {"resample": resample, "rescale": rescale, "mean": mean, "std": std}
         self._plain = ImageProcessor(size=None, **self._settings)
 
     def __call__(self, images: ArrayLike) -> dict[str, np.ndarray]:

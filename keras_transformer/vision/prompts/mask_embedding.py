@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Activation, Config, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -53,7 +53,11 @@ class MaskEmbedding(keras.layers.Layer):
     no_mask: keras.Variable
 
     def __init__(
-        self, channels: int = 16, activation: Activation = "gelu", layer_norm_epsilon: float = 1e-6, **kwargs: Any
+        self,
+        channels: int = 16,
+        activation: Activation = "gelu",
+        layer_norm_epsilon: float = 1e-6,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if positive("channels", channels) % 4:

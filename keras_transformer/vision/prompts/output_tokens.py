@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -36,7 +36,7 @@ class OutputTokens(keras.layers.Layer):
 
     embeddings: keras.Variable
 
-    def __init__(self, num_tokens: int, **kwargs: Any) -> None:
+    def __init__(self, num_tokens: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.num_tokens = positive("num_tokens", num_tokens)
 

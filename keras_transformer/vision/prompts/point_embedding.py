@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.utils.types import JsonObject, LayerOptions, Shape, Tensor
 
 # The labels of points, in the order of their vectors; every other label is padding.
 LABELS = {"background": 0, "foreground": 1, "top_left": 2, "bottom_right": 3}
@@ -83,7 +83,7 @@ class PointMask(keras.layers.Layer):
     [[True, True, True, False]]
     """
 
-    def __init__(self, num_first_tokens: int = 0, **kwargs: Any) -> None:
+    def __init__(self, num_first_tokens: int = 0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.num_first_tokens = num_first_tokens
 
@@ -98,7 +98,7 @@ class PointMask(keras.layers.Layer):
         length = labels_shape[1]
         return (labels_shape[0], None if length is None else self.num_first_tokens + length)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         return {**super().get_config(), "num_first_tokens": self.num_first_tokens}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -46,7 +46,7 @@ class RandomFourierPositions(keras.layers.Layer):
 
     frequencies: keras.Variable
 
-    def __init__(self, hidden_dim: int, initializer: Initializer = None, **kwargs: Any) -> None:
+    def __init__(self, hidden_dim: int, initializer: Initializer = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if positive("hidden_dim", hidden_dim) % 2:
             raise ValueError(f"hidden_dim must be a multiple of 2. Received: {hidden_dim!r}")

@@ -33,7 +33,7 @@ class Operators(Integers):
     A method returns the sizes of the first output of a node, or None if they are unknown.
     """
 
-    _at_most: dict[str, Any]  # Name of a size -> a size that it does not exceed.
+    _at_most: dict[str, object]  # Name of a size -> a size that it does not exceed.
 
     def _set_shape(self, value: ir.Value, sizes: Sizes | None) -> None:
         raise NotImplementedError

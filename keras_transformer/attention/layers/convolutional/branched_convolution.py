@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -72,7 +72,7 @@ class BranchedConvolution(TokenMixer):
         norm: str | Config | keras.layers.Layer | None = "layer_norm",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.wide, self.narrow, self.output_convolution = (
@@ -89,7 +89,7 @@ class BranchedConvolution(TokenMixer):
         self._dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def output_dense(self) -> Any:
+    def output_dense(self) -> keras.layers.Layer:
         """An object whose `bias` is the output of a zero context."""
         bias = self.output_convolution.bias
         if bias is None:

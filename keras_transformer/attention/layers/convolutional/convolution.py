@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.attention.partition.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import token_projection
-from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Shape, Tensor
 
 
 class TokenConvolution(TokenMixer):
@@ -31,7 +31,7 @@ class TokenConvolution(TokenMixer):
         dropout: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras import ops
 
@@ -10,7 +10,7 @@ from keras_transformer.attention.layers.convolutional.convolution import TokenCo
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 # Tokens per band matrix: few products of an efficient size.
 _BLOCK = 32
@@ -64,7 +64,7 @@ class DynamicConvolution(TokenConvolution):
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
         use_filter_bias: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(num_heads, kernel_size, gated, dropout, kernel_initializer, seed, **kwargs)
         self.use_filter_bias = use_filter_bias

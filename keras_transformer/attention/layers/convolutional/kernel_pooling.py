@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.layers.convolutional.kernels import FLAT_KERNELS, KERNELS
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
 
 # Below every score.
 _MASKED_SCORE = -1e30
@@ -73,7 +73,7 @@ class KernelPooling(keras.layers.Layer):
         learn_width: bool = False,
         per_feature: bool = False,
         leave_one_out: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.autocast = False  # Half precision would merge close points.

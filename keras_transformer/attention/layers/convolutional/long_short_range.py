@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -53,7 +53,7 @@ class LongShortRangeAttention(TokenMixer):
         attention: keras.layers.Layer | Config,
         convolution: keras.layers.Layer | Config,
         attention_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.attention = resolve(attention, {}, keras.layers.Layer, argument="attention")
@@ -64,7 +64,7 @@ class LongShortRangeAttention(TokenMixer):
         self.cache_is_rewindable = self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable
 
     @property
-    def output_dense(self) -> Any:
+    def output_dense(self) -> keras.layers.Layer:
         """An object whose `bias` is the output of a zero context: the biases of both branches."""
         biases = [branch.output_dense.bias for branch in (self.attention, self.convolution)]
         return types.SimpleNamespace(bias=ops.concatenate([ops.convert_to_tensor(bias) for bias in biases]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -15,7 +13,7 @@ from keras_transformer.attention.multi_head.multi_head_attention import MultiHea
 from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.attention.partition.chunk_progress import ChunkProgress
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Outputs, Shape, Tensor
 
 _CACHE_NAMES = ("neighbor_keys", "neighbor_values", "neighbor_mask")
 
@@ -69,7 +67,7 @@ class ChunkedCrossAttention(CachedLayer):
 
     cache_is_rewindable = False
 
-    def __init__(self, attention: keras.layers.Layer | Config, chunk_size: int = 64, **kwargs: Any) -> None:
+    def __init__(self, attention: keras.layers.Layer | Config, chunk_size: int = 64, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
@@ -194,10 +192,12 @@ class ChunkedCrossAttention(CachedLayer):
             "neighbor_mask": ops.zeros((batch_size, self._neighbor_length), dtype="bool"),
         }
 
-    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, *args: object, cache: Cache | None = None, **options: object
+    ) -> Outputs:
         return self._output_spec(inputs.shape, cache)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **options: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **options: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

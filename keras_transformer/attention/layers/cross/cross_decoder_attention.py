@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, Initializer, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerLike, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -74,7 +74,7 @@ class CrossDecoderAttention(keras.layers.Layer):
         window: int | None = None,
         scoring: LayerLike = "scaled_dot",
         query_norm: LayerLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -134,7 +134,7 @@ class CrossDecoderAttention(keras.layers.Layer):
         context = self.mechanism(query, key, value, visibility=visibility, position=self.position, training=training)
         return self.output_dense(context)
 
-    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape
 
     def get_config(self) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -20,7 +20,7 @@ from keras_transformer.utils.serialization import (
     serialize,
     serialize_shared,
 )
-from keras_transformer.utils.types import Config, LayerLike, PositionLike, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerLike, LayerOptions, Outputs, PositionLike, Shape, Tensor
 
 
 @serializable
@@ -70,7 +70,7 @@ class JointAttention(keras.layers.Layer):
         context_output: bool = True,
         mechanism: Any = "softmax",
         position: PositionLike = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -112,7 +112,7 @@ class JointAttention(keras.layers.Layer):
 
     def call(
         self, inputs: Tensor, context: Tensor, context_mask: Tensor | None = None, training: bool | None = None
-    ) -> Any:
+    ) -> Outputs:
         parts: dict[str, list[Tensor]] = {"query": [], "key": [], "value": []}
         for prefix, name in self._names():
             parts[name].append(self._project(f"{prefix}{name}", context if prefix else inputs))

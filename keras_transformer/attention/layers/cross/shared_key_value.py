@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -20,7 +18,7 @@ from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Cache, Config, Initializer, LayerLike, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerLike, Outputs, Shape, Tensor
 
 
 @serializable
@@ -78,7 +76,7 @@ class SharedKeyValue(CachedLayer):
         kernel_initializer: Initializer = "glorot_uniform",
         key_norm: LayerLike | None = None,
         value_norm_epsilon: float | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -131,7 +129,7 @@ class SharedKeyValue(CachedLayer):
 
     def compute_output_spec(
         self, inputs: Tensor, positions: Tensor = None, cache: Cache | None = None, cache_index: Tensor = None
-    ) -> Any:
+    ) -> Outputs:
         widths = (self.key_dim, self.value_dim)
         if cache is not None:
             spec = cache_spec(cache)

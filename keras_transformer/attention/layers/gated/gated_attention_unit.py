@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -21,7 +21,7 @@ from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Tensor
 
 # Below it, the distribution function is a series: the quotient of the GELU would be 0 / 0 at zero.
 _NEAR = 0.5
@@ -118,7 +118,7 @@ class GatedAttentionUnit(GatedUnit):
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
         attention_function: str = "squared_relu",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs)
         self._function = choice(attention_function, ATTENTION_FUNCTIONS, argument="attention_function")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serialize
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 class GatedUnit(TokenMixer):
@@ -34,7 +34,7 @@ class GatedUnit(TokenMixer):
         dropout: float,
         kernel_initializer: Initializer,
         seed: int | None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = None if intermediate_dim is None else positive("intermediate_dim", intermediate_dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras import ops
 
@@ -16,7 +16,7 @@ from keras_transformer.attention.partition.chunks import chunk_length, running_s
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
+from keras_transformer.utils.types import Cache, Config, Initializer, LayerOptions, Tensor
 
 
 @serializable
@@ -75,7 +75,7 @@ class MixedChunkAttention(GatedUnit):
         dropout: float = 0.0,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs)
         self.group_size = positive("group_size", group_size)

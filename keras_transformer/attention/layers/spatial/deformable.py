@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Config, Shape, Tensor
+from keras_transformer.utils.types import Config, DType, LayerOptions, Shape, Tensor
 
 _HALVES = ("float16", "bfloat16")
 
@@ -70,7 +70,7 @@ class MultiScaleDeformableAttention(keras.layers.Layer):
         offset_scale: float = 0.5,
         sampling: str = "bilinear",
         use_projections: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
@@ -154,10 +154,10 @@ class MultiScaleDeformableAttention(keras.layers.Layer):
         numbers = [ops.cast(number, "int32") for number in numbers]
         return ops.stack([numbers[level] for level in self._levels])
 
-    def compute_output_shape(self, query_shape: Shape, *shapes: Any) -> Shape:
+    def compute_output_shape(self, query_shape: Shape, *shapes: Shape) -> Shape:
         return query_shape
 
-    def compute_output_spec(self, query: Tensor, *arguments: Any, **options: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, query: Tensor, *arguments: object, **options: object) -> keras.KerasTensor:
         return keras.KerasTensor(query.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
@@ -196,7 +196,7 @@ class RadialOffsets(keras.initializers.Initializer):
         self.num_heads = num_heads
         self.num_points = num_points
 
-    def __call__(self, shape: Shape, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DType = None) -> Tensor:
         angles = np.arange(self.num_heads) * (2 * math.pi / self.num_heads)
         directions = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
         directions /= np.abs(directions).max(axis=-1, keepdims=True)

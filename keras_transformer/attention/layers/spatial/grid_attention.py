@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.layers.attention_wrapper import AttentionWrapper
 from keras_transformer.utils.serialization import build_once
-from keras_transformer.utils.types import Config, Shape
+from keras_transformer.utils.types import Config, LayerOptions, Shape
 
 
 class GridAttention(AttentionWrapper):
@@ -24,7 +24,9 @@ class GridAttention(AttentionWrapper):
     _is_plain = False
     _window_length: int
 
-    def __init__(self, num_heads: int, key_dim: int, grid_size: tuple[int, int], **kwargs: Any) -> None:
+    def __init__(
+        self, num_heads: int, key_dim: int, grid_size: tuple[int, int], **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(num_heads, key_dim, **kwargs)
         self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from keras import ops
@@ -13,7 +13,7 @@ from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.grid_windows import GridWindows
 from keras_transformer.positions.grids.relative_grid_bias import RelativeGridBias
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Tensor
 
 
 @serializable
@@ -74,7 +74,7 @@ class ShiftedWindowAttention(GridAttention):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         options = {"dropout": dropout, "use_bias": use_bias, "kernel_initializer": kernel_initializer, "seed": seed}
         super().__init__(num_heads, key_dim, grid_size, **options, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.attention.layers.attention_wrapper import AttentionWrappe
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.layers.norms import LayerNormalization
 from keras_transformer.utils.serialization import build_once, serializable
-from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Shape, Tensor
 
 
 @serializable
@@ -70,7 +70,7 @@ class SpatialReductionAttention(AttentionWrapper):
         layer_norm_epsilon: float = 1e-5,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(num_heads, key_dim, dropout, use_bias, kernel_initializer, seed, **kwargs)
         self.reduction_ratio = positive("reduction_ratio", reduction_ratio)
@@ -108,7 +108,7 @@ class SpatialReductionAttention(AttentionWrapper):
         mixed = self.attention(query, reduced, training=inputs.training)
         return ops.reshape(mixed, (-1, rows, columns, depth))
 
-    def compute_output_spec(self, query: Tensor, *arguments: Any, **options: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, query: Tensor, *arguments: object, **options: object) -> keras.KerasTensor:
         return self._output_spec(query.shape, None)
 
     def _check(self, shape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.layers.spatial.grid_attention import GridAttention
@@ -10,7 +10,7 @@ from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.grid_windows import GridWindows
 from keras_transformer.positions.grids.decomposed_grid_bias import DecomposedGridBias
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Initializer, Tensor
+from keras_transformer.utils.types import Config, Initializer, LayerOptions, Tensor
 
 
 @serializable
@@ -68,7 +68,7 @@ class WindowAttention(GridAttention):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         options = {"dropout": dropout, "use_bias": use_bias, "kernel_initializer": kernel_initializer, "seed": seed}
         super().__init__(num_heads, key_dim, grid_size, **options, **kwargs)

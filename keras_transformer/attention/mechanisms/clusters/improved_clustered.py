@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from keras import ops
 
@@ -20,7 +20,7 @@ from keras_transformer.attention.partition.clusters import (
     to_members,
 )
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Config, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Tensor
 
 
 @serializable
@@ -72,7 +72,7 @@ class ImprovedClusteredAttention(ClusterBasedMechanism):
         block_size: int = 32,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(num_clusters, bits, iterations, dropout, seed, **kwargs)
         self.top_k = positive("top_k", top_k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 from keras import ops
@@ -26,7 +26,7 @@ from keras_transformer.attention.partition.sorted_chunks import SortedChunks
 from keras_transformer.attention.softmax.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.backend.kernels.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -107,7 +107,7 @@ class LSHAttention(Mechanism):
         seed: int | None = None,
         chunks_before: int = 1,
         chunks_after: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if min(chunks_before, chunks_after) < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMec
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks, scatter_blocks
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -72,7 +72,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         if isinstance(layout, dict):

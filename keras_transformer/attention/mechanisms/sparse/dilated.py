@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ from keras_transformer.attention.mechanisms.sparse.local import LocalAttention
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.attention.partition.strides import StridedSubsequences
 from keras_transformer.utils.serialization import serializable, serialize
-from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -71,7 +71,7 @@ class DilatedAttention(Mechanism):
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.window = positive("window", window)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 from keras import ops
@@ -18,7 +18,7 @@ from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.partition.segments import Segments, align_rows, segment_mask_of_heads
 from keras_transformer.attention.softmax.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, LayerOptions, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -82,7 +82,7 @@ class LongNetAttention(SoftmaxBasedMechanism):
         mixing_gradient: bool = False,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.segment_lengths = tuple(positive("segment_lengths", length) for length in segment_lengths)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -77,7 +75,7 @@ def _unlocked() -> None:
 @CHECKS.of("Layer._convert_input_args")
 def _unconverted_inputs() -> None:
     class Layer(private.InputConversion, keras.layers.Identity):
-        def __init__(self, **kwargs: Any) -> None:
+        def __init__(self, **kwargs: object) -> None:
             super().__init__(**kwargs)
 
     layer = Layer(dtype="float16")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.backend import keras_private as private
 from keras_transformer.backend.keras_private.checks.self_tests import SelfTests, expect
+from keras_transformer.utils.types import Outputs, Tensor
 
 CHECKS = SelfTests()
 
@@ -32,6 +31,6 @@ class _MaskReader(keras.layers.Layer):
     received: object = None
     supports_masking = True
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Outputs:
         self.received = mask
         return inputs

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformer.backend import keras_private as private
 from keras_transformer.backend.keras_private.checks.self_tests import SelfTests, expect, nested
+from keras_transformer.utils.types import Outputs, Tensor
 
 CHECKS = SelfTests()
 
@@ -17,7 +18,7 @@ CHECKS = SelfTests()
 @CHECKS.of("Layer._call_has_training_arg")
 def _takes_training() -> None:
     class Plain(keras.Model):
-        def call(self, x: Any) -> Any:
+        def call(self, x: Tensor) -> Outputs:
             return x
 
     expect([private.takes_training(each) for each in (nested(), Plain())], [True, False])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.gguf.architecture import Arrays, GgufArchitecture, Place, Shapes
 from keras_transformer.checkpoints.gguf.architectures.llama import vocabulary_size
 from keras_transformer.checkpoints.gguf.metadata import Metadata
+from keras_transformer.utils.types import JsonObject
 
 
 class Bert(GgufArchitecture):
@@ -40,11 +39,11 @@ class Bert(GgufArchitecture):
         "blk.{}.layer_output_norm": Place("encoder.layer.{}.output.LayerNorm"),
     }
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         values = super().config(metadata, tensors, extra) | {"vocab_size": vocabulary_size(metadata, tensors)}
         return values | {"type_vocab_size": tensors.get("token_types.weight", (2,))[0]}
 
-    def metadata(self, config: Config) -> dict[str, Any]:
+    def metadata(self, config: Config) -> JsonObject:
         segments = config.integer("type_vocab_size", 2)
         causal = {f"{self.name}.attention.causal": False}
         return super().metadata(config) | causal | {"tokenizer.ggml.token_type_count": segments}

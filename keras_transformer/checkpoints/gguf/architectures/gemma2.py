@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.checkpoints.gguf.architecture import Arrays, Place, Shapes
 from keras_transformer.checkpoints.gguf.architectures.gemma import Gemma
 from keras_transformer.checkpoints.gguf.architectures.llama import DECODER_NUMBERS, DECODER_PLACES, DECODER_SETTINGS
 from keras_transformer.checkpoints.gguf.metadata import Metadata
+from keras_transformer.utils.types import JsonObject
 
 SANDWICH_PLACES = {
     **DECODER_PLACES,
@@ -34,7 +33,7 @@ class Gemma2(Gemma):
     # The largest model scales queries by the share of a head, the others by its width; no file says which.
     num_layers_of_largest = 46
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         values = super().config(metadata, tensors, extra)
         is_largest = values.get("num_hidden_layers") == self.num_layers_of_largest
         if is_largest and {"hidden_size", "num_attention_heads"} <= values.keys():

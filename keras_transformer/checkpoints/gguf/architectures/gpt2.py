@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.gguf.architecture import Arrays, GgufArchitecture, Place, Shapes
 from keras_transformer.checkpoints.gguf.architectures.llama import vocabulary_size
 from keras_transformer.checkpoints.gguf.layouts import Same, Transposed
 from keras_transformer.checkpoints.gguf.metadata import Metadata
+from keras_transformer.utils.types import JsonObject
 
 _MATRIX = Transposed()
 
@@ -41,12 +40,12 @@ class Gpt2(GgufArchitecture):
         "blk.{}.ffn_down": Place("transformer.h.{}.mlp.c_proj", _MATRIX),
     }
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         return super().config(metadata, tensors, extra) | {"vocab_size": vocabulary_size(metadata, tensors)}
 
     def layout(self, place: Place, suffix: str, config: Config) -> Same:
         return Same() if suffix == ".bias" else place.layout
 
-    def metadata(self, config: Config) -> dict[str, Any]:
+    def metadata(self, config: Config) -> JsonObject:
         inner = config.integer("n_inner", 4 * config.integer("n_embd"))
         return super().metadata(config) | {f"{self.name}.feed_forward_length": inner}

@@ -13,6 +13,7 @@ from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.gguf.architecture import Arrays, GgufArchitecture, Place, Shapes
 from keras_transformer.checkpoints.gguf.layouts import Interleaved, Same
 from keras_transformer.checkpoints.gguf.metadata import Metadata
+from keras_transformer.utils.types import JsonObject
 
 DECODER_SETTINGS = {
     "max_position_embeddings": "{arch}.context_length",
@@ -54,14 +55,14 @@ class Decoder(GgufArchitecture):
     numbers = DECODER_NUMBERS
     places = DECODER_PLACES
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         refuse_experts(metadata)
         values = super().config(metadata, tensors, extra)
         values |= {"tie_word_embeddings": "output.weight" not in tensors} | rope_scaling(metadata)
         values["attention_bias"] = any(name.endswith("attn_q.bias") for name in tensors)
         return values | {"vocab_size": vocabulary_size(metadata, tensors)}
 
-    def metadata(self, config: Config) -> dict[str, Any]:
+    def metadata(self, config: Config) -> JsonObject:
         width = head_width(config)
         values = super().metadata(config) | rope_metadata(self.name, config)
         return values | {
@@ -81,7 +82,7 @@ class Llama(Decoder):
     head = "LlamaForCausalLM"
     extra = (_FACTORS,)
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         values = super().config(metadata, tensors, extra)
         if "head_dim" not in values and "{arch}.rope.dimension_count" in metadata:
             values["head_dim"] = metadata.integer("{arch}.rope.dimension_count")
@@ -103,7 +104,7 @@ class Llama(Decoder):
         return {_FACTORS: llama3_factors(settings, settings["rope_theta"], head_width(config))}
 
 
-def llama3_scaling(factors: np.ndarray, config: Config) -> dict[str, Any]:
+def llama3_scaling(factors: np.ndarray, config: Config) -> JsonObject:
     """The scaling of Llama 3 as a setting, from stored factors of wavelengths.
 
     Raises:
@@ -132,7 +133,7 @@ def llama3_factors(scaling: Mapping[str, Any], theta: float, width: int) -> np.n
     return (1 / ((1 - smooth) / scaling["factor"] + smooth)).astype("float32")
 
 
-def rope_scaling(metadata: Metadata) -> dict[str, Any]:
+def rope_scaling(metadata: Metadata) -> JsonObject:
     """The scaling of rotary positions as a setting; empty for none.
 
     Raises:
@@ -143,7 +144,7 @@ def rope_scaling(metadata: Metadata) -> dict[str, Any]:
         return {}
     if kind not in ("linear", "yarn"):
         raise ConfigError(f"{metadata.source}: a rope scaling of the type {kind[:40]!r} is not supported.")
-    scaling: dict[str, Any] = {"rope_type": kind, "factor": metadata.number("{arch}.rope.scaling.factor")}
+    scaling: JsonObject = {"rope_type": kind, "factor": metadata.number("{arch}.rope.scaling.factor")}
     if kind == "yarn":
         length = metadata.integer("{arch}.rope.scaling.original_context_length")
         scaling["original_max_position_embeddings"] = length
@@ -153,7 +154,7 @@ def rope_scaling(metadata: Metadata) -> dict[str, Any]:
     return {"rope_scaling": scaling}
 
 
-def rope_settings(config: Config, layer_type: str = "full_attention") -> dict[str, Any]:
+def rope_settings(config: Config, layer_type: str = "full_attention") -> JsonObject:
     """The settings of rotary positions of a config of transformers, of version 5 or earlier."""
     settings = config.get("rope_parameters") or {
         "rope_theta": config.number("rope_theta", 10000.0),
@@ -163,14 +164,14 @@ def rope_settings(config: Config, layer_type: str = "full_attention") -> dict[st
     return {"rope_theta": 10000.0, "rope_type": settings.get("type", "default"), **settings}
 
 
-def rope_metadata(name: str, config: Config) -> dict[str, Any]:
+def rope_metadata(name: str, config: Config) -> JsonObject:
     """The keys of rotary positions; the factors of Llama 3 are a tensor.
 
     Raises:
         ConfigError: there is no key for the scaling.
     """
     settings = rope_settings(config)
-    found: dict[str, Any] = {f"{name}.rope.freq_base": float(settings["rope_theta"])}
+    found: JsonObject = {f"{name}.rope.freq_base": float(settings["rope_theta"])}
     kind = settings["rope_type"]
     if kind in ("default", "llama3"):
         return found

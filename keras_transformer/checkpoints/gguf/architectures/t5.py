@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.gguf.architecture import Arrays, GgufArchitecture, Place, Shapes
 from keras_transformer.checkpoints.gguf.architectures.llama import vocabulary_size
 from keras_transformer.checkpoints.gguf.metadata import Metadata
+from keras_transformer.utils.types import JsonObject
 
 _GATED = "gated-gelu"
 _ATTENTIONS = {
@@ -54,7 +53,7 @@ class T5(GgufArchitecture):
         **_side("dec", "decoder"),
     }
 
-    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> dict[str, Any]:
+    def config(self, metadata: Metadata, tensors: Shapes, extra: Arrays) -> JsonObject:
         values = super().config(metadata, tensors, extra) | {"vocab_size": vocabulary_size(metadata, tensors)}
         is_gated = any("ffn_gate" in name for name in tensors)
         values["feed_forward_proj"] = _GATED if is_gated else "relu"
@@ -66,7 +65,7 @@ class T5(GgufArchitecture):
         is_gated = config.get("feed_forward_proj", "relu") == _GATED
         return place if is_gated else place._replace(name=place.name.replace(".wi_1.", ".wi."))
 
-    def metadata(self, config: Config) -> dict[str, Any]:
+    def metadata(self, config: Config) -> JsonObject:
         width = config.integer("d_kv", 64)
         epsilon = config.number("layer_norm_epsilon", 1e-6)
         defaults = {

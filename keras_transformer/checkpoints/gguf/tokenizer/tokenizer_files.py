@@ -15,6 +15,7 @@ from keras_transformer.text import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
 from keras_transformer.text.tokenizers.sentencepiece_model import CONTROL, NORMAL, SPACE, UNUSED, USER_DEFINED
+from keras_transformer.utils.types import JsonObject
 
 _MODEL, _TOKENS, _TYPES = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"
 _PRE, _MERGES, _SCORES = "tokenizer.ggml.pre", "tokenizer.ggml.merges", "tokenizer.ggml.scores"
@@ -34,11 +35,11 @@ _NUM_SENTINELS = 100
 _DEFAULT_PRE = {"gpt2": "gpt-2", "qwen2": "qwen2"}
 
 
-def token_settings(metadata: Metadata) -> dict[str, Any]:
+def token_settings(metadata: Metadata) -> JsonObject:
     """Settings of the model that are ids of tokens: those that begin, end and pad a text."""
     names = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
     keys = {name: f"tokenizer.ggml.{kind}_token_id" for name, kind in names.items()}
-    found: dict[str, Any] = {name: metadata.integer(key) for name, key in keys.items() if key in metadata}
+    found: JsonObject = {name: metadata.integer(key) for name, key in keys.items() if key in metadata}
     turn = metadata.integer("tokenizer.ggml.eot_token_id", found.get("eos_token_id", -1))
     if "eos_token_id" in found and turn != found["eos_token_id"]:
         found["eos_token_id"] = [found["eos_token_id"], turn]
@@ -191,10 +192,10 @@ def _piece_model(metadata: Metadata, tokens: list[str], types: list[int], kind: 
     return model.SerializeToString()
 
 
-def _added(index: int, token: str, kind: int) -> dict[str, Any]:
+def _added(index: int, token: str, kind: int) -> JsonObject:
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": index, "content": token, "special": kind == CONTROL, **flags}
 
 
-def _json(values: dict[str, Any]) -> bytes:
+def _json(values: JsonObject) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode()

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -22,6 +21,7 @@ from keras_transformer.text.tokenizers.sentencepiece_model import (
     UNUSED,
     USER_DEFINED,
 )
+from keras_transformer.utils.types import JsonObject
 
 _ROLES = {
     "start": "bos",
@@ -37,7 +37,7 @@ _BYTES = re.compile(r"<0x[0-9A-F]{2}>")
 _LOWEST = -1e9
 
 
-def tokenizer_metadata(model: keras.Model, checkpoint: Checkpoint) -> dict[str, Any]:
+def tokenizer_metadata(model: keras.Model, checkpoint: Checkpoint) -> JsonObject:
     """The entries by key; none for a model without a tokenizer.
 
     Args:
@@ -103,7 +103,7 @@ class _Tokens:
         return [(one, two) for one, two in pairs]
 
 
-def _type_of(text: str, added: dict[str, Any] | None, content: dict[str, Any]) -> int:
+def _type_of(text: str, added: JsonObject | None, content: JsonObject) -> int:
     model = content["model"]
     if text == model.get("unk_token") or (
         model.get("unk_id") is not None and text == model["vocab"][model["unk_id"]][0]
@@ -114,9 +114,9 @@ def _type_of(text: str, added: dict[str, Any] | None, content: dict[str, Any]) -
     return BYTE if model.get("byte_fallback") and _BYTES.fullmatch(text) else NORMAL
 
 
-def _roles(tokenizer: HuggingFaceTokenizer) -> dict[str, Any]:
+def _roles(tokenizer: HuggingFaceTokenizer) -> JsonObject:
     """The ids of the tokens with a role, and whether texts begin and end with one."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for role, name in _ROLES.items():
         token = tokenizer.special_tokens.get(role)
         index = tokenizer.token_to_id(token) if isinstance(token, str) else None
@@ -128,12 +128,12 @@ def _roles(tokenizer: HuggingFaceTokenizer) -> dict[str, Any]:
     return found
 
 
-def _byte_pair(tokens: _Tokens, source: str) -> dict[str, Any]:
+def _byte_pair(tokens: _Tokens, source: str) -> JsonObject:
     name = pre_tokenizers.name_of(tokens.content.get("pre_tokenizer"), source)
     return {"model": "gpt2", "pre": name, "merges": [" ".join(each) for each in tokens.merges]}
 
 
-def _sentencepiece(tokens: _Tokens, source: str) -> dict[str, Any]:
+def _sentencepiece(tokens: _Tokens, source: str) -> JsonObject:
     """Scores that order the pieces as the merges do."""
     scores: dict[str, float] = {}
     for rank, (one, two) in enumerate(tokens.merges):
@@ -144,7 +144,7 @@ def _sentencepiece(tokens: _Tokens, source: str) -> dict[str, Any]:
     return found | {"scores": [scores.get(each, _LOWEST) for each in tokens.texts]}
 
 
-def _unigram(tokens: _Tokens, source: str) -> dict[str, Any]:
+def _unigram(tokens: _Tokens, source: str) -> JsonObject:
     scores = {piece: float(score) for piece, score in tokens.content["model"]["vocab"]}
     found = {"model": "t5", "pre": "default", "add_space_prefix": True, "remove_extra_whitespaces": True}
     found["scores"] = [scores.get(each, -1000.0) for each in tokens.texts]
@@ -152,7 +152,7 @@ def _unigram(tokens: _Tokens, source: str) -> dict[str, Any]:
     return found | ({"precompiled_charsmap": base64.b64decode(charsmap.group(1))} if charsmap else {})
 
 
-def _wordpiece(tokens: _Tokens, source: str) -> dict[str, Any]:
+def _wordpiece(tokens: _Tokens, source: str) -> JsonObject:
     """Words are marked instead of their continuations."""
     texts = [_marked(text) if kind == NORMAL else text for text, kind in zip(tokens.texts, tokens.types, strict=True)]
     types = [CONTROL if kind == UNKNOWN else kind for kind in tokens.types]
@@ -170,7 +170,7 @@ def _marked(text: str) -> str:
     return text.removeprefix("##") if text.startswith("##") else SPACE + text
 
 
-_WRITERS: dict[str, Callable[[_Tokens, str], dict[str, Any]]] = {
+_WRITERS: dict[str, Callable[[_Tokens, str], JsonObject]] = {
     "BPE": _byte_pair,
     "SentencePiece": _sentencepiece,
     "Unigram": _unigram,

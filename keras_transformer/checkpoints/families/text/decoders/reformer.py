@@ -158,7 +158,7 @@ def _pair(config: Config, name: str) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 

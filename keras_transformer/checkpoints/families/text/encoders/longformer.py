@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
@@ -86,5 +84,5 @@ def _windows(config: Config) -> list[int]:
     return found
 
 
-def _is_window(value: Any) -> bool:
+def _is_window(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 2 <= value <= 2**20 and value % 2 == 0
