@@ -107,7 +107,8 @@ def _spatial():
             strided,
             {"filters": 3, "kernel_size": 3, "dilation_rate": 2, "padding": "same"},
             {"filters": 3, "kernel_size": 2, "strides": 4, "padding": "same"},
-            {"filters": 4, "kernel_size": 2, "groups": 2, "activation": "relu"},
+            # TensorFlow has no convolution of volumes by groups on a CPU.
+            {"filters": 4, "kernel_size": 2, "groups": 1 if rank == 3 else 2, "activation": "relu"},
             {**plain, **FIRST},
         )
         case(
@@ -149,6 +150,7 @@ def _spatial():
             lstm,
             {**lstm, "return_sequences": True, "padding": "same"},
             {**lstm, "go_backwards": True, "return_state": True},
+            dynamic=False,
         )
     case("UpSampling2D", IMAGES, *({"size": 2, "interpolation": each} for each in ("bilinear", "bicubic", "lanczos3")))
 
@@ -306,7 +308,7 @@ def _foreign():
         return layers.TFSMLayer(folder, call_endpoint="serve")
 
     def product():
-        return layers.JaxLayer(lambda params, x: x @ params["kernel"], params={"kernel": _normal(6, 3)})
+        return layers.JaxLayer(lambda params, inputs: inputs @ params["kernel"], params={"kernel": _normal(6, 3)})
 
     case("TFSMLayer", VECTORS, {}, build=saved)
     case("JaxLayer", VECTORS, {}, build=product)
