@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -126,15 +127,22 @@ def with_draws(function: Function, names: Sequence[str]) -> Function:
 
 
 def layers_in_training(model: keras.Model) -> list[str]:
-    """Names of the layers that the graph of a Functional model calls with `training=True`."""
+    """Names of the layers that the graph of a Functional model calls with `training=True`.
+
+    Those of which it is the default, as of the preprocessing of images, are left out: Keras itself puts it there.
+    """
     found: list[str] = []
     for node in keras_private.nodes_in_order(model):
         inner = keras_private.functional(node.operation)
-        if keras_private.named_arguments(node).get("training") is True:
+        if keras_private.named_arguments(node).get("training") is True and not _trains_by_default(node.operation):
             found.append(node.operation.name)
         elif isinstance(inner, keras.Model) and keras_private.is_graph(inner):
             found += layers_in_training(inner)
     return found
+
+
+def _trains_by_default(operation: keras.Operation) -> bool:
+    return inspect.signature(operation.call).parameters["training"].default is True
 
 
 def changes_in_a_call(model: keras.Model, call: Callable[[], object]) -> str:
