@@ -1,0 +1,180 @@
+"""What each public function of Keras becomes in each format: proven equal, or refused with the reason.
+
+    python benchmarks/every_operation.py --ops
+    python benchmarks/every_operation.py --ops --only fft qr
+
+Every function of `keras.ops`, its modules and `keras.activations` has cases in `benchmarks/keras_functions`, of the dtypes
+that it takes. Each is the only layer of a functional model, with fixed and with dynamic sizes, which is exported in each
+format; the file is then run on the case's own numbers, and compared with the function once more. Many share a process, which
+another one replaces where a converter ends it. Writes docs/keras_functions.md, and the cells as JSON.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import argparse
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+FORMATS = ("saved_model", "tflite", "onnx")
+KINDS = ("fixed", "dynamic")
+PROVEN = "proven"
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "keras_functions.md"
+HEAD = """# What becomes of each function of Keras
+
+Every public function of `keras.ops`, of its modules and of `keras.activations`, exported as a model of its own with fixed and
+with dynamic sizes, in the dtypes that it takes. *Proven*: the file computes what Keras computes, in its own runtime. Otherwise
+the export refuses the model with a typed error, whose reason is given; nothing is handed over. Printed by
+`python benchmarks/every_operation.py --ops`. See [operations](operations.md) for what takes the place of what.
+
+"""
+
+
+def _called(function):
+    """A layer that calls a function."""
+    import keras
+
+    class Call(keras.layers.Layer):
+        def call(self, *tensors):
+            return function(*tensors)
+
+    return Call(name="call")
+
+
+def _model(case, kind):
+    import keras
+
+    inputs = [
+        keras.Input(batch_shape=shape, dtype=array.dtype.name, name=f"input_{number}")
+        for number, (shape, array) in enumerate(zip(case.inputs(kind), case.arrays, strict=True))
+    ]
+    return keras.Model(inputs, _called(case.function)(*inputs))
+
+
+def _check(case, found):
+    """Raises where what a file computes is not what the function computes."""
+    import numpy as np
+    import tensorflow as tf
+
+    expected = [np.asarray(each) for each in tf.nest.flatten(case.function(*map(tf.constant, case.arrays)))]
+    for one, other in zip(expected, found, strict=True):
+        assert one.shape == other.shape, f"shape {other.shape} in place of {one.shape}"
+        scale = float(np.max(np.abs(np.nan_to_num(one.astype("float64"))), initial=1e-6))
+        np.testing.assert_allclose(other.astype("float64"), one.astype("float64"), rtol=1e-3, atol=1e-3 * scale)
+
+
+def _cell(case, kind, format):
+    """`PROVEN`, "refused: REASON", or "error: ...", which should not be."""
+    from keras_transformer.export import export, load
+    from keras_transformer.export.errors import ExportError
+
+    given = {f"input_{number}": array for number, array in enumerate(case.arrays)}
+    try:
+        model = _model(case, kind)
+    except Exception as error:  # Keras itself does not build it.
+        return f"error: Keras: {_line(error)}"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            export(model, f"{folder}/bundle", [format], probes=[given], progress=False)
+            _check(case, list(load(f"{folder}/bundle", format)(given).values()))
+        except ExportError as error:
+            return f"refused: {type(error).__name__}: {_line(error)}"
+        except Exception as error:  # A row of the table names it.
+            return f"error: {type(error).__name__}: {_line(error)}"
+    return PROVEN
+
+
+def _line(error):
+    return " ".join(str(error).replace("|", "/").split())[:300]
+
+
+def work(path, keys):
+    """Writes a line of JSON for each cell of some cases."""
+    import keras
+    from keras_functions import CASES
+
+    with open(path, "a") as file:
+        for key in map(tuple, keys):
+            for kind in KINDS:
+                if CASES[key].inputs(kind) is None:
+                    continue
+                for format in FORMATS:
+                    print(json.dumps([*key, kind, format, None]), file=file, flush=True)
+                    print(json.dumps([*key, kind, format, _cell(CASES[key], kind, format)]), file=file, flush=True)
+                keras.backend.clear_session()
+
+
+def cells(keys):
+    """The cells of cases, by name, label, kind and format: workers, until none is left."""
+    found, left = {}, list(keys)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "cells.jsonl")
+        while left:
+            subprocess.run([sys.executable, __file__, "--worker", path, json.dumps(left[:60])], check=False)
+            for line in path.read_text().splitlines():
+                *key, cell = json.loads(line)
+                found[tuple(key)] = cell or "error: the process ended"
+            done = {key[:2] for key in found}
+            assert done & set(left), "a worker wrote nothing"
+            left = [key for key in left if key not in done]
+            print(f"{len(left)} cases left", file=sys.stderr, flush=True)
+    return found
+
+
+def rows(found):
+    """For each function and format `PROVEN`, or what its cases say that are not."""
+    table = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for (name, label, kind, format), cell in found.items():
+        if cell != PROVEN:
+            table[name][format].setdefault(cell, []).append(" ".join(filter(None, (label, kind))))
+        else:
+            table[name][format] = table[name][format]
+    return {
+        name: {
+            format: "; ".join(f"{', '.join(kinds)}: {cell}" for cell, kinds in table[name][format].items()) or PROVEN
+            for format in FORMATS
+        }
+        for name in sorted(table)
+    }
+
+
+def page(table):
+    """The text of docs/keras_functions.md."""
+    proven = sum(all(cell == PROVEN for cell in row.values()) for row in table.values())
+    lines = [f"{proven} of {len(table)} functions are proven in all three formats.", ""]
+    lines += ["| function | SavedModel | TFLite | ONNX |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {' | '.join(row[format] for format in FORMATS)} |" for name, row in table.items()]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ops", action="store_true", help="the functions of keras.ops and keras.activations")
+    parser.add_argument("--only", nargs="+", help="names of functions; the page is not written")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the cells")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options.worker[0], json.loads(options.worker[1]))
+        return
+    from keras_functions import CASES
+
+    table = rows(cells([key for key in CASES if not options.only or key[0] in options.only]))
+    if options.json:
+        options.json.write_text(json.dumps(table, indent=1))
+    if not options.only:
+        PAGE.write_text(page(table))
+    for name, row in table.items():
+        for format in FORMATS:
+            if row[format] != PROVEN:
+                print(f"{name} {format}: {row[format]}")
+    print(f"{sum(set(row.values()) == {PROVEN} for row in table.values())} of {len(table)} in all three formats")
+
+
+if __name__ == "__main__":
+    main()
