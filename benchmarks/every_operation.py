@@ -27,9 +27,9 @@ PROVEN = "proven"
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "keras_functions.md"
 HEAD = """# What becomes of each function of Keras
 
-Every public function of `keras.ops`, of its modules and of `keras.activations`, exported as a model of its own with fixed and
-with dynamic sizes, in the dtypes that it takes. *Proven*: the file computes what Keras computes, in its own runtime. Otherwise
-the export refuses the model with a typed error, whose reason is given; nothing is handed over. Printed by
+Every public function of `keras.ops`, of its modules and of `keras.activations`, exported as a model of its own with fixed
+and with dynamic sizes, in the dtypes that it takes. *Proven*: the file computes what Keras computes, in its own runtime.
+Otherwise the export refuses the model with a typed error, whose reason is given; nothing is handed over. Printed by
 `python benchmarks/every_operation.py --ops`. See [operations](operations.md) for what takes the place of what.
 
 """

@@ -60,7 +60,9 @@ def whole(low, high, *shape, dtype="int32"):
 
 
 # Floats of several sizes and both signs, integers, and booleans.
-FLOATS = np.concatenate([normal(1, 5), 4 * normal(1, 5), 0.1 * normal(1, 5), np.array([[0, -1, 2, 0.5, -2.5]], "float32")])
+FLOATS = np.concatenate(
+    [normal(1, 5), 4 * normal(1, 5), 0.1 * normal(1, 5), np.array([[0, -1, 2, 0.5, -2.5]], "float32")]
+)
 OTHERS = normal(4, 5)
 WHOLE, DIVISORS = whole(-9, 10, 4, 5), np.array([[1, 2, -3, 4, -5]] * 4, "int32")
 BOOLS, OTHER_BOOLS = whole(0, 2, 4, 5, dtype="bool"), whole(0, 2, 4, 5, dtype="bool")

@@ -14,7 +14,13 @@ def _step(carry, x):
 
 
 case("cond", lambda x: ops.cond(ops.sum(x) > 0, lambda: 2 * x, lambda: x - 1), OTHERS)
-case("switch", lambda x, i: ops.switch(i, [lambda y: y, lambda y: 2 * y], x), OTHERS, np.array(1, "int32"), shapes=((None, 5), ()))
+case(
+    "switch",
+    lambda x, i: ops.switch(i, [lambda y: y, lambda y: 2 * y], x),
+    OTHERS,
+    np.array(1, "int32"),
+    shapes=((None, 5), ()),
+)
 case("fori_loop", lambda x: ops.fori_loop(0, 4, lambda i, y: ops.tanh(y) + ops.cast(i, "float32"), x), OTHERS)
 case("while_loop", lambda x: ops.while_loop(lambda y: ops.sum(y) < 99.0, lambda y: (1.5 * y + 1,), (x,))[0], OTHERS)
 case("map", lambda x: ops.map(lambda row: ops.cumsum(row) * 2, x), OTHERS)

@@ -16,7 +16,9 @@ for name in ("det", "inv", "logdet", "slogdet", "lu_factor", "pinv", "matrix_ran
 case("solve", ops.solve, M, RIGHT)
 case("solve", ops.solve, M, RIGHT[..., 0], label="vector")
 for lower in (False, True):
-    case("solve_triangular", lambda a, b, o=lower: ops.solve_triangular(a, b, lower=o), M, RIGHT, label=f"lower={lower}")
+    case(
+        "solve_triangular", lambda a, b, o=lower: ops.solve_triangular(a, b, lower=o), M, RIGHT, label=f"lower={lower}"
+    )
 case("lstsq", ops.lstsq, normal(6, 4), normal(6, 2), shapes=())
 for mode in ("reduced", "complete"):
     case("qr", lambda x, m=mode: ops.qr(x, m), normal(3, 5, 4), label=mode)
@@ -38,7 +40,7 @@ def _product_of_eigh(values, vectors):
 
 WAVES, PLANES = (normal(3, 16), normal(3, 16)), (normal(2, 4, 8), normal(2, 4, 8))
 for name in ("fft", "fft2", "ifft2"):
-    case(name, lambda x, y, of=getattr(ops, name): of((x, y)), *(WAVES if name == "fft" else PLANES))
+    case(name, lambda x, y, of=name: getattr(ops, of)((x, y)), *(WAVES if name == "fft" else PLANES))
 case("rfft", lambda x: ops.rfft(x), WAVES[0])
 case("rfft", lambda x: ops.rfft(x, 12), WAVES[0], label="length")
 case("irfft", lambda x, y: ops.irfft((x, y)), normal(3, 9), normal(3, 9))

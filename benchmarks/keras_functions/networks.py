@@ -7,15 +7,15 @@ from keras import ops
 from .case import case, each, normal, uniform, whole
 
 _ACTIVATIONS = (
-    "celu elu gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax relu relu6 "
-    "selu sigmoid silu soft_shrink softmax softplus softsign sparse_plus sparse_sigmoid sparsemax squareplus swish tanh_shrink "
-    "threshold"
+    "celu elu gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax relu "
+    "relu6 selu sigmoid silu soft_shrink softmax softplus softsign sparse_plus sparse_sigmoid sparsemax squareplus swish "
+    "tanh_shrink threshold"
 )
 ROWS = normal(4, 6)
 for module, prefix in ((ops, ""), (keras.activations, "activations.")):
     for name in _ACTIVATIONS.split():
         options = (0.3, 0.1) if name == "threshold" else ()
-        case(prefix + name, lambda x, of=getattr(module, name), o=options: of(x, *o), ROWS)
+        case(prefix + name, lambda x, m=module, n=name, o=options: getattr(m, n)(x, *o), ROWS)
 each("exponential linear mish tanh", ROWS, module=keras.activations, prefix="activations.")
 case("activations.get", lambda x: keras.activations.get("relu")(x), ROWS)
 case("activations.serialize", lambda x: getattr(ops, keras.activations.serialize(keras.activations.relu))(x), ROWS)
@@ -28,7 +28,7 @@ for name in ("average_pool", "max_pool"):
         for padding in ("valid", "same"):
             case(name, lambda x, of=function, p=padding: of(x, 2, 2, p), array, label=f"{label} {padding}")
 for name in ("adaptive_average_pool", "adaptive_max_pool"):
-    case(name, lambda x, of=getattr(ops, name): of(x, (3, 4)), IMAGES)
+    case(name, lambda x, of=name: getattr(ops, of)(x, (3, 4)), IMAGES)
 for rank, array in ((1, SERIES), (2, IMAGES), (3, VOLUMES)):
     sizes, channels = (3,) * rank, array.shape[-1]
     kernel = normal(*sizes, channels, 4)
@@ -59,7 +59,13 @@ case("multi_hot", lambda x: ops.multi_hot(x, 5), whole(0, 5, 4, 3))
 SHARES = uniform(0.05, 0.95, 4, 6)
 for name in ("binary_crossentropy", "categorical_crossentropy"):
     case(name, getattr(ops, name), np.eye(6, dtype="float32")[[1, 0, 5, 2]], SHARES)
-    case(name, lambda t, p, of=getattr(ops, name): of(t, p, from_logits=True), np.eye(6, dtype="float32")[:4], ROWS, label="logits")
+    case(
+        name,
+        lambda t, p, of=name: getattr(ops, of)(t, p, from_logits=True),
+        np.eye(6, dtype="float32")[:4],
+        ROWS,
+        label="logits",
+    )
 case("sparse_categorical_crossentropy", ops.sparse_categorical_crossentropy, whole(0, 6, 4), SHARES)
 case("ctc_loss", ops.ctc_loss, whole(1, 5, 2, 3), normal(2, 9, 5), *(np.array(n, "int32") for n in ([3, 2], [9, 8])))
 for strategy in ("greedy", "beam_search"):

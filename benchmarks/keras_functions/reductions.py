@@ -13,7 +13,7 @@ def _over(name, label, array, **options):
     case(name, lambda x: function(x, **options), array, label=label, shapes=ANY)
 
 
-for name in "amax amin max mean min prod ptp std sum var".split():
+for name in ["amax", "amin", "max", "mean", "min", "prod", "ptp", "std", "sum", "var"]:
     _over(name, "float32", FLOATS, axis=-1)
     _over(name, "int32", WHOLE, axis=-1)
     if name != "ptp":
@@ -31,14 +31,31 @@ for name in ("argsort", "sort", "cumsum"):
     _over(name, "first axis", OTHERS, axis=0)
 for name in ("argsort", "sort"):
     _over(name, "bool", BOOLS, axis=-1)
-for name in "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar".split():
+for name in [
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmedian",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+]:
     function = getattr(ops, name)
     case(name, lambda x, of=function: of(ops.where(x > 1, NAN, x), axis=-1), FLOATS, shapes=ANY)
 for name, share in (("quantile", 0.3), ("percentile", 30.0)):
     for method in ("linear", "lower", "higher", "nearest", "midpoint"):
         function = getattr(ops, name)
         case(
-            name, lambda x, of=function, q=share, m=method: of(x, q, axis=-1, method=m), OTHERS, label=method, shapes=ANY
+            name,
+            lambda x, of=function, q=share, m=method: of(x, q, axis=-1, method=m),
+            OTHERS,
+            label=method,
+            shapes=ANY,
         )
     function = getattr(ops, f"nan{name}")
     case(f"nan{name}", lambda x, of=function, q=share: of(ops.where(x > 1, NAN, x), q, axis=-1), OTHERS)
@@ -50,7 +67,9 @@ case("norm", lambda x: ops.norm(x, axis=-1), OTHERS, shapes=ANY)
 for order in (1, "inf", "fro", "nuc", 2):
     given = np.inf if order == "inf" else order
     shapes = () if order in ("nuc", 2) else None
-    case("norm", lambda x, o=given: ops.norm(x, o, axis=(1, 2)), normal(2, 3, 4), label=f"matrix {order}", shapes=shapes)
+    case(
+        "norm", lambda x, o=given: ops.norm(x, o, axis=(1, 2)), normal(2, 3, 4), label=f"matrix {order}", shapes=shapes
+    )
 case("argpartition", lambda x: ops.sum(ops.argpartition(x, 2)[..., :2], -1), OTHERS, shapes=ANY)
 case("argpartition", lambda x: ops.argpartition(x, 2)[..., 2], OTHERS, label="element", shapes=ANY)
 for label, array in (("float32", OTHERS), ("int32", np.argsort(OTHERS).astype("int32"))):

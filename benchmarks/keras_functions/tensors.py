@@ -9,17 +9,17 @@ X = normal(4, 3, 2)
 # Made of sizes or of numbers.
 for name in ("bartlett", "blackman", "hamming", "hanning", "kaiser"):
     options = (14.0,) if name == "kaiser" else ()
-    case(name, lambda x, of=getattr(ops, name), o=options: x * of(5, *o), OTHERS)
+    case(name, lambda x, of=name, o=options: x * getattr(ops, of)(5, *o), OTHERS)
 case("arange", lambda x: x + ops.arange(5, dtype="float32"), OTHERS)
 case("arange", lambda x: ops.arange(ops.shape(x)[0]), OTHERS, label="dynamic", shapes=ANY)
 case("array", lambda x: ops.array(x), OTHERS, shapes=ANY)
 case("convert_to_tensor", lambda x: ops.convert_to_tensor(x), OTHERS, shapes=ANY)
 case("convert_to_numpy", lambda x: x + ops.convert_to_numpy(np.arange(5, dtype="float32")), OTHERS)
 for name in ("empty", "ones", "zeros"):
-    case(name, lambda x, of=getattr(ops, name): x * 0 + of((5,)) * 0, OTHERS)
+    case(name, lambda x, of=name: x * 0 + getattr(ops, of)((5,)) * 0, OTHERS)
 for name in ("empty_like", "ones_like", "zeros_like"):
     scale = 0 if name == "empty_like" else 1
-    case(name, lambda x, of=getattr(ops, name), s=scale: s * of(x) + x, OTHERS, shapes=ANY)
+    case(name, lambda x, of=name, s=scale: s * getattr(ops, of)(x) + x, OTHERS, shapes=ANY)
 case("full", lambda x: x + ops.full((5,), 2.0), OTHERS)
 case("full_like", lambda x: ops.full_like(x, 2.0), OTHERS, shapes=ANY)
 case("eye", lambda x: x @ ops.eye(5, 3), OTHERS)
@@ -31,7 +31,7 @@ case("geomspace", lambda x: ops.geomspace(x, x + 1, 4), np.abs(OTHERS[:, 0]) + 1
 case("vander", lambda x: ops.vander(x, 4), normal(4))
 case("meshgrid", lambda x, y: ops.meshgrid(x, y), normal(4), normal(3), shapes=((None,), (3,)))
 # Moved.
-for name in "fliplr flipud flip ravel transpose squeeze".split():
+for name in ["fliplr", "flipud", "flip", "ravel", "transpose", "squeeze"]:
     array = OTHERS[:, None] if name == "squeeze" else OTHERS
     case(name, (lambda x: ops.squeeze(x, 1)) if name == "squeeze" else getattr(ops, name), array)
 case("rot90", ops.rot90, X)
@@ -61,10 +61,10 @@ case("depth_to_space", lambda x: ops.depth_to_space(x, 2), normal(2, 3, 4, 8))
 case("space_to_depth", lambda x: ops.space_to_depth(x, 2), normal(2, 4, 6, 2))
 # Joined and split.
 each("append", OTHERS, OTHERS)
-for name in "concatenate stack hstack vstack dstack".split():
-    case(name, lambda x, y, of=getattr(ops, name): of([x, y]), OTHERS, FLOATS)
+for name in ["concatenate", "stack", "hstack", "vstack", "dstack"]:
+    case(name, lambda x, y, of=name: getattr(ops, of)([x, y]), OTHERS, FLOATS)
 for name, array in {"vsplit": X, "hsplit": normal(3, 4), "dsplit": X}.items():
-    case(name, lambda x, of=getattr(ops, name): of(x, 2), array, shapes=() if name == "vsplit" else None)
+    case(name, lambda x, of=name: getattr(ops, of)(x, 2), array, shapes=() if name == "vsplit" else None)
 case("split", lambda x: ops.split(x, [1, 3], axis=1), OTHERS)
 case("array_split", lambda x: ops.array_split(x, 2, axis=1), OTHERS)
 case("unstack", lambda x: ops.unstack(x, axis=1), X)
