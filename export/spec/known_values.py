@@ -49,10 +49,10 @@ def with_known_values(
 
     Args:
         probes: list of `Probe`, changed in place.
-        inputs: tuple of `ArraySpec`.
-        values: for each input, as `known_values` returns them.
+        inputs: tuple of `ArraySpec`: the inputs of the model, and its states.
+        values: for each input of the model, as `known_values` returns them.
     """
-    known = {spec.name: each for spec, each in zip(inputs, values, strict=True) if each}
+    known = {spec.name: each for spec, each in zip(inputs[: len(values)], values, strict=True) if each}
     found = list(probes)
     batched = [spec.name for spec in inputs if spec.axes[:1] == ("batch",)]
     if known and batched:

@@ -50,8 +50,8 @@ def _first_cause(error: BaseException) -> BaseException:
 def _copy_adapted(model: keras.Model, twin: keras.Model) -> None:
     """Gives layers what others learned from data by `adapt`, which no config has."""
     adaptable = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.Normalization)
-    pairs = zip(layers_in_order(model), layers_in_order(twin), strict=True)
-    for layer, other in ((layer, other) for layer, other in pairs if isinstance(layer, adaptable)):
+    found = [[each for each in layers_in_order(one) if isinstance(each, adaptable)] for one in (model, twin)]
+    for layer, other in zip(*found, strict=True):
         if isinstance(layer, keras.layers.Normalization):
             other.set_weights(layer.get_weights())
             other.finalize_state()
