@@ -2,6 +2,7 @@
 
 import types
 
+import keras
 import pytest
 
 from keras_transformer.attention import MultiHeadAttention
@@ -33,3 +34,5 @@ class TestKerasSuite(keras_suite.MultiHeadAttentionTest):
         monkeypatch.setattr(keras_suite, "layers", _layers_with_ours())
         if _is_excepted(self._testMethodName):
             pytest.skip("not ours to pass")
+        yield
+        keras.config.enable_traceback_filtering()  # Keras's tests leave it off for those that follow.

@@ -13,16 +13,6 @@ import pytest
 from keras_transformer.utils.errors import FILE_ERRORS, failure_to, library_exceptions, on_failure, one_line
 
 
-@pytest.fixture(autouse=True)
-def _filtered():
-    """Keras puts its line above the cause where it filters tracebacks, which other tests turn off."""
-    is_filtered = keras.config.is_traceback_filtering_enabled()
-    keras.config.enable_traceback_filtering()
-    yield
-    if not is_filtered:
-        keras.config.disable_traceback_filtering()
-
-
 class Sums(keras.layers.Layer):
     def call(self, inputs):
         raise ValueError("It sums nothing.\nNot even that.")
