@@ -16,6 +16,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.spec.probes import Limits, is_mask, probe_of_sizes
 from keras_transformer.export.spec.vocabulary import longest_sequence
+from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import Tensor
 
@@ -83,7 +84,8 @@ def _takes(
     sizes = {axis: 2 if axis == "batch" else _LENGTH for each in inputs for axis in each.axes if axis}
     arrays = probe_of_sizes(tried, limits, sizes | {"other_length": _OTHER}, padded=False).inputs
     try:
-        function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
+        with captured():  # TensorFlow warns of the abandoned call.
+            function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
     except library_exceptions():  # Whatever a layer or TensorFlow raises for shapes that do not fit.
         return False
     return True
