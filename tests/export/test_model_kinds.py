@@ -183,7 +183,9 @@ class TestRefusals:
 
     def test_inputs_that_are_not_known_are_given(self, tmp_path):
         model, spec = Sum(), keras.InputSpec(shape=(None, 3))
-        with pytest.raises(InvalidModelError, match=r"model 'sum(_\d+)?' \(Sum\) are not known.*ExportOptions\(inputs="):
+        with pytest.raises(
+            InvalidModelError, match=r"model 'sum(_\d+)?' \(Sum\) are not known.*ExportOptions\(inputs="
+        ):
             export(model, tmp_path / "bundle", ["onnx"], progress=False)
         model(np.ones((2, 3)), np.ones((2, 3)))
         with pytest.raises(InvalidModelError, match=r"missing a required argument: 'other'.*ExportOptions\(inputs="):
