@@ -207,14 +207,13 @@ def model_spec(model: keras.Model, request: Request) -> ExportSpec:
 
 
 def _forward_spec(model: keras.Model, request: Request) -> ExportSpec:
-    from keras_transformer.export.spec.functional import check_model
     from keras_transformer.export.spec.preprocessing import forward_spec
-    from keras_transformer.export.spec.split_model import require_steps
     from keras_transformer.export.spec.static_signatures import static_signatures
 
     options = request.options
-    require_steps(check_model(model), request.formats)
-    spec = forward_spec(model, options.tolerance, request.probes, options.dynamic_axes, options.has_one_length)
+    spec = forward_spec(
+        model, request.formats, options.tolerance, request.probes, options.dynamic_axes, options.has_one_length
+    )
     if options.signatures:
         if request.target is not None:
             raise ExportError("a file for a target has one signature: pass no signatures in ExportOptions")

@@ -61,8 +61,7 @@ def _searched(layer: LookupLayer, inputs: Tensor) -> Tensor:
     inputs = ops.cast(inputs, "int64")
     vocabulary = np.array(tokens_of(layer), "int64")
     order = np.argsort(vocabulary)
-    is_masked = layer.mask_token is not None
-    first = int(is_masked and layer.output_mode == "int")
+    first = unknown_index(layer)
     places = ops.minimum(ops.searchsorted(vocabulary[order], ops.reshape(inputs, (-1,))), len(vocabulary) - 1)
     places = ops.reshape(places, ops.shape(inputs))
     indices = ops.take((order + first + layer.num_oov_indices).astype("int64"), places)
@@ -70,9 +69,9 @@ def _searched(layer: LookupLayer, inputs: Tensor) -> Tensor:
     if layer.num_oov_indices > 1:
         others = others + ops.mod(inputs, layer.num_oov_indices)
     indices = ops.where(ops.equal(ops.take(vocabulary[order], places), inputs), indices, others)
-    if is_masked:
-        masked = 0 if layer.output_mode == "int" else number_of_classes(layer)
-        indices = ops.where(ops.equal(inputs, layer.mask_token), ops.full_like(inputs, masked), indices)
+    if layer.mask_token is not None:
+        masked = ops.full_like(inputs, mask_index(layer))
+        indices = ops.where(ops.equal(inputs, layer.mask_token), masked, indices)
     return encoded_lookup(layer, indices)
 
 
@@ -90,6 +89,16 @@ def tokens_of(lookup: LookupLayer) -> list[str | int]:
     """The vocabulary of a lookup, without the tokens that stand for a mask or for others."""
     with tf.init_scope():  # Its table is read, also while a graph is traced.
         return lookup.get_vocabulary(include_special_tokens=False)
+
+
+def unknown_index(lookup: LookupLayer) -> int:
+    """The first index of tokens that the vocabulary lacks, before which is that of the mask, if any."""
+    return int(lookup.mask_token is not None and lookup.output_mode == "int")
+
+
+def mask_index(lookup: LookupLayer) -> int:
+    """The index of the token that is a mask; in modes other than "int" it is the one that stands for no token."""
+    return 0 if lookup.output_mode == "int" else number_of_classes(lookup)
 
 
 def number_of_classes(lookup: LookupLayer) -> int:

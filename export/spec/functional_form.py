@@ -10,6 +10,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.spec.state import stateful_layers
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
 
@@ -136,8 +137,7 @@ def _has_batch_of_data(model: keras.layers.Layer) -> bool:
     if not isinstance(model, keras.Sequential):
         return False
     size = model.inputs[0].shape[0]
-    is_stateful = any(getattr(each, "stateful", False) for each in keras_private.flatten_layers(model))
-    return size is not None and not is_stateful and (size > 1 or not keras_private.has_own_input(model))
+    return size is not None and not stateful_layers(model) and (size > 1 or not keras_private.has_own_input(model))
 
 
 def _arguments(method: Callable[..., Any], structure: Any) -> list[str] | None:
@@ -163,7 +163,7 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
     if not found:
         raise InvalidModelError(f"the inputs of {title(model)} are not known: {_REMEDY}")
-    size = 1 if any(getattr(each, "stateful", False) for each in keras_private.flatten_layers(model)) else None
+    size = 1 if stateful_layers(model) else None
     return keras.tree.map_shape_structure(
         lambda each: keras.Input(batch_shape=(size and each[0], *each[1:])) if each else keras.Input(batch_shape=()),
         found,

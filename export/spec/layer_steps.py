@@ -19,7 +19,7 @@ from keras_transformer.export.data.preprocessing.layers import (
     Operation,
     TextVectorization,
 )
-from keras_transformer.export.operations.lookups import HASHES, encoded_lookup, number_of_classes, tokens_of
+from keras_transformer.export.operations.lookups import HASHES, encoded_lookup, mask_index, tokens_of, unknown_index
 from keras_transformer.utils.types import Tensor
 
 
@@ -60,19 +60,16 @@ def _is_plain(layer: Any) -> bool:
 
 
 def _lookup(layer: Any, add_vocabulary: Callable[[Sequence[Any]], str]) -> Lookup:
-    config = layer.get_config()
-    is_masked = layer.mask_token is not None
-    first = int(is_masked and layer.output_mode == "int")
-    tokens = tokens_of(layer)
+    config, first = layer.get_config(), unknown_index(layer)
     return Lookup(
-        add_vocabulary(tokens),
+        add_vocabulary(tokens_of(layer)),
         first_index=first + layer.num_oov_indices,
         unknown_index=first,
         unknown_count=layer.num_oov_indices,
         hashes=isinstance(layer, layers.StringLookup) or config.get("oov_method") == "farmhash",
         salt=_pair(config.get("salt")),
         mask=layer.mask_token,
-        mask_index=0 if layer.output_mode == "int" or not is_masked else number_of_classes(layer),
+        mask_index=0 if layer.mask_token is None else mask_index(layer),
     )
 
 
@@ -91,7 +88,7 @@ def _text(
         split,
         tuple(range(1, ngrams + 1)) if isinstance(ngrams, int) else ngrams and tuple(ngrams),
         config["output_sequence_length"],
-        0 if lookup.output_mode == "int" else number_of_classes(lookup),
+        mask_index(lookup),
     )
 
 

@@ -24,7 +24,7 @@ from keras_transformer.export.spec.functional import (
     serving_function,
 )
 from keras_transformer.export.spec.probes import fill_references
-from keras_transformer.export.spec.split_model import NoStepError, SplitModel, has_preprocessing, split_model
+from keras_transformer.export.spec.split_model import SplitModel, has_preprocessing, split_for
 from keras_transformer.utils.types import ArrayLike
 
 _Axes = Mapping[str, Mapping[int, str]]
@@ -32,6 +32,7 @@ _Axes = Mapping[str, Mapping[int, str]]
 
 def forward_spec(
     model: Any,
+    formats: Sequence[str],
     tolerance: float | None = None,
     probes: Sequence[Mapping[str, ArrayLike]] | None = None,
     dynamic_axes: _Axes | None = None,
@@ -45,21 +46,22 @@ def forward_spec(
 
     Args:
         model, tolerance, probes, dynamic_axes, one_length: as of `functional_spec`.
+        formats: names of the formats that are written.
 
     Raises:
+        UnsupportedOpError: neither a format nor a step in front of its files computes a layer of strings.
         InvalidModelError: an argument does not fit the model, or it fails on a probe.
     """
     model, dynamic_axes = check_model(model), dynamic_axes or {}
     if not has_preprocessing(model):
         return functional_spec(model, tolerance, probes, dynamic_axes, one_length)
+    split = split_for(model, formats)
     outputs = names.output_names(model)
     named = names.input_names(model)
     inputs = input_specs(model, _axes_of(dynamic_axes, named), one_length)
     whole = Signature(serving_function(model, inputs, outputs), inputs, probes_of(model, inputs, probes))
     fill_references(whole)
-    try:
-        split = split_model(model)
-    except NoStepError:
+    if split is None:
         return _whole_spec(model, whole, tolerance)
     axes = _length_axes(split) | dict(_axes_of(dynamic_axes, [each.name for each in split.core.inputs]))
     preprocessing = Preprocessing(tuple(split.steps), input_specs(split.core, axes))

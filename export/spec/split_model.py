@@ -61,19 +61,19 @@ def has_preprocessing(model: Any) -> bool:
     return any(map(hashes_texts, keras_private.flatten_layers(model, include_self=False)))
 
 
-def require_steps(model: Any, formats: Sequence[str]) -> None:
-    """Refuses a Functional model with a layer of strings that neither a format nor a step in front of it computes.
+def split_for(model: Any, formats: Sequence[str]) -> SplitModel | None:
+    """`split_model` for some formats; None where a layer has no step, and every format contains it.
 
     Raises:
-        UnsupportedOpError: names the layer.
+        UnsupportedOpError: a format does not; names the layer.
     """
-    lacking = [name for name in formats if not get_format(name).takes_text]
-    if not lacking or not has_preprocessing(model):
-        return
     try:
-        split_model(model)
+        return split_model(model)
     except NoStepError as error:
-        raise UnsupportedOpError(lacking[0], error.kind, error.name, hint=_REMEDY) from error
+        lacking = [name for name in formats if not get_format(name).takes_text]
+        if lacking:
+            raise UnsupportedOpError(lacking[0], error.kind, error.name, hint=_REMEDY) from error
+        return None
 
 
 def split_model(model: Any) -> SplitModel:

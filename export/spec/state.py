@@ -21,6 +21,11 @@ Draws: TypeAlias = dict[ArraySpec, str]
 Function: TypeAlias = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 
+def stateful_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layers in a model, or the layer itself, with `stateful=True`."""
+    return [each for each in keras_private.flatten_layers(model) if getattr(each, "stateful", False)]
+
+
 def states_of(model: keras.Model, taken: Iterable[str]) -> dict[str, keras.Variable]:
     """The variables in which the layers of a model with `stateful=True` keep their states.
 
@@ -31,10 +36,9 @@ def states_of(model: keras.Model, taken: Iterable[str]) -> dict[str, keras.Varia
     Returns:
         Dict of a name, `state`, or `state_0`, `state_1`, ..., to a variable, in the order of the layers.
     """
-    layers = [each for each in keras_private.flatten_layers(model) if getattr(each, "stateful", False)]
     found = {
         id(variable): variable
-        for layer in layers
+        for layer in stateful_layers(model)
         for variable in keras.tree.flatten(getattr(layer, "states", None))
         if isinstance(variable, keras.Variable)
     }
@@ -142,7 +146,8 @@ def layers_in_training(model: keras.Model) -> list[str]:
 
 
 def _trains_by_default(operation: keras.Operation) -> bool:
-    return inspect.signature(operation.call).parameters["training"].default is True
+    training = inspect.signature(operation.call).parameters.get("training")
+    return training is not None and training.default is True
 
 
 def changes_in_a_call(model: keras.Model, call: Callable[[], object]) -> str:

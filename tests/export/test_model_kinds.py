@@ -22,6 +22,7 @@ from keras_transformer.export import (
 )
 from keras_transformer.export.runtime.inputs import named_arrays
 from keras_transformer.export.spec.functional_form import functional_form
+from keras_transformer.export.spec.state import layers_in_training
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 WORKER = pathlib.Path(__file__).with_name("model_kinds_worker.py")
@@ -218,3 +219,17 @@ def test_the_batch_of_an_input_stays():
     deferred = keras.Sequential([layers.Dense(3)])
     deferred(np.ones((1, 4)))
     assert functional_form(deferred).input_shape == (None, 4)
+
+
+class Noisy(layers.Layer):
+    def call(self, inputs, **options):
+        return inputs + 1.0 if options.get("training") else inputs
+
+
+def test_layers_that_the_user_calls_in_training_are_found():
+    x = keras.Input((8, 8, 3))
+    outputs = layers.CenterCrop(4, 4)(x)  # `training=True` is its default.
+    outputs = layers.Dropout(0.5, name="monte_carlo")(outputs, training=True)
+    inner = keras.Model(x, Noisy(name="noisy")(outputs, training=True))
+    model = keras.Model(x, layers.Dropout(0.5, name="usual")(inner(x)))
+    assert layers_in_training(model) == ["monte_carlo", "noisy"]

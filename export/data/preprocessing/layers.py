@@ -43,10 +43,10 @@ class Lookup:
     def check(self) -> None:
         """Raises IncompleteError where a field is out of its range."""
         counts = self.first_index, self.unknown_index, self.unknown_count, self.mask_index
-        _require(_is_text(self.vocabulary) and self.vocabulary != "", "vocabulary")
+        _require(isinstance(self.vocabulary, str) and self.vocabulary != "", "vocabulary")
         _require(all(is_count(each) for each in counts) and self.hashes in (True, False), "indices")
         _require(_is_salt(self.salt), "salt")
-        _require(self.mask is None or _is_text(self.mask) or _is_integer(self.mask), "mask")
+        _require(_is_mask(self.mask), "mask")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Hashing:
     def check(self) -> None:
         """Raises IncompleteError where a field is out of its range."""
         _require(is_count(self.num_bins) and self.num_bins > 0 and _is_salt(self.salt), "num_bins or salt")
-        _require(self.mask is None or _is_text(self.mask) or _is_integer(self.mask), "mask")
+        _require(_is_mask(self.mask), "mask")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,13 +141,9 @@ OPERATIONS: dict[str, type[Operation]] = {
 
 def lookup_of(operation: Operation) -> Lookup | None:
     """The lookup of an operation, or None where it has no vocabulary."""
-    return (
-        operation.lookup
-        if isinstance(operation, TextVectorization)
-        else operation
-        if isinstance(operation, Lookup)
-        else None
-    )
+    if isinstance(operation, TextVectorization):
+        return operation.lookup
+    return operation if isinstance(operation, Lookup) else None
 
 
 def operation_of(kind: type[Operation], fields: Mapping[str, object], where: str) -> Operation:
@@ -178,12 +174,12 @@ def _require(is_right: bool, field: str) -> None:
         raise IncompleteError(field)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_mask(value: object) -> bool:
+    return value is None or isinstance(value, str) or _is_integer(value)
 
 
 def _is_salt(value: object) -> bool:
