@@ -43,7 +43,7 @@ class Lookup:
     def check(self) -> None:
         """Raises IncompleteError where a field is out of its range."""
         counts = self.first_index, self.unknown_index, self.unknown_count, self.mask_index
-        _require(isinstance(self.vocabulary, str) and self.vocabulary != "", "vocabulary")
+        _require(_is_text(self.vocabulary) and self.vocabulary != "", "vocabulary")
         _require(all(is_count(each) for each in counts) and self.hashes in (True, False), "indices")
         _require(_is_salt(self.salt), "salt")
         _require(_is_mask(self.mask), "mask")
@@ -174,12 +174,16 @@ def _require(is_right: bool, field: str) -> None:
         raise IncompleteError(field)
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_mask(value: object) -> bool:
-    return value is None or isinstance(value, str) or _is_integer(value)
+    return value is None or _is_text(value) or _is_integer(value)
 
 
 def _is_salt(value: object) -> bool:

@@ -163,7 +163,7 @@ class GeluErfc(_Gelu):
     def check(self, context: MatchContext, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> bool:
         return is_float(x) and is_close(half, 0.5) and is_close(one, 1) and is_close(root, math.sqrt(0.5))
 
-    def rewrite(self, op: OperatorMaker, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> ir.Value:
+    def rewrite(self, op: OperatorMaker, x: ir.Value, **numbers: ir.Value) -> ir.Value:
         return op.Gelu(x, **self.domain)
 
 
@@ -203,16 +203,7 @@ class GeluTanh(_Gelu):
         numbers = ((half, 0.5), (one, 1), (root, math.sqrt(2 / math.pi)), (cubic, 0.044715), (three, 3))
         return is_float(x) and all(is_close(value, number) for value, number in numbers)
 
-    def rewrite(
-        self,
-        op: OperatorMaker,
-        x: ir.Value,
-        half: ir.Value,
-        one: ir.Value,
-        root: ir.Value,
-        cubic: ir.Value,
-        three: ir.Value,
-    ) -> ir.Value:
+    def rewrite(self, op: OperatorMaker, x: ir.Value, **numbers: ir.Value) -> ir.Value:
         return op.FastGelu(x, **self.domain) if self.domain else op.Gelu(x, approximate="tanh")
 
 
@@ -239,9 +230,7 @@ class GatherAnyIndex(Rule):
         sizes = sizes_of(table)
         return axis == 0 and is_close(zero, 0) and sizes is not None and scalar(length) == sizes[0]
 
-    def rewrite(
-        self, op: OperatorMaker, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value, rows: ir.Value
-    ) -> ir.Value:
+    def rewrite(self, op: OperatorMaker, table: ir.Value, indices: ir.Value, **others: ir.Value) -> ir.Value:
         return op.Gather(table, indices, axis=0)
 
 
