@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from keras_transformer.export.graph.native_functions import MARK as NATIVE
 from keras_transformer.export.graph.operation_results import result_offsets
 from keras_transformer.export.graph.repeated_layers import MARK
 
@@ -25,6 +26,11 @@ RESULT = "named_like_its_call"
 def is_repeated(node: NodeDef, mark: str = MARK) -> bool:
     """Whether a `NodeDef` is a call of a repeated layer, or of another function with a mark in its name."""
     return node.op in CALLS and mark in node.attr["f"].func.name
+
+
+def is_layer(node: NodeDef) -> bool:
+    """Whether a `NodeDef` is a call of a repeated layer or of a native one."""
+    return is_repeated(node) or is_repeated(node, NATIVE)
 
 
 def result_names(call: str, number: int) -> tuple[str, ...]:
@@ -46,6 +52,13 @@ def inlined(graph_def: GraphDef, mark: str = MARK) -> GraphDef:
         if mark not in each.signature.name:
             _add_function(found.library.function.add(), each, functions, mark)
     return found
+
+
+def without_layers(graph_def: GraphDef) -> GraphDef:
+    """Returns a copy of a `GraphDef` in which no layer is a function: neither one that repeats nor a native one."""
+    if any(NATIVE in each.signature.name for each in graph_def.library.function):
+        graph_def = inlined(graph_def, NATIVE)  # A layer that repeats may contain some.
+    return inlined(graph_def)
 
 
 def _add_function(copy: FunctionDef, function: FunctionDef, functions: Mapping[str, FunctionDef], mark: str) -> None:

@@ -16,7 +16,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.data.export_spec import Signature
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.graph.inlining import inlined, is_repeated
+from keras_transformer.export.graph.inlining import inlined, is_layer, without_layers
 from keras_transformer.export.graph.part import every_node, node_name
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.utils.errors import library_exceptions, one_line
@@ -47,7 +47,8 @@ class TracedGraph:
 
     Args:
         graph_def: `GraphDef` with the shapes of all tensors. Inputs and weights are placeholders.
-        outlined: the same `GraphDef`, in which repeated layers are calls of functions; see `repeated_layers`.
+        outlined: the same `GraphDef`, in which repeated layers and native ones are calls of functions; see
+            `repeated_layers` and `native_functions`.
         inputs: names of the inputs; their nodes have these names.
         outputs: dict of the name of each output to its tensor, `"node:index"`.
         weights: names of the weights that are read, as in `weight_labels`; their nodes have these names.
@@ -190,7 +191,7 @@ def _graph_of(function: ConcreteFunction) -> TracedGraph:
     values = {name: outer for name, outer in captures.items() if outer.dtype not in (tf.resource, tf.variant)}
     _make_constants(outlined, values)
     return TracedGraph(
-        inlined(outlined),
+        without_layers(outlined),
         outlined,
         tuple(name for name in arguments if not name.startswith(_PREFIX)),
         {key: tensor.name for key, tensor in function.structured_outputs.items()},
@@ -201,7 +202,7 @@ def _graph_of(function: ConcreteFunction) -> TracedGraph:
 
 
 def _without_calls(graph_def: GraphDef) -> GraphDef:
-    """A graph with the operations of functions without a state in place of their calls, but for those of repeated layers.
+    """A graph with the operations of functions without a state in place of their calls, but for those of layers.
 
     Keras's grouped convolution is such a function, which XLA compiles; converters leave its call as it is.
     """
@@ -224,7 +225,7 @@ def _leaves(graph_def: GraphDef) -> set[str]:
 
 def _called(nodes: Iterable[NodeDef]) -> Iterator[str]:
     for node in nodes:
-        if node.op == _STATELESS and not is_repeated(node):
+        if node.op == _STATELESS and not is_layer(node):
             yield node.attr["f"].func.name
 
 

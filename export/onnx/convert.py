@@ -22,14 +22,17 @@ from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.fold_weights import fold_weights
 from keras_transformer.export.onnx.passes.loop_invariants import hoist_invariants
-from keras_transformer.export.onnx.passes.repeated_parts import insert_parts, with_opaque_layers
+from keras_transformer.export.onnx.passes.repeated_parts import Ends, OpaqueLayers, insert_parts, with_opaque_layers
 from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.preprocessing import put_inside
+from keras_transformer.export.onnx.recurrent_operators import operator_part
 from keras_transformer.export.onnx.rewriters import only_needed
 from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights.files import WeightsFile
 from keras_transformer.export.onnx.weights.files import write as write_file
+from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
+from keras_transformer.export.operations.recurrence import has_operators
 from keras_transformer.export.operations.table import native_builders
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.runtime.libraries import ONNX
@@ -134,18 +137,32 @@ def _check(path: pathlib.Path) -> None:
 
 def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
     """Converts the graph of a signature. Inputs and outputs keep their names; further inputs are weights."""
-    graph = lowered(traced.graphs[name], ONNX, spec.locate, is_outlined=not traced.graphs[name].captures)
+    graph = traced.graphs[name]
+    if not graph.captures and has_operators(spec.layers):
+        graph = traced.traced_again(name, BY_FORMAT[ONNX])
+    graph = lowered(graph, ONNX, spec.locate, is_outlined=not graph.captures)
     labels = weight_names(spec.variables) | _output_labels(spec.signatures[name])
-    parts: dict[str, TracedGraph] = {}
-    if not graph.captures:
-        graph, parts = with_opaque_layers(graph)
-    model = _converted(graph, labels)
-    layers = {key: (part, _converted(part, {})) for key, part in parts.items()}
-    for _, layer in layers.values():
-        simplify(layer)
-    insert_parts(model, layers)
+    if graph.captures:
+        model = _converted(graph, labels)
+    else:
+        graph, layers = with_opaque_layers(graph)
+        model = _converted(graph, labels)
+        _insert_layers(model, layers)
     simplify(model)
     return model
+
+
+def _insert_layers(model: ir.Model, layers: OpaqueLayers) -> None:
+    """Puts what the layers of a graph become in the place of their opaque operations."""
+    natives = {key: operator_part(function) for key, function in layers.native.items()}
+    repeated: dict[str, tuple[Ends, ir.Model]] = {}
+    for key, part in layers.repeated.items():
+        repeated[key] = Ends((*part.inputs, *part.weights), list(part.outputs)), _converted(part, {})
+    for _, layer in repeated.values():
+        insert_parts(layer, natives, "operator")
+        simplify(layer)
+    insert_parts(model, repeated, "repeated_layer")
+    insert_parts(model, natives, "operator")
 
 
 def _converted(graph: TracedGraph, labels: Mapping[str, str]) -> ir.Model:

@@ -1,6 +1,7 @@
 """Layers of Keras whose form in TensorFlow is the obstacle: they are replaced while a signature is traced.
 
-`EVERYWHERE` is for all formats; `BY_FORMAT` is for those whose converter does not take what Keras traces.
+`EVERYWHERE` is for all formats; `BY_FORMAT` is for those whose converter does not take what Keras traces, or that have an
+operator for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from keras import ops
 from keras_transformer.backend.call_arguments import takes
 from keras_transformer.export.graph.replaced_layers import ReplacedLayer
 from keras_transformer.export.operations.lookups import looked_up, needs_no_table
-from keras_transformer.export.operations.operation import TFLITE
+from keras_transformer.export.operations.operation import ONNX, TFLITE
+from keras_transformer.export.operations.recurrence import by_operator, has_operator
 from keras_transformer.utils.types import Tensor
 
 
@@ -128,4 +130,7 @@ EVERYWHERE = (
     ReplacedLayer(keras.layers.IntegerLookup, "call", looked_up, needs_no_table),
     ReplacedLayer(keras.layers.StringLookup, "call", looked_up, needs_no_table),
 )
-BY_FORMAT = {TFLITE: (ReplacedLayer(keras.layers.RNN, "inner_loop", loop_over_slots, _is_a_loop),)}
+BY_FORMAT = {
+    TFLITE: (ReplacedLayer(keras.layers.RNN, "inner_loop", loop_over_slots, _is_a_loop),),
+    ONNX: (ReplacedLayer(keras.layers.RNN, "inner_loop", by_operator, has_operator),),
+}

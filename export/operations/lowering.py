@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import tensorflow as tf
 
 from keras_transformer.export.errors import ExportError, UnsupportedOpError
-from keras_transformer.export.graph.inlining import inlined
+from keras_transformer.export.graph.inlining import inlined, without_layers
 from keras_transformer.export.graph.part import GraphPart, Node
 from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
@@ -58,7 +58,7 @@ def lowered(
     found = lowering.applied(source, chosen)
     if found is source:
         return graph
-    return dataclasses.replace(graph, graph_def=inlined(found), outlined=found)
+    return dataclasses.replace(graph, graph_def=without_layers(found), outlined=found)
 
 
 def _check_refused(chosen: Iterable[_Chosen], format: str, locate: Callable[[str, str], str]) -> None:

@@ -13,6 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+import onnx
 from keras import layers
 
 from keras_transformer.export import export, load
@@ -21,12 +22,16 @@ RANDOM = np.random.default_rng(5)
 TOKENS = np.array([[3, 4, 0, 0, 0, 0, 0], [1, 2, 3, 0, 9, 0, 0], [0, 5, 6, 7, 2, 0, 8]], "int32")
 
 
-def of_sequences(*parts, width=4):
-    x = keras.Input((None, width), name="x")
+def of_sequences(*parts, width=4, length=None):
+    x = keras.Input((length, width), name="x")
     y = x
     for part in parts:
         y = part(y)
     return keras.Model(x, y), {"x": RANDOM.normal(size=(3, 11, width)).astype("float32")}
+
+
+def both_ways():
+    return layers.Bidirectional(layers.LSTM(2, return_sequences=True))
 
 
 def of_tokens(part):
@@ -63,6 +68,10 @@ CASES = {
     "simple_rnn": lambda: of_sequences(layers.SimpleRNN(5, activation="relu")),
     "bidirectional": lambda: of_sequences(layers.Bidirectional(layers.LSTM(5, return_sequences=True))),
     "cells": lambda: of_sequences(layers.RNN([layers.LSTMCell(5), layers.GRUCell(3)], return_sequences=True)),
+    "gru_that_resets_before": lambda: of_sequences(layers.GRU(5, reset_after=False), layers.Dense(2)),
+    "unrolled": lambda: of_sequences(layers.LSTM(5, use_bias=False, unroll=True, activation="relu"), length=11),
+    "blocks_that_repeat": lambda: of_sequences(*(both_ways() for _ in "abc")),
+    "hard_gates": lambda: of_sequences(layers.LSTM(5, recurrent_activation="hard_sigmoid", return_sequences=True)),
     "masked": lambda: of_tokens(layers.LSTM(5)),
     "masked_sequence": lambda: of_tokens(layers.LSTM(5, return_sequences=True)),
     "masked_both_ways": lambda: of_tokens(layers.Bidirectional(layers.GRU(5, return_sequences=True))),
@@ -73,20 +82,30 @@ CASES = {
 }
 
 
+def operators_of(path):
+    """The recurrent operators and loops of an ONNX file, in the order of their names."""
+    graph = onnx.load(path, load_external_data=False).graph
+    return sorted(node.op_type for node in graph.node if node.op_type in ("LSTM", "GRU", "RNN", "Loop", "Scan"))
+
+
 def differences(name, format):
-    """For each output the largest difference from Keras, as a share of its scale."""
+    """The largest difference of an output from Keras, as a share of its scale, and the operators of an ONNX file."""
     keras.utils.set_random_seed(1)
     model, arrays = CASES[name]()
+    for each in model.weights:  # A bias is zero at first.
+        each.assign(each + RANDOM.normal(scale=0.1, size=each.shape))
     expected = model(arrays)
     expected = expected if isinstance(expected, dict) else {"": expected}
     with tempfile.TemporaryDirectory() as folder:
         export(model, f"{folder}/bundle", [format], progress=False)
         found = load(f"{folder}/bundle", backend=format)(arrays)
+        operators = operators_of(f"{folder}/bundle/model.onnx") if format == "onnx" else None
     found = found if len(expected) > 1 else {"": next(iter(found.values()))}
     shapes = [(found[key].shape, tuple(each.shape)) for key, each in expected.items()]
     if any(a != b for a, b in shapes):
         return f"shapes {shapes}"
-    return max(float(np.abs(found[key] - each).max() / np.abs(each).max()) for key, each in expected.items())
+    shares = (float(np.abs(found[key] - each).max() / np.abs(each).max()) for key, each in expected.items())
+    return max(shares), operators
 
 
 def main(out):

@@ -76,11 +76,18 @@ def chosen(array):
     return np.where((np.arange(12) % 3 == 1)[:, None], array, np.float32(0)).reshape(1, 4, 3, -1)
 
 
+def with_gates(array, order):
+    """A weight of an LSTM with its gates, those of Keras by number, in another order."""
+    gates = np.split(array, 4, axis=-1)
+    return np.concatenate([gates[number] for number in order], axis=-1)
+
+
 UNIT = np.spacing(np.exp(KERNEL).max())
 EXP = Signature(computed=(({"kernel"}, np.exp(KERNEL)),))
 PICTURES = RANDOM.normal(size=(3, 3, 4, 8)).astype("float32")
 SPREAD = RANDOM.uniform(1, 9, 4).astype("float32")
 BOTH = np.moveaxis(PICTURES * np.float32(0.3) / SPREAD[:, None] * SCALE, -1, 0).copy()
+GATES = RANDOM.normal(size=(6, 48)).astype("float32")
 TWICE = KERNEL * np.float32(0.3) * np.float32(7)
 CASES = {
     "same": Case({"kernel": KERNEL}, KERNEL.T, (next_up(KERNEL.T.copy()), KERNEL.T[::-1])),
@@ -119,6 +126,11 @@ CASES = {
     ),
     "product_of_vectors": Case(
         {"bias": BIAS, "gamma": GAMMA}, BIAS * GAMMA, (next_up(BIAS * GAMMA, 40),), (2, []), is_named=False
+    ),
+    "recurrent_weight": Case(
+        {"kernel": GATES},
+        with_gates(GATES, (0, 3, 1, 2)).T[None],
+        (next_up(with_gates(GATES, (0, 3, 1, 2)).T.copy()), with_gates(GATES, (0, 1, 3, 2)).T),
     ),
     "constant": Case(
         {"kernel": KERNEL},
@@ -180,6 +192,12 @@ def test_a_planted_fault_is_refused(name, fault):
         assert caught.value.weight in case.variables
     else:
         assert record(case, stored, variables)[2] == [*case.variables, "array"]
+
+
+@pytest.mark.parametrize(("order", "equal"), [((0, 3, 1, 2), 1), ((0, 1, 2, 3), 1), ((3, 0, 1, 2), 0)])
+def test_a_bias_has_zeros_behind_it(order, equal):
+    stored = np.concatenate([with_gates(BIAS, order), np.zeros(48, "float32")])
+    assert record(Case({"bias": BIAS}, stored, ()), stored)[0] == equal
 
 
 def test_a_constant_that_is_its_own_variable_must_be_equal_bit_for_bit():

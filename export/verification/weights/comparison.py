@@ -77,6 +77,7 @@ class WeightComparison:
         self._take_repeated_rows()
         if self._unknown and (self._missing() or any(map(_is_large, self._unknown))):
             self._explain()
+            self._equal.update(copies(self._missing(), self._equal, self._model))
         for stored in self._unknown:
             self._refuse_resembling(stored)
         # Converters leave out sums with zeros and products with ones, as of a model that was never trained.

@@ -37,6 +37,8 @@ _TWO_CHANNELS = 1e-6
 _START = 8
 # Converters round the constants that they compute in another order than TensorFlow: units in the last place.
 _ULPS = 8
+# Input, output, forget gate and candidate, by their places in a kernel of Keras.
+_GATES = (0, 3, 1, 2)
 
 
 def same(stored: StoredWeight, model: ModelWeights) -> str | None:
@@ -249,6 +251,32 @@ def _rounded(stored: StoredWeight) -> StoredWeight:
     return StoredWeight(stored.name, stored.values, bound=bound if stored.bound is None else bound + stored.bound)
 
 
+def recurrent_weight(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
+    """A weight of a recurrent layer as an operator of ONNX reads it, bit for bit.
+
+    The gates of an LSTM are in another order, and a bias has the zeros behind it that are added to the product with the
+    state.
+    """
+    for stored in unknown:
+        size = stored.values.size
+        names = [*model.of_size(size), *(each for each in model.of_size(size // 2) if size % 2 == 0)]
+        for name in names:
+            if any(is_image(stored, each) for each in _recurrent_forms(model.variables[name], size)):
+                yield stored, [name]
+                break
+
+
+def _recurrent_forms(array: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """A weight with the gates in the order of ONNX; if that is half of a size, with zeros behind it, and so as it is."""
+    zeros = np.zeros(size - array.size, array.dtype)
+    if zeros.size:
+        yield np.concatenate([array.reshape(-1), zeros])
+    if array.ndim and array.shape[-1] % len(_GATES) == 0:
+        gates = np.split(array, len(_GATES), axis=-1)
+        found = np.concatenate([gates[number] for number in _GATES], axis=-1)
+        yield np.concatenate([found.reshape(-1), zeros]) if zeros.size else found
+
+
 class Explanation(NamedTuple):
     """An explanation, and what it shows.
 
@@ -268,5 +296,6 @@ EXPLANATIONS = (
     Explanation(channels, is_exact=True),
     Explanation(two_channels, is_exact=False),
     Explanation(product_of_vectors, is_exact=True),
+    Explanation(recurrent_weight, is_exact=True),
     Explanation(constant, is_exact=False),
 )
