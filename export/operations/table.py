@@ -8,40 +8,48 @@ from typing import Any
 from keras_transformer.export.errors import ExportError, UnknownFormatError
 from keras_transformer.export.operations.families import (
     activations,
+    alignments,
     arithmetic,
     bits,
+    convolutions,
     exponentials,
     images,
     lists,
     pooling,
     products,
     reductions,
+    resizing,
     scans,
     scatters,
     searches,
     segments,
     slices,
     special,
+    suppression,
     trigonometry,
 )
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
 
 _FAMILIES = (
     activations,
+    alignments,
     arithmetic,
     bits,
+    convolutions,
     exponentials,
     images,
     lists,
     pooling,
     products,
     reductions,
+    resizing,
     scans,
     scatters,
     searches,
     segments,
     slices,
     special,
+    suppression,
     trigonometry,
 )
 OPERATIONS: dict[str, Operation] = {each.name: each for family in _FAMILIES for each in family.OPERATIONS}

@@ -266,11 +266,63 @@ case(
 GROUPED = _RANDOM.normal(size=(3, 3, 1, 6)).astype("float32")
 case("Conv2D", lambda x: keras.ops.conv(x, GROUPED, 2, "same"), IMAGES, name="groups", shapes=PICTURES)
 case(
-    "Conv2DBackpropInput",
-    lambda x: tf.nn.conv2d_transpose(x, KERNEL.swapaxes(2, 3), (2, 18, 16, 4), 2),
+    "Conv2D",
+    lambda x: tf.nn.conv2d(x, KERNEL, [5, 2], "SAME", dilations=[1, 1]),
     IMAGES,
-    shapes=((2, 9, 8, 3),),
+    name="elements left out",
+    shapes=PICTURES,
 )
+VOLUMES = _RANDOM.normal(size=(2, 6, 7, 5, 2)).astype("float32")
+ROOM = ((None, None, None, None, 2),)
+SOLID = _RANDOM.normal(size=(2, 3, 2, 2, 3)).astype("float32")
+for sizes, steps, padding, rates in (
+    ((12, 17), 2, "VALID", 1),
+    ((9, 16), 2, "SAME", 1),
+    ((10, 15), 2, "SAME", 1),
+    ((21, 27), 4, "VALID", 1),
+    ((20, 25), 4, "SAME", 1),
+    ((11, 14), 1, "VALID", 3),
+    ((5, 8), 1, "SAME", 2),
+):
+    options = {"strides": [1, steps, steps, 1], "padding": padding, "dilations": [1, rates, rates, 1]}
+    case(
+        "Conv2DBackpropInput",
+        lambda x, sizes=sizes, of=options: RAW.Conv2DBackpropInput(
+            input_sizes=tf.stack([tf.shape(x)[0], *sizes, 4]), filter=KERNEL.swapaxes(2, 3), out_backprop=x, **of
+        ),
+        IMAGES[:, :5, :8] if steps != 4 else IMAGES[:, :5, :7],
+        name=f"{sizes} {padding} {steps} {rates}",
+        shapes=((None, 5, 8 if steps != 4 else 7, 3),),
+        bound=1e-5,
+    )
+for sizes, steps, padding in (((6, 7, 5), 1, "SAME"), ((18, 21, 15), 3, "VALID"), ((12, 14, 10), 2, "SAME")):
+    case(
+        "Conv3DBackpropInputV2",
+        lambda x, sizes=sizes, of=(steps, padding): tf.nn.conv3d_transpose(
+            x, SOLID.swapaxes(3, 4), tf.stack([tf.shape(x)[0], *sizes, 3]), *of
+        ),
+        VOLUMES,
+        name=f"{sizes} {padding} {steps}",
+        shapes=((None, 6, 7, 5, 2),),
+        bound=1e-5,
+    )
+for padding in ("SAME", "VALID"):
+    case(
+        "BatchToSpaceND",
+        lambda x, padding=padding: tf.nn.convolution(x, SOLID, padding=padding, dilations=2),
+        VOLUMES,
+        name=padding,
+        shapes=ROOM,
+        bound=1e-5,
+    )
+for array in (MATRICES, IMAGES[:, :6], VOLUMES[:, :6]):
+    case(
+        "BiasAdd",
+        lambda x: tf.nn.bias_add(x, [1.0, 2, 3, 4, 5, 6][: x.shape[1]], data_format="NCHW"),
+        array.swapaxes(1, -1)[:, :3] if array.ndim < 4 else array.swapaxes(1, -1),
+        name=f"second axis, {array.ndim}",
+        shapes=((None, array.shape[-1] if array.ndim > 3 else 3, *[None] * (array.ndim - 2)),),
+    )
 case("Conv3D", lambda x: tf.nn.conv3d(x, KERNEL[None], [1] * 5, "VALID"), IMAGES[None], shapes=((None, 2, 9, 8, 3),))
 case(
     "FusedBatchNormV3",
@@ -289,7 +341,6 @@ for sizes, steps in ((2, 2), (3, 2), (2, 3), (1, 4)):
         name=f"{sizes} {steps}",
         shapes=PICTURES,
     )
-VOLUMES = _RANDOM.normal(size=(2, 6, 7, 5, 2)).astype("float32")
 for name, pool in (("AvgPool3D", tf.nn.avg_pool3d), ("MaxPool3D", tf.nn.max_pool3d)):
     for padding in ("SAME", "VALID"):
         for sizes, steps in (((2, 3, 2), (1, 2, 2)), ((2, 2, 2), (3, 2, 3))):
@@ -298,21 +349,108 @@ for name, pool in (("AvgPool3D", tf.nn.avg_pool3d), ("MaxPool3D", tf.nn.max_pool
                 lambda x, pool=pool, options=(sizes, steps, padding): pool(x, *options),
                 VOLUMES,
                 name=f"{padding} {sizes} {steps}",
-                shapes=((None, None, None, None, 2),),
+                shapes=ROOM,
             )
+for size in ([18, 16], [13, 15], [5, 4], [9, 20]):
+    centered = {"size": size, "half_pixel_centers": True}
+    sized = {"name": str(size), "shapes": PICTURES}
+    # The place of a result is rounded, by as many units as there are elements.
+    case("ResizeBilinear", lambda x, of=centered: RAW.ResizeBilinear(images=x, **of), IMAGES, bound=1e-5, **sized)
+    case("ResizeNearestNeighbor", lambda x, of=centered: RAW.ResizeNearestNeighbor(images=x, **of), IMAGES, **sized)
+    case("ResizeBicubic", lambda x, of=centered: RAW.ResizeBicubic(images=x, **of), IMAGES, bound=1e-5, **sized)
+    case("ResizeArea", lambda x, of=size: RAW.ResizeArea(images=x, size=of), IMAGES, bound=1e-5, **sized)
+for kernel in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"):
+    for antialias in (False, True):
+        options = {"size": [5, 13], "scale": [0.55, 1.7], "translation": [0.25, -1.5], "kernel_type": kernel}
+        case(
+            "ScaleAndTranslate",
+            lambda x, of=options, smooth=antialias: RAW.ScaleAndTranslate(images=x, antialias=smooth, **of),
+            IMAGES,
+            name=f"{kernel} {antialias}",
+            shapes=PICTURES,
+            bound=2e-5,
+        )
 case(
-    "ResizeBilinear",
-    lambda x: RAW.ResizeBilinear(images=x, size=[6, 13], half_pixel_centers=True),
+    "ScaleAndTranslate",
+    lambda x: tf.image.resize(x, [5, 13], "lanczos3", antialias=True),
     IMAGES,
+    name="resized",
     shapes=PICTURES,
+    bound=2e-5,
 )
+TRANSFORMS = np.array([[1, 0.1, -1, 0.2, 0.9, 0.5, 0.001, -0.002], [-1.3, 0, 9, 0.1, 2.5, -7, 0, 0.01]], "float32")
+for mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST"):
+    for interpolation in ("BILINEAR", "NEAREST"):
+        options = {"interpolation": interpolation, "fill_mode": mode, "fill_value": 0.5, "output_shape": [7, 11]}
+        case(
+            "ImageProjectiveTransformV3",
+            lambda x, t, of=options: RAW.ImageProjectiveTransformV3(images=x, transforms=t, **of),
+            *(IMAGES, TRANSFORMS),
+            name=f"{mode} {interpolation}",
+            shapes=((None, None, None, 3), (None, 8)),
+            bound=2e-5,
+        )
 case(
-    "ResizeBicubic",
-    lambda x: RAW.ResizeBicubic(images=x, size=[18, 16], half_pixel_centers=True),
-    IMAGES,
-    shapes=((None, 9, 8, 3),),
-    refused=("tflite",),
+    "ImageProjectiveTransformV3",
+    lambda x, t: RAW.ImageProjectiveTransformV3(
+        images=x, transforms=t, fill_value=0.5, output_shape=tf.shape(x)[1:3], interpolation="BILINEAR"
+    ),
+    *(IMAGES, np.array([[0.5, 0, 1, 0, 0.25, 2, -0.25, 0]], "float32")),
+    name="of all, with one infinite column",
+    shapes=((None, None, None, 3), (1, 8)),
 )
+BOXES = _RANDOM.uniform(0, 1, (2, 20, 1, 4)).astype("float32")
+BOXES[..., 2:] = BOXES[..., :2] + 0.4 * BOXES[..., 2:] - 0.1
+SCORES = _RANDOM.uniform(0, 1, (2, 20, 3)).astype("float32")
+LIMITS = {"max_output_size": 8, "iou_threshold": 0.3, "score_threshold": 0.2}
+for name in ("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5"):
+    function = functools.partial(getattr(RAW, name), **LIMITS | ({"soft_nms_sigma": 0.0} if name[-1] == "5" else {}))
+    arrays = (BOXES[0, :, 0], SCORES[0, :, 0])
+    for is_padded in (False, True) if name[-1] != "3" else (False,):
+        padding = {"pad_to_max_output_size": True} if is_padded else {}
+        case(
+            name,
+            lambda x, y, op=function, padding=padding: tuple(
+                each + 0 for each in tf.nest.flatten(op(boxes=x, scores=y, **padding))
+            ),
+            *arrays,
+            name=str(padding),
+            shapes=((None, 4), (None,)),
+        )
+case(
+    "NonMaxSuppressionV3",
+    lambda x, y: tf.image.non_max_suppression(x, y, 50, 0.5) + 0,
+    *(BOXES[0, :, 0], SCORES[0, :, 0]),
+    name="all",
+    shapes=((None, 4), (None,)),
+)
+for options in ({}, {"pad_per_class": True}, {"clip_boxes": False, "iou_threshold": 0.1}, {"score_threshold": 0.999}):
+    given = {
+        "max_output_size_per_class": 4,
+        "max_total_size": 10,
+        "iou_threshold": 0.3,
+        "score_threshold": 0.2,
+        **options,
+    }
+    for boxes in (1, 3):
+        case(
+            "CombinedNonMaxSuppression",
+            lambda x, y, of=given: tuple(RAW.CombinedNonMaxSuppression(boxes=x, scores=y, **of)),
+            *(np.concatenate([BOXES * scale for scale in (1, 2, 0.7)[:boxes]], 2), SCORES),
+            name=f"{options} {boxes}",
+            shapes=((None, None, boxes, 4), (None, None, 3)),
+        )
+LOGITS = np.repeat(_RANDOM.normal(size=(6, 3, 4)), 2, axis=0).astype("float32")
+for merged in (False, True):
+    for blank in (0, -1):
+        case(
+            "CTCGreedyDecoder",
+            lambda x, n, of={"merge_repeated": merged, "blank_index": blank}: tuple(
+                RAW.CTCGreedyDecoder(inputs=x, sequence_length=n, **of)
+            ),
+            *(LOGITS, np.array([12, 5, 0], "int32")),
+            name=f"{merged} {blank}",
+        )
 for padding in ("SAME", "VALID"):
     for sizes, steps, rates in (
         ((3, 2), (2, 2), (1, 1)),

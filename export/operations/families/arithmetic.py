@@ -131,5 +131,4 @@ OPERATIONS = (
     Operation("Xlog1py", {ONNX: Decomposed(times_logarithm_of_one_more)}),
     Operation("Xdivy", {ONNX: Decomposed(divided_unless_zero)}),
     Operation("AddN", rounds=True),
-    Operation("BiasAdd", rounds=True),
 )

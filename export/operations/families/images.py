@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.export.operations.operation import Decomposed, Operation, in_both
+from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
 
@@ -78,13 +80,92 @@ def red_green_blue(images: Tensor) -> Tensor:
     return tf.concat([((1.0 - saturation) + saturation * each) * value for each in parts], -1)
 
 
+def projected(
+    images: Tensor, transforms: Tensor, shape: Tensor, fill_value: Tensor, *, interpolation: str, fill_mode: str
+) -> Tensor:
+    """The element, or the mean of four, to which a projective transformation leads from each place of the result."""
+    x, y = (tf.cast(tf.range(shape[number]), tf.float32) for number in (1, 0))
+    y = tf.expand_dims(y, 1)
+    factors = tf.unstack(tf.reshape(transforms, [-1, 8, 1, 1]), axis=1)
+    depth = factors[6] * x + factors[7] * y + 1.0
+    is_far = tf.equal(depth, 0.0)
+    depth = tf.where(is_far, tf.ones_like(depth), depth)
+    places = [(a * x + b * y + c) / depth for a, b, c in (factors[3:6], factors[:3])]
+    places = [_within(place, size(images, axis), fill_mode) for axis, place in enumerate(places, 1)]
+    fill, pixels = tf.cast(fill_value, tf.float32), tf.cast(images, tf.float32)
+    if interpolation == "NEAREST":
+        found = _read(pixels, [_rounded(each) for each in places], fill)
+    else:
+        found = _mean_of_four(pixels, places, fill)
+    return tf.cast(tf.where(tf.expand_dims(is_far, 3), fill, found), images.dtype)
+
+
+def _within(place: Tensor, length: int | Tensor, fill_mode: str) -> Tensor:
+    """A place that is outside of an image, moved into it; or next to it, where it is to be filled."""
+    length = tf.cast(length, tf.float32)
+    last = length - 1.0
+    if fill_mode == "CONSTANT":
+        return tf.minimum(tf.maximum(place, -2.0), length + 1.0)
+    is_before, is_behind = place < 0.0, place > last
+    if fill_mode == "REFLECT":
+        before = 2.0 * length * tf.floor(-place / (2.0 * length)) + place
+        before = tf.where(before < -length, before + 2.0 * length, -before - 1.0)
+        behind = place - 2.0 * length * tf.floor(place / (2.0 * length))
+        behind = tf.where(behind >= length, 2.0 * length - behind - 1.0, behind)
+        place = tf.where(is_before, before, tf.where(is_behind, behind, place))
+    elif fill_mode == "WRAP":
+        period = tf.maximum(last, 1.0)
+        before = place + length * (tf.floor(-place / period) + 1.0)
+        behind = place - length * tf.floor(place / period)
+        place = tf.where(is_before, before, tf.where(is_behind, behind, place))
+    return tf.minimum(tf.maximum(place, 0.0), last)
+
+
+def _rounded(place: Tensor) -> Tensor:
+    """The nearest integer, that further from 0 of two."""
+    whole = tf.floor(tf.abs(place))
+    return tf.sign(place) * tf.where(tf.abs(place) - whole >= 0.5, whole + 1.0, whole)
+
+
+def _mean_of_four(images: Tensor, places: Sequence[Tensor], fill: Tensor) -> Tensor:
+    """The mean of the four elements around each place, by its distance from them."""
+    (row, column), (y, x) = ([tf.floor(each) for each in places], places)
+    down, right = (tf.expand_dims(place - whole, 3) for place, whole in ((y, row), (x, column)))
+    rows: list[Tensor] = []
+    for each in (row, row + 1.0):
+        first, second = (_read(images, (each, other), fill) for other in (column, column + 1.0))
+        rows.append((1.0 - right) * first + right * second)
+    return (1.0 - down) * rows[0] + down * rows[1]
+
+
+def _read(images: Tensor, places: Sequence[Tensor], fill: Tensor) -> Tensor:
+    """The elements of images in whole rows and columns `(images, height, width)`; a number outside of them."""
+    batch, *lengths, channels = (size(images, axis) for axis in range(4))
+    rows, columns = (tf.cast(each, tf.int32) for each in places)
+    is_inside = tf.ones_like(rows, tf.bool)
+    for each, length in zip((rows, columns), lengths, strict=True):
+        is_inside = tf.logical_and(is_inside, tf.logical_and(each >= 0, each < length))
+    rows, columns = (
+        tf.minimum(tf.maximum(each, 0), length - 1) for each, length in zip((rows, columns), lengths, strict=True)
+    )
+    numbers = tf.reshape(tf.range(batch), [-1, 1, 1])
+    flat = tf.reshape(images, tf.stack([-1, channels]))
+    found = tf.gather(flat, (numbers * lengths[0] + rows) * lengths[1] + columns)
+    return tf.where(tf.expand_dims(is_inside, 3), found, fill)
+
+
+def _of_places(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+    """The place of a result among `n` elements is rounded too, by up to `n` units, as is a sum of `8 n²` numbers."""
+    return 8.0 * max(*inputs[0].shape[1:3], *result.shape[1:3]) ** 2
+
+
 _PATCHES = Decomposed(patches, ("ksizes", "strides", "rates", "padding"))
+_PROJECTED = Decomposed(projected, ("interpolation", "fill_mode"))
 _HSV, _RGB = Decomposed(hue_saturation_value), Decomposed(red_green_blue)
 
 OPERATIONS = (
     Operation("ExtractImagePatches", in_both(_PATCHES)),
     Operation("HSVToRGB", in_both(_RGB), rounds=True),
-    Operation("ResizeBicubic", rounds=True),
-    Operation("ResizeBilinear", rounds=True),
+    Operation("ImageProjectiveTransformV3", in_both(_PROJECTED), rounds=True, sum_length=_of_places),
     Operation("RGBToHSV", in_both(_HSV), rounds=True),
 )

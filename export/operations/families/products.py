@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions."""
+"""Products of matrices."""
 
 from __future__ import annotations
 
@@ -50,18 +50,6 @@ def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor)
     return einsum_multiply_adds(attributes["equation"].s.decode(), shapes) / max(1, math.prod(result.shape))
 
 
-def _of_convolution(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    return math.prod(inputs[1].shape[:-1])
-
-
-def _of_depthwise(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    return math.prod(inputs[1].shape[:2])
-
-
-def _of_transposed(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    return math.prod(inputs[1].shape[:2]) * inputs[1].shape[-1]
-
-
 _OPTIONS = ("adj_x", "adj_y", "Tout")
 _BYTES = Decomposed(product_of_bytes, _OPTIONS, is_int8)
 _TRANSPOSED = Decomposed(product_of_transposed, _OPTIONS, _is_transposed)
@@ -72,9 +60,4 @@ OPERATIONS = (
     Operation("BatchMatMulV2", rounds=True, sum_length=_of_batches, reads_weight=1),
     Operation("BatchMatMulV3", {TFLITE: _BYTES, ONNX: _TRANSPOSED}, rounds=True, sum_length=_of_batches),
     Operation("Einsum", rounds=True, sum_length=_of_einsum),
-    Operation("Conv2D", rounds=True, sum_length=_of_convolution, reads_weight=1),
-    Operation("Conv3D", rounds=True, sum_length=_of_convolution),
-    Operation("Conv2DBackpropInput", rounds=True, sum_length=_of_transposed),
-    Operation("DepthwiseConv2dNative", rounds=True, sum_length=_of_depthwise),
-    Operation("FusedBatchNormV3", rounds=True),
 )

@@ -1,0 +1,228 @@
+"""Convolutions of signals, images and volumes, and what comes with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.sizes import size
+from keras_transformer.utils.types import Tensor
+
+Attributes = Mapping[str, Any]
+
+
+def with_bias_of_second_axis(x: Tensor, bias: Tensor) -> Tensor:
+    """The converters know biases of the second axis for images only, and tf2onnx behind a convolution only."""
+    return x + tf.reshape(bias, [-1, *[1] * (x.shape.rank - 2)])
+
+
+def _is_no_image(node: Node) -> bool:
+    return node.attribute("data_format") == "NCHW" and node.part.spec(node.inputs[0]).shape.rank in (3, 5)
+
+
+def _is_behind_no_convolution(node: Node) -> bool:
+    """Whether tf2onnx does not make a bias part of a convolution of images."""
+    producer = node.producer(0)
+    is_alone = producer is None or producer.op not in ("Conv2D", "Conv2DBackpropInput")
+    return _is_no_image(node) or (node.attribute("data_format") == "NCHW" and is_alone)
+
+
+def padded_convolution(
+    x: Tensor, kernel: Tensor, *, strides: Sequence[int], dilations: Sequence[int], data_format: str
+) -> Tensor:
+    """Zeros are around images or volumes, where a kernel needs them.
+
+    Steps above the size of a kernel leave elements out; the converter would give the difference as a negative padding.
+    """
+    convolve = tf.raw_ops.Conv2D if len(strides) == 4 else tf.raw_ops.Conv3D
+    pads: list[list[Tensor | int]] = [[0, 0] for _ in strides]
+    for number, axis in enumerate(_spatial_axes(data_format)):
+        length, reach = size(x, axis), _reach(kernel.shape[number], dilations[axis])
+        missing = tf.maximum((length - 1) // strides[axis] * strides[axis] + reach - length, 0)
+        pads[axis] = [missing // 2, missing - missing // 2]
+    options = {"strides": strides, "dilations": dilations, "data_format": data_format, "padding": "VALID"}
+    return convolve(input=tf.pad(x, pads), filter=kernel, **options)
+
+
+def convolution_of_last_channels(
+    x: Tensor, kernel: Tensor, *, strides: Sequence[int], dilations: Sequence[int], padding: str
+) -> Tensor:
+    """A convolution of volumes whose channels come first."""
+    strides, dilations = (_channels_last(each) for each in (strides, dilations))
+    x = _with_last_channels(x)
+    x = tf.raw_ops.Conv3D(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding)
+    return _with_first_channels(x)
+
+
+def dilated_convolution(x: Tensor, block: Tensor, paddings: Tensor, kernel: Tensor, crops: Tensor) -> Tensor:
+    """A convolution of volumes with steps within the kernel, in place of one of every such step apart."""
+    dilations = [1, *np.asarray(tf.get_static_value(block)).tolist(), 1]
+    x = tf.pad(x, tf.pad(paddings - crops, [[1, 1], [0, 0]]))
+    return tf.raw_ops.Conv3D(input=x, filter=kernel, strides=[1] * 5, dilations=dilations, padding="VALID")
+
+
+def _dilated(node: Node) -> Sequence[str]:
+    """The operands of `dilated_convolution`, or none."""
+    convolution = node.producer(0)
+    spread = convolution.producer(0) if convolution is not None and convolution.op == "Conv3D" else None
+    if convolution is None or spread is None or spread.op != "SpaceToBatchND" or node.value(1) is None:
+        return ()
+    is_plain = convolution.attribute("padding") == "VALID" and set(convolution.attribute("strides")) == {1}
+    return (*spread.inputs, convolution.inputs[1], node.inputs[2]) if is_plain else ()
+
+
+def _is_dilated(node: Node) -> bool:
+    return len(_dilated(node)) > 0
+
+
+def transposed_convolution(
+    sizes: Tensor,
+    kernel: Tensor,
+    x: Tensor,
+    *,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: str,
+    data_format: str,
+) -> Tensor:
+    """The transposed convolution of everything, from which the padding is cut off, or to which zeros are added.
+
+    Without steps within the kernel, and with the channels last.
+    """
+    is_first = data_format.startswith("NC")
+    if is_first:
+        x, sizes = _with_last_channels(x), tf.gather(sizes, _channels_last(range(len(strides))))
+        strides, dilations = _channels_last(strides), _channels_last(dilations)
+    reaches = [_reach(length, dilation) for length, dilation in zip(kernel.shape, dilations[1:-1], strict=False)]
+    full = _full_spread(kernel, x, dilations) if max(dilations) > 1 else _full(kernel, x, strides)
+    begin, end, pads = [tf.constant(0)], [size(full, 0)], [[0, 0]]
+    for axis, reach in enumerate(reaches, 1):
+        length = (size(x, axis) - 1) * strides[axis] + reach
+        cut = tf.maximum(length - sizes[axis], 0) // 2 if padding == "SAME" else tf.constant(0)
+        begin.append(cut)
+        end.append(tf.minimum(cut + sizes[axis], length))
+        pads.append([0, tf.maximum(sizes[axis] - (length - cut), 0)])
+    full = tf.strided_slice(full, tf.stack(begin), tf.stack(end))
+    found = tf.pad(full, [*pads, [0, 0]])
+    return _with_first_channels(found) if is_first else found
+
+
+def _full(kernel: Tensor, x: Tensor, strides: Sequence[int]) -> Tensor:
+    """The transposed convolution to which every element contributes in full."""
+    spatial = [(size(x, axis) - 1) * strides[axis] + kernel.shape[axis - 1] for axis in range(1, len(strides) - 1)]
+    sizes = tf.stack([size(x, 0), *spatial, kernel.shape[-2]])
+    if len(strides) == 4:
+        options = {"filter": kernel, "out_backprop": x, "strides": strides, "padding": "VALID"}
+        return tf.raw_ops.Conv2DBackpropInput(input_sizes=sizes, **options)
+    return tf.nn.conv3d_transpose(x, kernel, sizes, strides, "VALID")
+
+
+def _full_spread(kernel: Tensor, x: Tensor, dilations: Sequence[int]) -> Tensor:
+    """The same of a kernel with steps within: elements that are one such step apart are an image of their own."""
+    block = dilations[1:-1]
+    missing = [-size(x, axis) % step for axis, step in enumerate(block, 1)]
+    parts = tf.space_to_batch(x, block, [[0, each] for each in missing])
+    parts = _full(kernel, parts, [1] * len(dilations))
+    return tf.batch_to_space(parts, block, [[0, each] for each in missing])
+
+
+def _reach(length: int, dilation: int) -> int:
+    """How many elements lie between the ends of a kernel, with these."""
+    return (length - 1) * dilation + 1
+
+
+def _spatial_axes(data_format: str) -> range:
+    first = 2 if data_format.startswith("NC") else 1
+    return range(first, first + len(data_format) - 2)
+
+
+def _channels_last(values: Sequence[int]) -> list[int]:
+    """Something of each axis, that of the channels last."""
+    batch, channels, *spatial = values
+    return [batch, *spatial, channels]
+
+
+def _with_last_channels(x: Tensor) -> Tensor:
+    return tf.transpose(x, _channels_last(range(x.shape.rank)))
+
+
+def _with_first_channels(x: Tensor) -> Tensor:
+    return tf.transpose(x, [0, x.shape.rank - 1, *range(1, x.shape.rank - 1)])
+
+
+def _steps(node: Node, kernel: int) -> Sequence[tuple[int, int]]:
+    """The step of a convolution along each axis, and the reach of its kernel there; nothing where that is unknown."""
+    shape, axes = node.part.spec(node.inputs[kernel]).shape, _spatial_axes(node.attribute("data_format"))
+    if not shape.is_fully_defined() or node.attribute("padding") == "EXPLICIT":
+        return ()
+    strides, dilations = node.attribute("strides"), node.attribute("dilations") or [1] * 5
+    return [(strides[axis], _reach(shape[number], dilations[axis])) for number, axis in enumerate(axes)]
+
+
+def _leaves_out(node: Node) -> bool:
+    return node.attribute("padding") == "SAME" and any(step > reach for step, reach in _steps(node, 1))
+
+
+def _leaves_gaps(node: Node) -> bool:
+    """Whether there are elements behind those to which a transposed convolution contributes; if sizes are dynamic, not."""
+    result, given = (node.part.spec(each).shape for each in (node.message.name, node.inputs[2]))
+    axes = _spatial_axes(node.attribute("data_format"))
+    lengths = [(result[axis], given[axis]) for axis in axes] if result.rank and given.rank else []
+    return any(
+        new is not None and old is not None and new > (old - 1) * step + reach
+        for (new, old), (step, reach) in zip(lengths, _steps(node, 1), strict=False)
+    )
+
+
+def _has_first_channels(node: Node) -> bool:
+    return str(node.attribute("data_format")).startswith("NC")
+
+
+def _is_unknown_to_tflite(node: Node) -> bool:
+    return len(_steps(node, 1)) > 0 and (_has_first_channels(node) or max(node.attribute("dilations") or [1]) > 1)
+
+
+def _of_convolution(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
+    return math.prod(inputs[1].shape[:-1])
+
+
+def _of_depthwise(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
+    return math.prod(inputs[1].shape[:2])
+
+
+def _of_transposed(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
+    return math.prod(inputs[1].shape[:-2]) * inputs[1].shape[-1]
+
+
+_BIAS = {
+    TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
+    ONNX: Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
+}
+_OPTIONS = ("strides", "dilations", "padding")
+_PADDED = Decomposed(padded_convolution, ("strides", "dilations", "data_format"), _leaves_out)
+_LAST = Decomposed(convolution_of_last_channels, _OPTIONS, _has_first_channels)
+_DILATED = Decomposed(dilated_convolution, when=_is_dilated, operands=_dilated)
+
+
+def _transposed(when: Callable[[Node], bool]) -> Decomposed:
+    return Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), when)
+
+
+_TRANSPOSED = {TFLITE: _transposed(_is_unknown_to_tflite), ONNX: _transposed(_leaves_gaps)}
+
+OPERATIONS = (
+    Operation("BatchToSpaceND", {TFLITE: _DILATED}),
+    Operation("BiasAdd", _BIAS, rounds=True),
+    Operation("Conv2D", {ONNX: _PADDED}, rounds=True, sum_length=_of_convolution, reads_weight=1),
+    Operation("Conv3D", {TFLITE: _LAST, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution),
+    Operation("Conv2DBackpropInput", _TRANSPOSED, rounds=True, sum_length=_of_transposed),
+    Operation("Conv3DBackpropInputV2", _TRANSPOSED, rounds=True, sum_length=_of_transposed),
+    Operation("DepthwiseConv2dNative", rounds=True, sum_length=_of_depthwise),
+    Operation("FusedBatchNormV3", rounds=True),
+)
