@@ -10,8 +10,10 @@ from keras_transformer.export.operations.families import (
     activations,
     arithmetic,
     bits,
+    complex_numbers,
     exponentials,
     images,
+    linear_algebra,
     lists,
     pooling,
     products,
@@ -22,6 +24,7 @@ from keras_transformer.export.operations.families import (
     segments,
     slices,
     special,
+    spectral,
     trigonometry,
 )
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
@@ -30,8 +33,10 @@ _FAMILIES = (
     activations,
     arithmetic,
     bits,
+    complex_numbers,
     exponentials,
     images,
+    linear_algebra,
     lists,
     pooling,
     products,
@@ -42,9 +47,12 @@ _FAMILIES = (
     segments,
     slices,
     special,
+    spectral,
     trigonometry,
 )
 OPERATIONS: dict[str, Operation] = {each.name: each for family in _FAMILIES for each in family.OPERATIONS}
+for _name, _lowering in complex_numbers.OF_COMPLEX.items():
+    OPERATIONS[_name] = OPERATIONS.get(_name, Operation(_name)).preceded_by(_lowering)
 # What users have registered, by format and operation.
 _REGISTERED: dict[str, dict[str, Decomposed]] = {TFLITE: {}, ONNX: {}}
 
