@@ -61,12 +61,17 @@ def cell(lowerings):
     return "; ".join(parts if is_total else [*parts, f"else {KEPT}" if parts else KEPT])
 
 
+def rounding(operation):
+    """What of an operation is rounded."""
+    return "operands" if operation.rounds_operands else "yes" if operation.rounds else ""
+
+
 def page():
     """The text of docs/operations.md."""
     lines = ["| operation | TFLite | ONNX | rounds |", "|---|---|---|---|"]
     for name, each in sorted(OPERATIONS.items()):
         cells = [cell(each.lowerings_in(format)) for format in (TFLITE, ONNX)]
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {'yes' if each.rounds else ''} |")
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rounding(each)} |")
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -11,8 +11,9 @@ RIGHT = normal(3, 4, 2)
 case("cholesky", ops.cholesky, POSITIVE)
 case("cholesky", lambda x: ops.cholesky(x, upper=True), POSITIVE, label="upper")
 case("cholesky_inverse", ops.cholesky_inverse, np.tril(M))
-for name in ("det", "inv", "logdet", "slogdet", "lu_factor", "pinv", "matrix_rank"):
+for name in ("det", "inv", "logdet", "slogdet", "pinv", "matrix_rank"):
     case(name, getattr(ops, name), POSITIVE if name == "logdet" else M)
+case("lu_factor", ops.lu_factor, M[0], shapes=())
 case("solve", ops.solve, M, RIGHT)
 case("solve", ops.solve, M, RIGHT[..., 0], label="vector")
 for lower in (False, True):

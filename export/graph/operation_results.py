@@ -1,8 +1,8 @@
-"""The results of TensorFlow's operations: functions name them by part, `"output:1"`, other graphs by number, `"3"`."""
+"""The operands and results of TensorFlow's operations. Functions name results by part, `"output:1"`, graphs by number."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tensorflow.python.framework import op_def_registry
@@ -64,8 +64,28 @@ def result_types(kind: str, attributes: Mapping[str, AttrValue]) -> list[int]:
     [3]
     """
     definition: OpDef = op_def_registry.get(kind)
+    return _types(definition.output_arg, attributes)
+
+
+def operand_types(kind: str, attributes: Mapping[str, AttrValue]) -> list[int]:
+    """The data types of all operands, as TensorFlow numbers them.
+
+    Args:
+        kind: name of the operation.
+        attributes: dict of name to `AttrValue`.
+
+    Example:
+
+    >>> operand_types("AudioSpectrogram", {})  # float32
+    [1]
+    """
+    definition: OpDef = op_def_registry.get(kind)
+    return _types(definition.input_arg, attributes)
+
+
+def _types(arguments: Iterable[OpDef.ArgDef], attributes: Mapping[str, AttrValue]) -> list[int]:
     found: list[int] = []
-    for each in definition.output_arg:
+    for each in arguments:
         if each.type_list_attr:
             found += attributes[each.type_list_attr].list.type
         else:

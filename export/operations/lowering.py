@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.graph.traced_graph import TracedGraph
 
 _MOST_NESTED = 8
+_MOST_PASSES = 8
 
 
 def lowered(
@@ -52,10 +53,15 @@ def lowered(
         UnsupportedOpError: the table refuses an operation in this format.
     """
     source = graph.outlined if is_outlined else graph.graph_def
-    lowering = _Lowering(lowerings_in(format))
-    chosen = lowering.chosen(source, list(graph.outputs.values()), graph.weights)
-    _check_refused(chosen, format, locate)
-    found = lowering.applied(source, chosen)
+    found = source
+    # What takes the place of one operation may let another one be replaced, such as the part of a complex number.
+    for number in range(_MOST_PASSES):
+        lowering = _Lowering(lowerings_in(format), (number,))
+        chosen = lowering.chosen(found, list(graph.outputs.values()), graph.weights)
+        _check_refused(chosen, format, locate)
+        given, found = found, lowering.applied(found, chosen)
+        if found is given:
+            break
     if found is source:
         return graph
     return dataclasses.replace(graph, graph_def=without_layers(found), outlined=found)
@@ -100,11 +106,12 @@ class _Lowering:
 
     Args:
         lowerings: dict of the name of an operation to its lowerings, in the order of precedence.
-        depth: how many graphs of decompositions this one is within.
+        scope: numbers that tell these replacements from others in names: that of the pass, and one for each graph of a
+            decomposition that this one is within.
     """
 
-    def __init__(self, lowerings: Mapping[str, Sequence[Lowering]], depth: int = 0) -> None:
-        self._lowerings, self._depth = lowerings, depth
+    def __init__(self, lowerings: Mapping[str, Sequence[Lowering]], scope: tuple[int, ...]) -> None:
+        self._lowerings, self._scope = lowerings, scope
         self._functions: dict[Hashable, InsertedFunction] = {}
 
     def chosen(self, graph_def: GraphDef, results: Sequence[str], weights: Iterable[str] = ()) -> list[_Chosen]:
@@ -150,14 +157,14 @@ class _Lowering:
         attributes = {name: node.attribute(name) for name in lowering.attributes}
         key = (lowering, node.op, *map(spec_key, specs), *map(value_key, values), repr(attributes))
         if key not in self._functions:
-            name = f"{self._depth}_{len(self._functions)}_{node.op}"
+            name = "_".join(map(str, (*self._scope, len(self._functions), node.op)))
             function = traced(lowering, values, specs, attributes)
             self._functions[key] = InsertedFunction.of(name, function, self._nested(node.op))
         return Call(self._functions[key], given)
 
     def _nested(self, operation: str) -> Callable[[GraphDef, Sequence[str]], GraphDef]:
         """What replaces the operations in the function of an operation, given its graph and the tensors of its results."""
-        if self._depth == _MOST_NESTED:
+        if len(self._scope) > _MOST_NESTED:
             raise ExportError(f"the function in place of {operation} contains the operation itself")
-        lowering = _Lowering(self._lowerings, self._depth + 1)
+        lowering = _Lowering(self._lowerings, (*self._scope, 0))
         return lambda graph_def, results: lowering.applied(graph_def, lowering.chosen(graph_def, results))

@@ -76,7 +76,7 @@ class Refused:
 Lowering = Decomposed | Native | Refused
 
 
-def in_both(lowering: Lowering) -> dict[str, Lowering | Sequence[Lowering]]:
+def in_both(lowering: Lowering | Sequence[Lowering]) -> dict[str, Lowering | Sequence[Lowering]]:
     """The same lowering in both formats."""
     return {TFLITE: lowering, ONNX: lowering}
 
@@ -91,6 +91,8 @@ class Operation:
             counts. The converter keeps an operation of which nothing is said, or to which nothing applies.
         remedies: dict of format to what a user can do where its converter does not take the operation.
         rounds: bool. Whether a result in float32 is rounded; other operations move, compare or select values.
+        rounds_operands: bool. Whether the operation is backward stable, such as a factorization: its results are exact for
+            operands that are rounded, by as much as a sum of its length is.
         sum_length: how many numbers are added for each element of the result, from the attributes of the operation, its
             operands and its result; None where there is no sum.
         reads_weight: position of the operand that may be a weight with which the converter of TFLite has nothing to compute.
@@ -103,9 +105,15 @@ class Operation:
     )
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     rounds: bool = False
+    rounds_operands: bool = False
     sum_length: Callable[[Mapping[str, Any], Sequence[Tensor], Tensor], float] | None = None
     reads_weight: int | None = None
     moves_weight: bool = False
+
+    def preceded_by(self, lowering: Lowering) -> Operation:
+        """The same operation with another lowering in both formats, which comes before its own."""
+        lowerings = {format: (lowering, *self.lowerings_in(format)) for format in (TFLITE, ONNX)}
+        return dataclasses.replace(self, lowerings=lowerings)
 
     def lowerings_in(self, format: str) -> tuple[Lowering, ...]:
         """What becomes of it in a format, in the order of precedence; nothing where the converter keeps it."""

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_transformer.export.errors import ExportError, UnknownFormatError
-from keras_transformer.export.operations.families import (
-    activations,
-    alignments,
-    arithmetic,
-    bits,
-    convolutions,
-    exponentials,
-    images,
-    lists,
-    pooling,
-    products,
-    reductions,
-    resizing,
-    scans,
-    scatters,
-    searches,
-    segments,
-    slices,
-    special,
-    suppression,
-    trigonometry,
-)
+from keras_transformer.export.operations import families
+from keras_transformer.export.operations.families import complex_numbers
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
 
-_FAMILIES = (
-    activations,
-    alignments,
-    arithmetic,
-    bits,
-    convolutions,
-    exponentials,
-    images,
-    lists,
-    pooling,
-    products,
-    reductions,
-    resizing,
-    scans,
-    scatters,
-    searches,
-    segments,
-    slices,
-    special,
-    suppression,
-    trigonometry,
-)
-OPERATIONS: dict[str, Operation] = {each.name: each for family in _FAMILIES for each in family.OPERATIONS}
+
+def _entries() -> Iterator[Operation]:
+    """The entries of all modules of `families`; one may serve others only."""
+    for each in pkgutil.iter_modules(families.__path__):
+        yield from getattr(importlib.import_module(f"{families.__name__}.{each.name}"), "OPERATIONS", ())
+
+
+OPERATIONS: dict[str, Operation] = {each.name: each for each in _entries()}
+for _name, _lowering in complex_numbers.OF_COMPLEX.items():
+    OPERATIONS[_name] = OPERATIONS.get(_name, Operation(_name)).preceded_by(_lowering)
 # What users have registered, by format and operation.
 _REGISTERED: dict[str, dict[str, Decomposed]] = {TFLITE: {}, ONNX: {}}
 

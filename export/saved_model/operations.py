@@ -36,7 +36,7 @@ Where ZerosLike SparseCross SparseCrossHashed SparseCrossV2 SparseFillEmptyRows 
 SparseTensorDenseMatMul SparseToDense
 """
 _ALGEBRA = """
-BandedTriangularSolve BatchMatMul BatchMatMulV2 BatchMatMulV3 Cholesky Einsum LogMatrixDeterminant Lu MatMul
+BandedTriangularSolve BatchMatMul BatchMatMulV2 BatchMatMulV3 Cholesky Eig Einsum LogMatrixDeterminant Lu MatMul
 MatrixDeterminant MatrixExponential MatrixInverse MatrixLogarithm MatrixSolve MatrixSolveLs MatrixSquareRoot
 MatrixTriangularSolve Qr SelfAdjointEig SelfAdjointEigV2 Svd TridiagonalMatMul TridiagonalSolve FFT FFT2D FFT3D FFTND
 IFFT IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND RFFT RFFT2D RFFT3D RFFTND AudioSpectrogram Mfcc

@@ -1,4 +1,4 @@
-"""A graph whose operations round at random: each result is multiplied by a number near 1.
+"""A graph whose operations round at random: each result, or each operand, is multiplied by numbers near 1.
 
 Noise is part of the graph, and not added between operations that are run one by one: a model of thirty layers has ten
 thousand of them. Layers that repeat share one function, so that little is to be made.
@@ -16,14 +16,13 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from keras_transformer.export.graph.function import GraphFunction
-from keras_transformer.export.graph.operation_results import result_part
+from keras_transformer.export.graph.operation_results import operand_types, result_part
 from keras_transformer.export.graph.traced_graph import LOWERED, with_own_functions
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
-    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-_FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
+_FLOAT, _INT32, _COMPLEX = (each.as_datatype_enum for each in (tf.float32, tf.int32, tf.complex64))
 _SEED = 2026
 # Operations without a result.
 _SILENT = ("AssignAddVariableOp",)
@@ -38,24 +37,31 @@ _numbers = itertools.count()
 
 
 class NoisyGraph:
-    """A copy of a graph with noise behind some of its operations, which can be run.
+    """A copy of a graph with noise behind some of its operations, and before others, which can be run.
 
     Args:
         graph_def: `GraphDef`; not changed.
         inputs: names of the placeholders in it, in the order in which their tensors are given.
         outputs: tensors, `"node:index"`, of identities.
-        rounds: whether noise belongs behind an operation: a function of its `NodeDef`.
+        rounds: whether noise belongs behind an operation, on its first result: a function of its `NodeDef`.
+        rounds_operands: whether noise belongs before an operation, on each of its operands.
     """
 
     def __init__(
-        self, graph_def: GraphDef, inputs: Iterable[str], outputs: Iterable[str], rounds: Callable[[Any], bool]
+        self,
+        graph_def: GraphDef,
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        rounds: Callable[[Any], bool],
+        rounds_operands: Callable[[Any], bool],
     ) -> None:
+        self._rounds, self._rounds_operands = rounds, rounds_operands
         self._suffix = f"noisy_{next(_numbers)}"
         message = with_own_functions(graph_def, self._suffix)
         self._units: dict[str, _Units] = {}
-        self._add("", message.node, rounds)
+        self._add("", message.node)
         for each in message.library.function:
-            names = self._add(each.signature.name, each.node_def, rounds)
+            names = self._add(each.signature.name, each.node_def)
             for key, source in each.ret.items():
                 each.ret[key] = names.get(source, source)
             each.signature.is_stateful = True
@@ -82,25 +88,31 @@ class NoisyGraph:
             args=tensors, Tout=self._types, f=_Named(self._suffix), config_proto=_as_it_is()
         )
 
-    def _add(self, function: str, nodes: Any, rounds: Callable[[Any], bool]) -> dict[str, str]:
+    def _add(self, function: str, nodes: Any) -> dict[str, str]:
         """Adds noise to the operations of a function, or of the graph; returns what is read in place of a result."""
-        found = [node for node in nodes if rounds(node)]
+        found: list[_Noise] = []
         names: dict[str, str] = {}
-        for node in found:
-            moved = _moved(node)
-            for source in (node.name, f"{node.name}:0", f"{node.name}:{result_part(node.op, node.attr, 0)}"):
-                names[source] = f"{moved}:output:0" if function else moved
+        for node in filter(self._rounds, nodes):
+            part = f"{node.name}:{result_part(node.op, node.attr, 0)}"
+            found.append(_Noise(node.name, f"{node.name}/moved", part if function else node.name, _FLOAT, True))
+            for source in (node.name, f"{node.name}:0", part):
+                names[source] = found[-1].result(bool(function))
         for node in nodes:
             node.op = _STATEFUL.get(node.op, node.op)
             node.attr.pop(LOWERED, None)  # Jumps need TensorFlow's optimizer.
             if "config_proto" in node.attr:
                 node.attr["config_proto"].s = _as_it_is()
             node.input[:] = [names.get(source, source) for source in node.input]
+        for node in filter(self._rounds_operands, nodes):
+            for number, dtype in enumerate(operand_types(node.op, node.attr)):
+                if dtype in (_FLOAT, _COMPLEX):
+                    found.append(_Noise(node.name, f"{node.name}/moved_{number}", node.input[number], dtype, False))
+                    node.input[number] = found[-1].result(bool(function))
         if found:
-            units = self._units[function] = _Units([node.name for node in found])
+            units = self._units[function] = _Units([each.operation for each in found])
             nodes.extend(units.nodes(bool(function)))
-            for number, node in enumerate(found):
-                nodes.extend(_noise(node, *units.names(number, bool(function)), bool(function)))
+            for number, each in enumerate(found):
+                nodes.extend(each.nodes(*units.names(number, bool(function)), bool(function)))
         return names
 
     def close(self) -> None:
@@ -202,23 +214,53 @@ class _Nodes:
         return found
 
 
-def _moved(node: NodeDef) -> str:
-    return f"{node.name}/moved"
+@dataclasses.dataclass(frozen=True)
+class _Noise:
+    """The noise on one tensor.
 
+    Args:
+        operation: the operation that it belongs to.
+        name: of the tensor with noise.
+        source: the tensor.
+        dtype: its type, float32 or complex64.
+        keeps_whole: bool. Whether whole numbers stay as they are.
+    """
 
-def _noise(node: NodeDef, width: str, seed: str, is_in_function: bool) -> list[Any]:
-    """Operations that multiply a result by `1 + d`, with `d` from `[-width, width)`, unless it is a whole number."""
-    value = f"{node.name}:{result_part(node.op, node.attr, 0)}" if is_in_function else node.name
-    nodes = _Nodes(f"{node.name}/noise", is_in_function)
-    shape = nodes.add("shape", "Shape", [value], T=_FLOAT, out_type=_INT32)
-    drawn = nodes.add("drawn", "StatelessRandomUniform", [shape, seed], T=_INT32, Tseed=_INT32, dtype=_FLOAT)
-    centered = nodes.add("centered", "Sub", [drawn, nodes.constant("half", np.float32(0.5))], T=_FLOAT)
-    scaled = nodes.add("scaled", "Mul", [centered, nodes.add("range", "AddV2", [width, width], T=_FLOAT)], T=_FLOAT)
-    factor = nodes.add("factor", "AddV2", [scaled, nodes.constant("one", np.float32(1))], T=_FLOAT)
-    product = nodes.add("product", "Mul", [value, factor], T=_FLOAT)
-    whole = nodes.add("whole", "Rint", [value], T=_FLOAT)
-    is_whole = nodes.add("is_whole", "Equal", [whole, value], T=_FLOAT)
-    return [*nodes.found, _node(_moved(node), "SelectV2", [is_whole, value, product], T=_FLOAT)]
+    operation: str
+    name: str
+    source: str
+    dtype: int
+    keeps_whole: bool
+
+    def result(self, is_in_function: bool) -> str:
+        """What reads the tensor with noise."""
+        return f"{self.name}:output:0" if is_in_function else self.name
+
+    def nodes(self, width: str, seed: str, is_in_function: bool) -> list[Any]:
+        """Operations that multiply the tensor by `1 + d`, with `d` from `[-width, width)`, or with both parts from there."""
+        nodes = _Nodes(f"{self.name}/noise", is_in_function)
+        factor = nodes.add(
+            "factor", "AddV2", [self._drawn(nodes, "real", width, seed), nodes.constant("one", np.float32(1))], T=_FLOAT
+        )
+        if self.dtype == _COMPLEX:
+            step = nodes.constant("step", np.array([0, 1], "int32"))
+            other = self._drawn(nodes, "imaginary", width, nodes.add("seed", "AddV2", [seed, step], T=_INT32))
+            factor = nodes.add("both", "Complex", [factor, other], T=_FLOAT, Tout=_COMPLEX)
+        product = nodes.add("product", "Mul", [self.source, factor], T=self.dtype)
+        if not self.keeps_whole:
+            return [*nodes.found, _node(self.name, "Identity", [product], T=self.dtype)]
+        whole = nodes.add("whole", "Rint", [self.source], T=_FLOAT)
+        is_whole = nodes.add("is_whole", "Equal", [whole, self.source], T=_FLOAT)
+        return [*nodes.found, _node(self.name, "SelectV2", [is_whole, self.source, product], T=_FLOAT)]
+
+    def _drawn(self, nodes: _Nodes, name: str, width: str, seed: str) -> str:
+        """Numbers from `[-width, width)`, as many as the tensor has."""
+        shape = nodes.add(f"{name}_shape", "Shape", [self.source], T=self.dtype, out_type=_INT32)
+        drawn = nodes.add(name, "StatelessRandomUniform", [shape, seed], T=_INT32, Tseed=_INT32, dtype=_FLOAT)
+        half = nodes.constant(f"{name}_half", np.float32(0.5))
+        centered = nodes.add(f"{name}_centered", "Sub", [drawn, half], T=_FLOAT)
+        twice = nodes.add(f"{name}_range", "AddV2", [width, width], T=_FLOAT)
+        return nodes.add(f"{name}_scaled", "Mul", [centered, twice], T=_FLOAT)
 
 
 def _node(name: str, op: str, inputs: Sequence[str], **types: int) -> Any:

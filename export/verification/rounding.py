@@ -6,12 +6,17 @@ is Monte Carlo arithmetic. No file can be expected to be closer to the model tha
 tolerance of a comparison follows from it. Results that are whole numbers stay as they are: masks, counts and one-hot rows
 are exact in every runtime.
 
+A factorization and a Fourier transform are backward stable: what they compute is exact for operands that are a few units
+away. The noise is on their operands, whole numbers included, so that results of an ill-conditioned matrix move as far as in
+any runtime.
+
 In a sum of `n` numbers of random signs the `k`-th partial sum is `sqrt(k / n)` of the result, and so is its rounding.
 Together they are `sqrt(n / 2)` roundings of the result, as much as noise of `sqrt(n / 8)` units. Runtimes differ by that
 much: some add one number after another, others in blocks.
 
 References: Parker, "Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", UCLA CSD-970002, 1997;
-Higham, "The Accuracy of Floating Point Summation", SIAM J. Sci. Comput. 14(4), 1993.
+Higham, "The Accuracy of Floating Point Summation", SIAM J. Sci. Comput. 14(4), 1993; Higham, "Accuracy and Stability of
+Numerical Algorithms", 2nd edition, SIAM, 2002, section 1.5.
 Deviation: noise of one unit instead of a half on each side, and none on exact results that are whole numbers.
 """
 
@@ -120,7 +125,8 @@ class _Movement:
     def __init__(self, graph: TracedGraph, weights: Mapping[str, object]) -> None:
         self._graph, self._weights = graph, weights
         self._execution = GraphExecution(graph.outlined)
-        self._noisy = NoisyGraph(graph.outlined, (*graph.inputs, *weights), graph.outputs.values(), _rounds)
+        inputs = (*graph.inputs, *weights)
+        self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, _rounds_operands)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | dict(self._weights)
@@ -141,19 +147,22 @@ class _Movement:
         self._noisy.close()
 
 
-def _is_rounding(kind: str) -> bool:
-    """Whether results of an operation in float32 are rounded. All others move, compare or select values."""
-    return kind in OPERATIONS and OPERATIONS[kind].rounds
-
-
 def _rounds(operation: Any) -> bool:
     """Whether an operation, a `NodeDef`, rounds its result to float32."""
-    return _is_rounding(operation.op) and result_type(operation.op, operation.attr) == _FLOAT32
+    found = OPERATIONS.get(operation.op)
+    return found is not None and found.rounds and result_type(operation.op, operation.attr) == _FLOAT32
+
+
+def _rounds_operands(operation: Any) -> bool:
+    """Whether an operation, a `NodeDef`, is exact for operands that are rounded."""
+    found = OPERATIONS.get(operation.op)
+    return found is not None and found.rounds_operands
 
 
 def _add_unit(units: dict[tuple[str, str], float], operation: Operation, inputs: Sequence[Any], result: Any) -> None:
     """Adds the half width of the noise of an operation, the largest of those of its calls."""
-    if _is_rounding(operation.kind):
+    found = OPERATIONS.get(operation.kind)
+    if found is not None and (found.rounds or found.rounds_operands):
         key = operation.function, operation.name
         unit = _ULP * max(1.0, math.sqrt(sum_length(operation, inputs, result) / 8))
         units[key] = max(unit, units.get(key, 0.0))

@@ -471,3 +471,174 @@ COLORS = np.concatenate(
 case("RGBToHSV", lambda x: tf.image.rgb_to_hsv(x), COLORS, shapes=PICTURES)
 case("HSVToRGB", lambda x: tf.image.hsv_to_rgb(x), COLORS, shapes=PICTURES)
 case("TensorListReserve", lambda x: tf.map_fn(lambda row: row * 2, x), ROWS, shapes=((3, 5),))
+
+# Matrices of sizes that are known, in batches of any.
+SQUARES = _RANDOM.normal(size=(2, 3, 5, 5)).astype("float32")
+DOMINANT = SQUARES + 4 * np.eye(5, dtype="float32")
+SYMMETRIC = (DOMINANT @ DOMINANT.swapaxes(-1, -2)).astype("float32")
+RIGHT = _RANDOM.normal(size=(2, 3, 5, 2)).astype("float32")
+case("Cholesky", lambda x: tf.linalg.cholesky(x), SYMMETRIC, bound=4e-6)
+case(
+    "Cholesky",
+    lambda x: tf.where(tf.math.is_nan(RAW.Cholesky(input=x)), 9.0, RAW.Cholesky(input=x)),
+    np.array([[[2, 1], [1, 3]], [[1, 2], [2, 1]]], "float32"),
+    name="failed",
+)
+for adjoint in (False, True):
+    name = f"adjoint={adjoint}"
+    case("MatrixInverse", lambda x, a=adjoint: tf.linalg.inv(x, a), DOMINANT, name=name, bound=4e-6)
+    case("MatrixSolve", lambda x, y, a=adjoint: tf.linalg.solve(x, y, a), DOMINANT, RIGHT, name=name, bound=4e-6)
+    for lower in (False, True):
+        case(
+            "MatrixTriangularSolve",
+            lambda x, y, o=(lower, adjoint): tf.linalg.triangular_solve(x, y, *o),
+            DOMINANT,
+            RIGHT,
+            name=f"{lower} {adjoint}",
+        )
+case(
+    "MatrixTriangularSolve",
+    lambda x, y: tf.linalg.triangular_solve(x, y),
+    DOMINANT[0],
+    RIGHT[0, 0],
+    name="broadcast",
+    shapes=((None, 5, 5), (5, 2)),
+)
+case("MatrixDeterminant", lambda x: tf.linalg.det(x), SQUARES, bound=1e-5)
+case("MatrixDeterminant", lambda x: tf.linalg.det(x), np.zeros((2, 3, 3), "float32"), name="singular")
+case("LogMatrixDeterminant", lambda x: RAW.LogMatrixDeterminant(input=x), SQUARES)
+case("Lu", lambda x: RAW.Lu(input=x), SQUARES, bound=1e-5)
+case("Lu", lambda x: RAW.Lu(input=x, output_idx_type=tf.int64), SQUARES[0, 0], name="int64", bound=1e-5)
+case("InvertPermutation", lambda x: tf.math.invert_permutation(x), np.array([2, 0, 3, 1], "int32"))
+case("InvertPermutation", lambda x: tf.math.invert_permutation(x), np.array([2, 0, 3, 1], "int64"), name="int64")
+TALL, WIDE = MATRICES.swapaxes(1, 2), MATRICES
+DEPENDENT = np.concatenate([TALL, TALL[:, :, :1]], 2)
+
+
+def _svd(x, full):
+    """What does not depend on the signs of the vectors: the values, the matrix and the product of the bases."""
+    s, u, v = tf.linalg.svd(x, full)
+    count = min(x.shape[-2:])
+    product = tf.matmul(u[..., :count] * s[..., None, :], v[..., :count], transpose_b=True)
+    return s, product, tf.matmul(u, u, transpose_a=True), tf.matmul(v, v, transpose_a=True)
+
+
+def _eigh(x):
+    values, vectors = tf.linalg.eigh(x)
+    product = tf.matmul(vectors * values[..., None, :], vectors, transpose_b=True)
+    return values, product, tf.matmul(vectors, vectors, transpose_a=True)
+
+
+for label, array in (("tall", TALL), ("wide", WIDE), ("one column", TALL[..., :1])):
+    shapes = ((None, *array.shape[1:]),)
+    for full in (False, True):
+        case("Qr", lambda x, f=full: tf.linalg.qr(x, f), array, name=f"{label} {full}", shapes=shapes)
+        case("Svd", lambda x, f=full: _svd(x, f), array, name=f"{label} {full}", shapes=shapes, bound=4e-6)
+case("Qr", lambda x: tf.linalg.qr(x), np.triu(SYMMETRIC[0]), name="triangular", shapes=((None, 5, 5),), bound=4e-6)
+case("Svd", lambda x: tf.linalg.svd(x, compute_uv=False), TALL, name="values", shapes=((None, 6, 4),))
+case("Svd", lambda x: _svd(x, True), DEPENDENT, name="dependent", shapes=((None, 6, 5),), bound=4e-6)
+case("Svd", lambda x: tf.linalg.pinv(x), WIDE, name="pinv", shapes=((None, 4, 6),), bound=4e-6)
+for count in (1, 4, 5):
+    array = (SQUARES + SQUARES.swapaxes(2, 3))[..., :count, :count]
+    shapes = ((None, 3, count, count),)
+    case("SelfAdjointEigV2", lambda x: _eigh(x), array, name=str(count), shapes=shapes, bound=8e-6)
+case(
+    "SelfAdjointEigV2",
+    lambda x: tf.linalg.eigvalsh(x),
+    np.tril(SYMMETRIC / 16) + np.triu(SQUARES, 1),
+    name="values",
+    shapes=((None, 3, 5, 5),),
+    bound=8e-6,
+)
+EQUAL = np.diag([3.0, -3, 3, 0]).astype("float32")[None]
+case("SelfAdjointEigV2", lambda x: _eigh(x), EQUAL, name="equal", shapes=((None, 4, 4),))
+case("Eig", lambda x: tf.math.real(tf.linalg.eigvals(x)), SYMMETRIC, refused=("tflite", "onnx"))
+
+
+def _pair(z):
+    return tf.math.real(z), tf.math.imag(z)
+
+
+for name, transform in (
+    ("FFT", tf.signal.fft),
+    ("IFFT", tf.signal.ifft),
+    ("FFT2D", tf.signal.fft2d),
+    ("IFFT2D", tf.signal.ifft2d),
+):
+    for sizes in ((3, 8), (5, 1), (4, 7), (2, 96), (2, 134)):
+        pair = _RANDOM.normal(size=(2, 2, *sizes)).astype("float32")
+        case(
+            name,
+            lambda x, y, of=transform: _pair(of(tf.complex(x, y))),
+            *pair,
+            name=str(sizes),
+            shapes=((None, *sizes),) * 2,
+            bound=1e-5,
+        )
+for length in (None, 8, 12, 7, 600):
+    given = None if length is None else [length]
+    case(
+        "RFFT",
+        lambda x, n=given: _pair(tf.signal.rfft(x, n)),
+        _RANDOM.normal(size=(3, 16)).astype("float32"),
+        name=str(length),
+        shapes=((None, 16),),
+        bound=4e-6,
+    )
+    case(
+        "IRFFT",
+        lambda x, y, n=given: tf.signal.irfft(tf.complex(x, y), n),
+        *_RANDOM.normal(size=(2, 3, 9)).astype("float32"),
+        name=str(length),
+        shapes=((None, 9),) * 2,
+    )
+PAIRED = (ROWS[0] + np.float32(2), OTHERS[0], ROWS[1], OTHERS[1])
+
+
+def _complex_case(operation, function):
+    """A function of two complex vectors, of the parts of each."""
+
+    def of_parts(a, b, c, d):
+        return _pair(function(tf.complex(a, b), tf.complex(c, d)))
+
+    case(operation, of_parts, *PAIRED, name="complex")
+
+
+for operation, function in {
+    "AddV2": lambda x, y: x + y,
+    "BatchMatMulV2": lambda x, y: tf.linalg.matmul(x[None, :, None], y[None, :, None], adjoint_a=True),
+    "BroadcastTo": lambda x, y: tf.broadcast_to(x, [2, 5]),
+    "Cast": lambda x, y: tf.cast(tf.math.real(x), tf.complex64) * y,
+    "ConcatV2": lambda x, y: tf.concat([x, y], 0),
+    "Conj": lambda x, y: tf.math.conj(x),
+    "Const": lambda x, y: x * (2 - 1j),
+    "Exp": lambda x, y: tf.exp(y),
+    "ExpandDims": lambda x, y: tf.expand_dims(x, 1),
+    "GatherV2": lambda x, y: tf.gather(x, [2, 0]),
+    "Mean": lambda x, y: tf.reduce_mean(x * y),
+    "Mul": lambda x, y: x * y,
+    "Neg": lambda x, y: -x,
+    "Pack": lambda x, y: tf.stack([x, y], 1),
+    "Pad": lambda x, y: tf.pad(x, [[1, 2]]),
+    "RealDiv": lambda x, y: y / x,
+    "Reshape": lambda x, y: tf.reshape(x, [5, 1]),
+    "ReverseV2": lambda x, y: tf.reverse(x, [0]),
+    "Roll": lambda x, y: tf.roll(x, 2, 0),
+    "SelectV2": lambda x, y: tf.where(tf.math.real(x) > 2, x, y),
+    "Shape": lambda x, y: x * tf.cast(tf.shape(y)[0], tf.complex64),
+    "Slice": lambda x, y: tf.slice(x, [1], [3]),
+    "Square": lambda x, y: tf.square(x),
+    "Squeeze": lambda x, y: tf.squeeze(x[None], 0),
+    "StridedSlice": lambda x, y: x[::2] * y[0],
+    "Sub": lambda x, y: x - y,
+    "Sum": lambda x, y: tf.reduce_sum(x * y, keepdims=True),
+    "Tile": lambda x, y: tf.tile(x, [2]),
+    "Transpose": lambda x, y: tf.transpose(tf.stack([x, y])),
+    "ZerosLike": lambda x, y: tf.zeros_like(x) + y,
+    "Real": lambda x, y: tf.identity(x),
+    "Imag": lambda x, y: x,
+}.items():
+    _complex_case(operation, function)
+LENGTHS = np.array([3.0, -4, 0, 1e-30, 1e30, 0], "float32"), np.array([4.0, -3, 0, 2e-30, -1e30, -2], "float32")
+case("ComplexAbs", lambda x, y: tf.abs(tf.complex(x, y)), *LENGTHS)
+case("Angle", lambda x, y: tf.math.angle(tf.complex(x, y)), *LENGTHS)

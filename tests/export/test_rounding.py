@@ -1,5 +1,7 @@
 """The rounding of a model: how far its outputs move when every operation rounds differently."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -46,6 +48,36 @@ def test_cancellation_is_amplified_as_it_is():
     x = np.random.default_rng(0).uniform(1.0, 2.0, (1, 64)).astype("float32")
     rounding, _ = measured(model_of(lambda x: {"y": (x + 1000.3) - 1000.3}), {"x": x})
     assert 0.7 * 1001 * ULP < rounding["y"].item() < 1.6 * 1002 * ULP
+
+
+def test_solutions_move_as_far_as_their_matrix_is_ill_conditioned():
+    matrix = np.array([[[1, 1], [1, 1 + 2.0**-10]]], "float32")
+    inputs = {"matrix": keras.Input((2, 2), name="matrix"), "right": keras.Input((2, 1), name="right")}
+    model = keras.Model(inputs, keras.ops.solve(inputs["matrix"], inputs["right"]))
+    rounding, outputs = measured(model, {"matrix": matrix, "right": np.array([[[1], [2]]], "float32")})
+    (moved,), (output,) = rounding.values(), outputs.values()
+    share = moved.max() / np.abs(output).max() / ULP
+    assert 0.05 * np.linalg.cond(matrix[0]) < share < 1.1 * np.linalg.cond(matrix[0])
+
+
+def test_all_factors_move():
+    x = np.random.default_rng(0).normal(size=(1, 5, 5)).astype("float32")
+    inputs = keras.Input((5, 5), name="x")
+    q, r = keras.ops.qr(inputs)
+    rounding, _ = measured(keras.Model(inputs, {"q": q, "r": r}), {"x": x})
+    assert 0.1 * ULP < rounding["q"].max() < 100 * ULP
+    assert 0.1 * ULP < rounding["r"].max() < 100 * ULP
+
+
+def test_frequencies_that_cancel_move_as_the_others_do():
+    ones = np.ones((1, 64), "float32")
+    rounding, outputs = measured(
+        model_of(lambda x: dict(zip(("real", "imaginary"), keras.ops.fft((x, x)), strict=True))), {"x": ones}
+    )
+    assert np.abs(outputs["real"][0, 1:]).max() == 0.0
+    # 64 numbers, both parts of which have noise of sqrt(64 / 8) units, evenly spread.
+    deviation = math.sqrt(2 * 64 * 8 / 3)
+    assert 2 * deviation * ULP < rounding["real"].item() < 5 * deviation * ULP
 
 
 def test_masks_and_counts_stay_exact():

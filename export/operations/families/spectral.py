@@ -1,0 +1,218 @@
+"""Fourier transforms as products with matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.utils.types import Tensor
+
+# Numbers up to which a transform is one matrix.
+_LARGEST_MATRIX = 64
+# Primes up to which it may be one.
+_LARGEST_PRIME = 1024
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _factors(count: int) -> list[int]:
+    """Sizes of the transforms of which one consists: factors of the number of elements.
+
+    Example:
+
+    >>> _factors(1024), _factors(400), _factors(127)
+    ([32, 32], [20, 20], [127])
+    """
+    if count <= _LARGEST_MATRIX:
+        return [count]
+    first = max(each for each in range(1, math.isqrt(count) + 1) if count % each == 0)
+    return [count] if first == 1 else [*_factors(first), *_factors(count // first)]
+
+
+def _waves(angles: np.ndarray, sign: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines of angles in turns, and the sign of the sines."""
+    angles = 2 * np.pi * (angles % 1)
+    return np.cos(angles).astype("float32"), (sign * np.sin(angles)).astype("float32")
+
+
+def _multiplied(x: Pair, waves: Sequence[np.ndarray], multiply: Callable[[Tensor, np.ndarray], Tensor]) -> Pair:
+    """A product of complex numbers with waves."""
+    (real, imaginary), (cosines, sines) = x, waves
+    return (
+        multiply(real, cosines) - multiply(imaginary, sines),
+        multiply(real, sines) + multiply(imaginary, cosines),
+    )
+
+
+def _transformed(x: Pair, sign: int, factors: Sequence[int]) -> Pair:
+    """The transform along the last axis.
+
+    It is one product with a matrix, or of two factors: transforms of as many elements as the first one says, which are a
+    fixed distance apart; turns of the results; and transforms of these.
+
+    Args:
+        x: real and imaginary part.
+        sign: of the exponent.
+        factors: of the size of the axis.
+
+    Reference: Cooley and Tukey, "An Algorithm for the Machine Calculation of Complex Fourier Series", Mathematics of
+    Computation 19(90), 1965.
+    """
+    count, (first, *others) = math.prod(factors), factors
+    if not others:
+        angles = np.outer(np.arange(count), np.arange(count)) % count / count
+        return _multiplied(x, _waves(angles, sign), tf.matmul)
+    rest = count // first
+    shape = tf.shape(x[0])
+
+    def split(part: Tensor) -> Tensor:
+        return tf.linalg.matrix_transpose(tf.reshape(part, tf.concat([shape[:-1], [first, rest]], 0)))
+
+    def joined(part: Tensor) -> Tensor:
+        return _like(tf.reshape(tf.linalg.matrix_transpose(part), shape), x[0])
+
+    found = _transformed((split(x[0]), split(x[1])), sign, [first])
+    turns = _waves(np.outer(np.arange(rest), np.arange(first)) % count / count, sign)
+    real, imaginary = map(tf.linalg.matrix_transpose, _multiplied(found, turns, tf.multiply))
+    real, imaginary = _transformed((real, imaginary), sign, others)
+    return joined(real), joined(imaginary)
+
+
+def _like(x: Tensor, other: Tensor) -> Tensor:
+    x.set_shape(other.shape)
+    return x
+
+
+def _along_last_axes(x: Pair, sign: int, axes: int) -> Pair:
+    """The transform along one or two last axes; that of the positive sign is divided by the number of elements."""
+    for _ in range(axes):
+        if axes == 2:
+            x = tf.linalg.matrix_transpose(x[0]), tf.linalg.matrix_transpose(x[1])
+        x = _transformed(x, sign, _factors(x[0].shape[-1]))
+    scale = 1.0 / math.prod(x[0].shape[-axes:]) if sign == 1 else 1.0
+    return x[0] * scale, x[1] * scale
+
+
+def fourier_transform(z: Tensor) -> Tensor:
+    return tf.complex(*_along_last_axes(_parts(z), -1, 1))
+
+
+def inverse_fourier_transform(z: Tensor) -> Tensor:
+    return tf.complex(*_along_last_axes(_parts(z), 1, 1))
+
+
+def fourier_transform_of_planes(z: Tensor) -> Tensor:
+    return tf.complex(*_along_last_axes(_parts(z), -1, 2))
+
+
+def inverse_fourier_transform_of_planes(z: Tensor) -> Tensor:
+    return tf.complex(*_along_last_axes(_parts(z), 1, 2))
+
+
+def _parts(z: Tensor) -> Pair:
+    return tf.math.real(z), tf.math.imag(z)
+
+
+def fourier_transform_of_reals(x: Tensor, length: Tensor) -> Tensor:
+    """The frequencies up to the middle one; the others are their conjugates."""
+    size = int(tf.get_static_value(length)[0])
+    x = _fitted(x, size)
+    real, imaginary = _along_last_axes((x, tf.zeros_like(x)), -1, 1)
+    return tf.complex(real[..., : size // 2 + 1], imaginary[..., : size // 2 + 1])
+
+
+def inverse_fourier_transform_to_reals(z: Tensor, length: Tensor) -> Tensor:
+    """The imaginary parts of the first frequency and of a middle one are not read."""
+    size = int(tf.get_static_value(length)[0])
+    middle = size // 2 + 1
+    real, imaginary = (_fitted(each, middle) for each in _parts(z))
+    mirrored = slice(1, size - middle + 1)
+    is_read = np.ones(middle, "float32")
+    is_read[[0, *([-1] if size % 2 == 0 else [])]] = 0
+    imaginary = imaginary * is_read
+    real = tf.concat([real, tf.reverse(real[..., mirrored], [-1])], -1)
+    imaginary = tf.concat([imaginary, -tf.reverse(imaginary[..., mirrored], [-1])], -1)
+    return _along_last_axes((real, imaginary), 1, 1)[0]
+
+
+def _fitted(x: Tensor, size: int) -> Tensor:
+    """As many elements of the last axis, with zeros behind where there are fewer."""
+    missing = max(0, size - x.shape[-1])
+    return tf.pad(x, [*[[0, 0]] * (x.shape.rank - 1), [0, missing]])[..., :size]
+
+
+def _is_of_known_size(node: Node) -> bool:
+    return _is_of_sizes(node, 1)
+
+
+def _is_of_known_sizes(node: Node) -> bool:
+    return _is_of_sizes(node, 2)
+
+
+def _is_of_sizes(node: Node, axes: int) -> bool:
+    """Whether the last axes have known sizes without large primes, and numbers of single precision."""
+    shape = node.part.spec(node.inputs[0]).shape
+    return (
+        node.dtype() in (tf.complex64, tf.float32)
+        and shape.rank is not None
+        and None not in shape[-axes:]
+        and all(max(_factors(each)) <= _LARGEST_PRIME for each in shape[-axes:])
+    )
+
+
+def _is_of_known_length(node: Node) -> bool:
+    """Whether the size of the last axis and the length are known, and the length has no large prime."""
+    shape, length = node.part.spec(node.inputs[0]).shape, node.value(1)
+    return (
+        node.dtype() in (tf.complex64, tf.float32)
+        and length is not None
+        and max(_factors(int(length[0]))) <= _LARGEST_PRIME
+        and shape.rank is not None
+        and shape[-1] is not None
+    )
+
+
+def _is_of_no_power_of_two(node: Node) -> bool:
+    """Whether LiteRT has no operator of its own."""
+    return _is_of_known_length(node) and int(node.value(1)[0]).bit_count() != 1
+
+
+def _length_of_last(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+    return sum(_factors(inputs[0].shape[-1]))
+
+
+def _length_of_planes(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+    return sum(sum(_factors(each)) for each in inputs[0].shape[-2:])
+
+
+def _length_given(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+    return sum(_factors(int(inputs[1][0])))
+
+
+def _transform(name: str, function: Callable[[Tensor], Tensor]) -> Operation:
+    when, length = (
+        (_is_of_known_sizes, _length_of_planes) if name.endswith("2D") else (_is_of_known_size, _length_of_last)
+    )
+    return Operation(name, in_both(Decomposed(function, when=when)), rounds_operands=True, sum_length=length)
+
+
+_TO_REALS = Decomposed(inverse_fourier_transform_to_reals, when=_is_of_known_length)
+_OF_REALS = {
+    TFLITE: Decomposed(fourier_transform_of_reals, when=_is_of_no_power_of_two),
+    ONNX: Decomposed(fourier_transform_of_reals, when=_is_of_known_length),
+}
+
+OPERATIONS = (
+    _transform("FFT", fourier_transform),
+    _transform("FFT2D", fourier_transform_of_planes),
+    _transform("IFFT", inverse_fourier_transform),
+    _transform("IFFT2D", inverse_fourier_transform_of_planes),
+    Operation("IRFFT", in_both(_TO_REALS), rounds_operands=True, sum_length=_length_given),
+    Operation("RFFT", _OF_REALS, rounds_operands=True, sum_length=_length_given),
+)
