@@ -22,10 +22,10 @@ from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.passes.fold_weights import fold_weights
 from keras_transformer.export.onnx.passes.loop_invariants import hoist_invariants
+from keras_transformer.export.onnx.passes.recurrent_operators import operator_part
 from keras_transformer.export.onnx.passes.repeated_parts import Ends, OpaqueLayers, insert_parts, with_opaque_layers
 from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.preprocessing import put_inside
-from keras_transformer.export.onnx.recurrent_operators import operator_part
 from keras_transformer.export.onnx.rewriters import only_needed
 from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights.files import WeightsFile
