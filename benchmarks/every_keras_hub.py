@@ -45,7 +45,7 @@ def try_cell(name):
     import keras
     import numpy as np
     import tensorflow as tf
-    from keras_hub_cases import FITTING, arrays, build
+    from keras_hub_cases import AXES, FITTING, arrays, build
 
     name, column = name.split()
     keras.backend.clear_session()
@@ -55,7 +55,10 @@ def try_cell(name):
         return f"{ERROR}: Keras: {type(error).__name__}: {in_one_line(error)[:200]}"
     given = arrays(name, model)
     if column in FORMATS:
-        return compared(model, given, column, [given] if name in FITTING else None)
+        from keras_transformer.export import ExportOptions
+
+        probes = [given] if name in FITTING else None
+        return compared(model, given, column, probes=probes, options=ExportOptions(dynamic_axes=AXES.get(name)))
     inputs = keras.tree.map_structure(lambda tensor: tf.constant(given[tensor.name]), model.input)
     return of_keras(
         model, inputs, [np.asarray(each) for each in tf.nest.flatten(model(inputs, training=False))], column

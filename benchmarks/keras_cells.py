@@ -8,14 +8,14 @@ FORMATS = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
 PROVEN, WRONG, ERROR = "proven", "WRONG", "error"
 
 
-def compared(model, arrays, format, probes=None):
+def compared(model, arrays, format, **given):
     """Exports a model in one format, runs the file and compares it with the model.
 
     Args:
         model: Keras model.
         arrays: dict of the name of an input to its values.
         format: name of the format.
-        probes: those of the export; its own by default.
+        given: further arguments of `export`.
 
     Returns:
         `PROVEN`, `WRONG`, the type and text of the package's error, or "error: ...", which should not be.
@@ -31,7 +31,7 @@ def compared(model, arrays, format, probes=None):
         tensors = keras.tree.map_structure(tf.constant, inputs)
         outputs = model(tensors, training=False)  # Augmentations train by default.
         with tempfile.TemporaryDirectory() as folder:
-            export(model, f"{folder}/bundle", [format], probes=probes, progress=False)
+            export(model, f"{folder}/bundle", [format], progress=False, **given)
             found = load(f"{folder}/bundle", backend=format)(inputs)
     except ExportError as error:
         return f"{type(error).__name__}: {in_one_line(error)}"

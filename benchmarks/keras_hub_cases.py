@@ -444,8 +444,9 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "MoonshineBackbone": {"encoder_input_values": (1600, 1), "encoder_padding_mask": (1600,)},
     "PARSeqBackbone": {"token_ids": (12,), "padding_mask": (12,)},
-    "SAM3PromptableConceptBackbone": {  # Boxes name the image that they are in.
-        "boxes": [[[row, 0.4 + 0.03 * number, 0.5, 0.2, 0.3] for number in range(7)] for row in range(2)]
+    "SAM3PromptableConceptBackbone": {  # A box names the image that it is in.
+        "boxes": [[[0, 0.4, 0.5, 0.2, 0.3]], [[1, 0.5, 0.6, 0.4, 0.2]]],
+        "box_labels": (1,),
     },
     "SAMBackbone": {"points": (1, 2), "labels": (1,), "boxes": (1, 2, 2), "masks": (1, 16, 16, 1)},
     **dict.fromkeys(("SigLIPBackbone", "SigLIPTextEncoder"), {"token_ids": (32,)}),
@@ -455,6 +456,11 @@ INPUTS["SAMImageSegmenter"] = INPUTS["SAMBackbone"]
 INPUTS["SAM3PromptableConceptImageSegmenter"] = INPUTS["SAM3PromptableConceptBackbone"]
 # Exported with these inputs as probes: not all sizes fit each other.
 FITTING = INPUTS.keys() - {"WhisperBackbone"}
+# Axes of a size of their own.
+AXES = dict.fromkeys(
+    ("SAM3PromptableConceptBackbone", "SAM3PromptableConceptImageSegmenter"),
+    dict.fromkeys(("boxes", "box_labels"), {1: "boxes"}),
+)
 # Of inputs of one length only: their layers count in Python over the positions.
 LENGTH = dict.fromkeys(("Qwen3_5Backbone", "Qwen3_5MoeBackbone", "RWKV7Backbone"), 16)
 
