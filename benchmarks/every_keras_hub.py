@@ -25,6 +25,7 @@ from keras_cells import ERROR, FORMATS, PROVEN, cell, compared, in_one_line, is_
 from keras_exporter import COLUMNS, RIGHT, of_keras
 from measure import versions
 
+KERAS = {name: COLUMNS[name] for name in ("keras_onnx", "keras_litert")}
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "keras_hub.md"
 HEAD = """# KerasHub
 
@@ -93,7 +94,7 @@ def _in_words(name):
 def page(found):
     """The text of docs/keras_hub.md, of the results by class and column."""
     rows = by_family(found)
-    columns = {**FORMATS, **COLUMNS} if any(set(COLUMNS) <= set(row) for row in rows.values()) else FORMATS
+    columns = {**FORMATS, **KERAS} if all(set(KERAS) <= set(row) for row in rows.values()) else FORMATS
     lines = [f"| family | classes | {' | '.join(columns.values())} |", "|---" * (2 + len(columns)) + "|"]
     for name, row in sorted(rows.items()):
         cells = [cell(row[column], PROVEN if column in FORMATS else RIGHT) for column in columns]
@@ -119,7 +120,7 @@ def main():
 
     kept = pathlib.Path(options.json) if options.json else None
     found = json.loads(kept.read_text()) if kept and kept.exists() else {}
-    columns = COLUMNS if options.keras else options.formats
+    columns = KERAS if options.keras else options.formats
     tried = [f"{name} {column}" for name in options.only or sorted(classes()) for column in columns]
     for key, result in results([sys.executable, __file__, "--worker"], tried):
         name, column = key.split()

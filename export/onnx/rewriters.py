@@ -67,7 +67,7 @@ def only_needed() -> Iterator[None]:
 
 
 def _functions(graph: Any) -> list[Any]:
-    """The functions of a graph as graphs, with the shapes of their first call, callees before callers."""
+    """The functions of a graph as graphs, with the shapes of what they are called with, callees before callers."""
     from tf2onnx import tf_loader
 
     found: dict[str, Any] = {}
@@ -81,9 +81,14 @@ def _add_functions(found: dict[str, Any], graph: Any, definitions: Mapping[str, 
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     for node in graph.get_operations():
-        for name in sorted(_called_by(node) & definitions.keys() - found.keys()):
-            count = len(definitions[name].signature.input_arg)
+        for name in sorted(_called_by(node) & definitions.keys()):
             shapes = [each.shape for each in node.inputs[1 if node.type in _BRANCHES else 0 :]]
+            if name in found:  # It is called a second time.
+                known = [each.shape for each in found[name].inputs]
+                shapes = [one.most_specific_compatible_shape(other) for one, other in zip(known, shapes, strict=False)]
+                if shapes == known:
+                    continue
+            count = len(definitions[name].signature.input_arg)
             found[name] = function_def_to_graph(definitions[name], input_shapes=shapes[:count] or None)
             _add_functions(found, found[name], definitions)
 

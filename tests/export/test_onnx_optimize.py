@@ -430,6 +430,30 @@ def test_no_body_repeats_a_name_around_it_or_beside_it():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_functions_of_branches_and_loops_have_the_shapes_of_their_arguments():
+    import tensorflow as tf
+
+    from keras_transformer.export.onnx import rewriters
+
+    def scaled_in_a_loop(x, y):
+        def step(i, z):
+            return i + 1, tf.cond(z[0, 0] > 0, lambda: z * y[:1, :1], lambda: z)
+
+        return tf.while_loop(lambda i, z: i < 3, step, (0, x))[1]
+
+    function = tf.function(lambda is_one, x, y: tf.cond(is_one, lambda: x + y[0], lambda: scaled_in_a_loop(x, y)))
+    specs = [
+        tf.TensorSpec(shape, dtype) for shape, dtype in (((), "bool"), ((None, 3), "float32"), ((2, 3), "float32"))
+    ]
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(function.get_concrete_function(*specs).graph.as_graph_def(), name="")
+        functions = {each.name: {str(tensor.shape) for tensor in each.inputs} for each in rewriters._functions(graph)}
+    branches = [shapes for name, shapes in functions.items() if "_true_" in name or "_false_" in name]
+    assert branches == [{"(None, 3)", "(2, 3)"}] * 4
+    (body,) = (shapes for name, shapes in functions.items() if "while_body" in name)
+    assert body == {"()", "(None, 3)", "(2, 3)"}
+
+
 def test_outputs_that_are_constants_or_equal_to_others_keep_names_and_types():
     model = parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 17]>
