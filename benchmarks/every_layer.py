@@ -17,15 +17,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 
+from keras_cells import ERROR, FORMATS, PROVEN, cell, compared, in_one_line, is_fault, results
 from measure import Table, versions
 
-FORMATS = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "keras_layers.md"
-PROVEN, WRONG, ERROR = "proven", "WRONG", "error"
 HEAD = """# Every layer of Keras
 
 Each class of `keras.layers` with its options, of fixed and of dynamic sizes, exported, run in the runtime of each format and
@@ -50,40 +47,6 @@ def _model(cases):
     return keras.Model(inputs, outputs), dict(zip(names, first.arrays, strict=True))
 
 
-def _compared(model, arrays, format):
-    """`"proven"`, or what is otherwise, of a model in one format."""
-    import numpy as np
-    import tensorflow as tf
-
-    from keras_transformer.export import ExportError, export, load
-
-    tensors = {name: tf.constant(each) for name, each in arrays.items()}
-    try:
-        # Augmentations train by default.
-        outputs = model(list(tensors.values()), training=False)
-        expected = {name: np.asarray(each) for name, each in outputs.items()}
-        with tempfile.TemporaryDirectory() as folder:
-            export(model, f"{folder}/bundle", [format], progress=False)
-            found = load(f"{folder}/bundle", backend=format)(arrays)
-    except ExportError as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    except Exception as error:
-        return f"{ERROR}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    found = {name: np.asarray(found[name]) for name in expected}
-    return PROVEN if all(_is_equal(found[name], each) for name, each in expected.items()) else WRONG
-
-
-def _is_equal(found, expected):
-    import numpy as np
-
-    if found.shape != expected.shape:
-        return False
-    if expected.dtype.kind in "OSU":
-        return bool((found == expected).all())
-    scale = float(np.abs(np.nan_to_num(expected.astype("float64"))).max(initial=0))
-    return np.allclose(found, expected, rtol=1e-4, atol=1e-5 * max(scale, 1e-3), equal_nan=True)
-
-
 def try_layer(name, formats):
     """The result of each case of a layer: format -> options -> result."""
     import keras
@@ -106,8 +69,8 @@ def _tried(cases, format):
     try:
         model, arrays = _model(cases)
     except Exception as error:
-        return f"{ERROR}: Keras: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return _compared(model, arrays, format)
+        return f"{ERROR}: Keras: {type(error).__name__}: {in_one_line(error)[:200]}"
+    return compared(model, arrays, format)
 
 
 def try_application(name, formats):
@@ -121,7 +84,7 @@ def try_application(name, formats):
     model = getattr(keras.applications, name)(weights=None, input_shape=(side, side, 3), classes=10)
     model = keras.Model(model.inputs, {"output_0": model.output})
     images = np.random.default_rng(0).uniform(0, 255, (2, side, side, 3)).astype("float32")
-    return {format: {"": _compared(model, {model.inputs[0].name: images}, format)} for format in formats}
+    return {format: {"": compared(model, {model.inputs[0].name: images}, format)} for format in formats}
 
 
 def _work(names, options):
@@ -132,33 +95,11 @@ def _work(names, options):
 
 
 def _results(names, options):
-    """Yields the results by name, from processes that are started again where one ends."""
-    left = list(names)
-    while left:
-        command = [sys.executable, __file__, "--worker", "--formats", *options.formats, "--only", *left]
-        command += ["--applications"] if options.applications else []
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-            for line in process.stdout:
-                if line.startswith('{"name"'):
-                    record = json.loads(line)
-                    left.remove(record["name"])
-                    yield record["name"], record["found"]
-        if left:
-            ended = f"{ERROR}: the process ended with {process.returncode}"
-            yield left.pop(0), {format: {"": ended} for format in options.formats}
-
-
-def cell(found):
-    """What is said of the cases of a layer in one format."""
-    proven = sum(each == PROVEN for each in found.values())
-    if proven == len(found):
-        return PROVEN
-    reasons = {}
-    for options, each in found.items():
-        if each != PROVEN:
-            reasons.setdefault(each.split(":")[0] if each.startswith(WRONG) else each, []).append(options)
-    parts = [f"{' / '.join(filter(None, options))}: {reason[:160]}" for reason, options in reasons.items()]
-    return f"{proven} of {len(found)}; " + "; ".join(parts).replace("|", "/").replace("<", "&lt;")
+    """Yields the results by name."""
+    command = [sys.executable, __file__, "--worker", "--formats", *options.formats]
+    command += ["--applications"] if options.applications else []
+    for name, found in results([*command, "--only"], names):
+        yield name, {format: {"": found} for format in options.formats} if isinstance(found, str) else found
 
 
 def page(rows):
@@ -197,8 +138,8 @@ def main():
     print(table)
     if not options.only and not options.applications and len(options.formats) == len(FORMATS):
         FILE.write_text(page(rows))
-    results = [each for found in rows.values() for cases in found.values() for each in cases.values()]
-    return 1 if any(each.startswith((WRONG, ERROR)) for each in results) else 0
+    tried = [each for found in rows.values() for cases in found.values() for each in cases.values()]
+    return 1 if any(map(is_fault, tried)) else 0
 
 
 if __name__ == "__main__":

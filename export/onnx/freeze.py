@@ -77,6 +77,9 @@ def _without_values(graph: TracedGraph) -> FrozenGraph:
     for node in every_node(optimized):
         # The optimizer changes the order of factors, and keeps the shapes of the former products.
         node.attr.pop("_output_shapes", None)
+    for function in optimized.library.function:
+        for argument in function.arg_attr.values():  # It does not know those of branches.
+            argument.attr.pop("_output_shapes", None)
     kept = [node for node in optimized.node if node.op != "VarHandleOp" and node.name not in weights]
     del optimized.node[:]
     optimized.node.extend([*weights.values(), *kept])

@@ -1,17 +1,19 @@
-"""What is changed in tf2onnx while it converts: which of its rewriters run, and the order of functions.
+"""What is changed in tf2onnx while it converts: which of its rewriters run, and the functions of loops and branches.
 
 Each rewriter searches and rebuilds the whole graph, for nothing too. Functions that do not call one another come in the
-order of a set of their names, so that two processes count the names of operations differently.
+order of a set of their names, so that two processes count the names of operations differently; and those of branches have
+the shape of the condition for their first argument, that of the first argument for the second, and so on.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _LOOPS_OF_TF1, _LOOPS_OF_TF2 = {"LoopCond"}, {"While", "StatelessWhile"}
 _RANDOM = {"RandomUniform", "RandomUniformInt", "RandomStandardNormal"}
+_BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase"}  # Their first input says which.
 _CONVOLUTIONS = {"Conv2D", "DepthwiseConv2dNative", "Conv3D", "Conv2DBackpropInput"}
 # The operations without which a rewriter finds nothing. Those that are not listed always run.
 _NEEDED = {
@@ -42,7 +44,10 @@ _NEEDED = {
 
 @contextlib.contextmanager
 def only_needed() -> Iterator[None]:
-    """Context in which tf2onnx leaves out rewriters that cannot apply. One thread at a time may be inside."""
+    """Context in which tf2onnx leaves out rewriters that cannot apply, and knows the shapes in functions.
+
+    One thread at a time may be inside.
+    """
     from tf2onnx import tfonnx
 
     original: Callable[..., Any] = tfonnx.run_rewriters
@@ -54,11 +59,38 @@ def only_needed() -> Iterator[None]:
         original(graph, needed, continue_on_error)
 
     tfonnx.run_rewriters = run_rewriters
-    tfonnx.resolve_functions = lambda graph: _ordered(resolve_functions(graph))
+    tfonnx.resolve_functions = _functions
     try:
         yield
     finally:
         tfonnx.run_rewriters, tfonnx.resolve_functions = original, resolve_functions
+
+
+def _functions(graph: Any) -> list[Any]:
+    """The functions of a graph as graphs, with the shapes of what they are called with, callees before callers."""
+    from tf2onnx import tf_loader
+
+    found: dict[str, Any] = {}
+    _add_functions(found, graph, {name: each.definition for name, each in graph._functions.items()})
+    tf_loader._FUNCTIONS.update(found)
+    return _ordered(list(found.values()))
+
+
+def _add_functions(found: dict[str, Any], graph: Any, definitions: Mapping[str, Any]) -> None:
+    """Adds the functions that the operations of a graph call, at any depth."""
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    for node in graph.get_operations():
+        for name in sorted(_called_by(node) & definitions.keys()):
+            shapes = [each.shape for each in node.inputs[1 if node.type in _BRANCHES else 0 :]]
+            if name in found:  # It is called a second time.
+                known = [each.shape for each in found[name].inputs]
+                shapes = [one.most_specific_compatible_shape(other) for one, other in zip(known, shapes, strict=False)]
+                if shapes == known:
+                    continue
+            count = len(definitions[name].signature.input_arg)
+            found[name] = function_def_to_graph(definitions[name], input_shapes=shapes[:count] or None)
+            _add_functions(found, found[name], definitions)
 
 
 def _ordered(functions: list[Any]) -> list[Any]:
@@ -74,7 +106,12 @@ def _ordered(functions: list[Any]) -> list[Any]:
 
 def _called(function: Any) -> set[str]:
     """The names of the functions that a function calls."""
-    attributes = [each for node in function.get_operations() for each in node.node_def.attr.values()]
+    return set().union(*map(_called_by, function.get_operations()))
+
+
+def _called_by(node: Any) -> set[str]:
+    """The names of the functions that an operation calls."""
+    attributes = node.node_def.attr.values()
     single = {each.func.name for each in attributes if each.HasField("func")}
     return single | {each.name for attribute in attributes for each in attribute.list.func}
 

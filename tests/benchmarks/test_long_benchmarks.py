@@ -97,10 +97,6 @@ COMMANDS = {
         ["gate_clean", "--formats", "onnx"],
         {"model", "fresh onnx", "trained onnx", "extreme onnx"},
     ),
-    "backbones": Command(
-        ["backbones", "--only", "bert", "--formats", "onnx", "--ours-only"],
-        {"backbone", "ours onnx"},
-    ),
 }
 
 
@@ -134,11 +130,6 @@ def test_generation_is_of_the_same_text(reports):
     assert {row["kind"] for row in rows} == {"ONNX, fp32", "ONNX, int8", "TFLite, fp32", "TFLite, int8"}
     assert {row["peer"] for row in rows} >= {"KerasHub, XLA", "Hugging Face, torch"}
     assert all(row["same_text"] for row in rows if row["kind"].endswith("fp32"))
-
-
-def test_a_backbone_says_how_far_it_is(reports):
-    (row,) = reports["backbones"][1]["rows"]
-    assert float(row["ours onnx"]) <= 1e-5
 
 
 def test_the_gate_refuses_planted_faults_and_no_sound_file(reports):

@@ -256,6 +256,8 @@ case("BatchMatMul", lambda x: RAW.BatchMatMul(x=x, y=x, adj_y=True), MATRICES)
 case("BatchMatMulV2", lambda x: tf.matmul(x, x, transpose_a=True), MATRICES)
 case("BatchMatMulV3", lambda x: RAW.BatchMatMulV3(x=x, y=x, adj_y=True, Tout=tf.int32), BYTES)
 case("Einsum", lambda x: tf.einsum("bij,bkj->bik", x, x), MATRICES)
+case("Einsum", lambda x, y: tf.einsum("bi,j->bij", x, y), ROWS, OTHERS[0], name="outer")
+case("Einsum", lambda x, y: tf.einsum("bij,kb->jkbi", x, y), MATRICES, OTHERS[:, :2], name="outer of axes in any order")
 KERNEL = _RANDOM.normal(size=(3, 3, 3, 4)).astype("float32")
 PICTURES = ((None, None, None, 3),)
 case("Conv2D", lambda x: tf.nn.conv2d(x, KERNEL, 2, "SAME"), IMAGES, shapes=PICTURES)
@@ -265,6 +267,17 @@ case(
 # Keras's grouped convolution is a function that XLA compiles.
 GROUPED = _RANDOM.normal(size=(3, 3, 1, 6)).astype("float32")
 case("Conv2D", lambda x: keras.ops.conv(x, GROUPED, 2, "same"), IMAGES, name="groups", shapes=PICTURES)
+# What a branch knows of a kernel are the shapes of its arguments.
+case(
+    "Conv2D",
+    lambda x, kernel: tf.cond(
+        tf.size(x) > 0, lambda: tf.nn.conv2d(x, kernel, 2, "VALID"), lambda: x[..., :1] * kernel[0, 0, 0]
+    ),
+    IMAGES,
+    KERNEL,
+    name="in a branch",
+    shapes=(*PICTURES, KERNEL.shape),
+)
 case(
     "Conv2D",
     lambda x: tf.nn.conv2d(x, KERNEL, [5, 2], "SAME", dilations=[1, 1]),
@@ -470,6 +483,16 @@ COLORS = np.concatenate(
 )
 case("RGBToHSV", lambda x: tf.image.rgb_to_hsv(x), COLORS, shapes=PICTURES)
 case("HSVToRGB", lambda x: tf.image.hsv_to_rgb(x), COLORS, shapes=PICTURES)
+
+
+def _filled(x):
+    columns = tf.TensorArray(x.dtype, size=3)
+    for column in (2, 0, 1, 2):
+        columns = columns.write(column, x[:, column] * (column + 1.0))
+    return columns.stack()
+
+
+case("TensorListStack", _filled, ROWS, name="in a loop of Python")
 case("TensorListReserve", lambda x: tf.map_fn(lambda row: row * 2, x), ROWS, shapes=((3, 5),))
 
 # Matrices of sizes that are known, in batches of any.

@@ -20,6 +20,7 @@ from keras_transformer.export.onnx.passes.naming import make_names_unique
 from keras_transformer.export.onnx.passes.shapes.dims import Dims
 from keras_transformer.export.onnx.passes.shapes.integers import sizes_of
 from keras_transformer.export.onnx.passes.shapes.symbolic import divide, multiply
+from keras_transformer.export.onnx.passes.simplify import simplify
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
@@ -427,3 +428,54 @@ def test_no_body_repeats_a_name_around_it_or_beside_it():
     for flag, expected in ((True, np.exp(last)), (False, -np.exp(-last))):
         (found,) = session.run(None, {"x": x, "flag": np.array(flag)})
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_functions_of_branches_and_loops_have_the_shapes_of_their_arguments():
+    import tensorflow as tf
+
+    from keras_transformer.export.onnx import rewriters
+
+    def scaled_in_a_loop(x, y):
+        def step(i, z):
+            return i + 1, tf.cond(z[0, 0] > 0, lambda: z * y[:1, :1], lambda: z)
+
+        return tf.while_loop(lambda i, z: i < 3, step, (0, x))[1]
+
+    function = tf.function(lambda is_one, x, y: tf.cond(is_one, lambda: x + y[0], lambda: scaled_in_a_loop(x, y)))
+    specs = [
+        tf.TensorSpec(shape, dtype) for shape, dtype in (((), "bool"), ((None, 3), "float32"), ((2, 3), "float32"))
+    ]
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(function.get_concrete_function(*specs).graph.as_graph_def(), name="")
+        functions = {each.name: {str(tensor.shape) for tensor in each.inputs} for each in rewriters._functions(graph)}
+    branches = [shapes for name, shapes in functions.items() if "_true_" in name or "_false_" in name]
+    assert branches == [{"(None, 3)", "(2, 3)"}] * 4
+    (body,) = (shapes for name, shapes in functions.items() if "while_body" in name)
+    assert body == {"()", "(None, 3)", "(2, 3)"}
+
+
+def test_outputs_that_are_constants_or_equal_to_others_keep_names_and_types():
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        graph (float[N, 2] x) => (float[2] one, float[N, 2] y, float[2] other, float[N, 2] half)
+        <float[2] c = {3.0, -4.0}>
+        {
+            one = Identity(c)
+            other = Identity(c)
+            first = Sigmoid(x)
+            y = Add(first, c)
+            half = Sigmoid(x)
+        }""")
+    simplified = ir.from_proto(model)
+    simplify(simplified)
+    assert all(each.producer() is not None for each in simplified.graph.outputs)
+    saved = ir.to_proto(simplified)
+    onnx.checker.check_model(saved, full_check=True)
+    assert [each.op_type for each in saved.graph.node].count("Sigmoid") == 1
+    session = onnxruntime.InferenceSession(saved.SerializeToString())
+    assert [each.name for each in session.get_outputs()] == ["one", "y", "other", "half"]
+    x = np.array([[0.5, -2.0]], "float32")
+    one, y, other, half = session.run(None, {"x": x})
+    np.testing.assert_array_equal([one, other], [[3, -4]] * 2)
+    np.testing.assert_allclose(half, 1 / (1 + np.exp(-x)), rtol=1e-6)
+    np.testing.assert_allclose(y, half + [3, -4], rtol=1e-6)

@@ -263,8 +263,9 @@ class TestOnnx:
 
         counts = {}
         for layers in (4, 8):
-            graph, parts = with_opaque_layers(traced(functional_spec(encoder(layers))).graphs["serve"])
-            counts[layers] = len(graph.graph_def.node), sum(len(each.graph_def.node) for each in parts.values())
+            graph, opaque = with_opaque_layers(traced(functional_spec(encoder(layers))).graphs["serve"])
+            sizes = [len(each.graph_def.node) for each in opaque.repeated.values()]
+            counts[layers] = len(graph.graph_def.node), sum(sizes)
         assert counts[4][1] == counts[8][1] > 100
         # An opaque operation, its result, and the weights.
         assert counts[8][0] - counts[4][0] < 4 * 25

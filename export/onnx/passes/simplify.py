@@ -9,6 +9,7 @@ from onnxscript import optimizer
 from keras_transformer.export.onnx.passes.naming import make_names_unique
 
 _FOLD_BYTES = 4096
+_Output = tuple[str | None, ir.TypeProtocol | None, ir.Shape | None]
 
 
 def simplify(model: ir.Model) -> None:
@@ -16,7 +17,7 @@ def simplify(model: ir.Model) -> None:
 
     This is what is needed of the optimizer of tf2onnx, whose passes copy the graph and search it again and again.
     """
-    outputs = [each.name for each in model.graph.outputs]
+    outputs = [(each.name, each.type, each.shape) for each in model.graph.outputs]
     make_names_unique(model.graph)  # Rules number their values from 1, and name constants after one weight.
     optimizer.fold_constants(model, input_size_limit=_FOLD_BYTES, output_size_limit=_FOLD_BYTES)
     for each in (
@@ -31,10 +32,23 @@ def simplify(model: ir.Model) -> None:
     make_names_unique(model.graph)
 
 
-def _separate_outputs(graph: ir.Graph, names: Sequence[str | None]) -> None:
-    """Makes each output a value of its own: the passes merge outputs that are equal, and a runtime knows them by name."""
+def _separate_outputs(graph: ir.Graph, outputs: Sequence[_Output]) -> None:
+    """Makes each output a value of its own, and the result of a node.
+
+    The passes merge outputs with what is equal, others and constants too, of which the type may not be known; a runtime
+    knows them by name.
+
+    Args:
+        graph: `onnx_ir.Graph`, changed in place.
+        outputs: the name, the type and the shape of each output.
+    """
     first: dict[ir.Value, str | None] = {}
-    for number, (value, name) in enumerate(zip(list(graph.outputs), names, strict=True)):
+    for value in dict.fromkeys(each for each in graph.outputs if each.name in graph.initializers):
+        del graph.initializers[str(value.name)]
+        value.name = first[value] = f"{value.name}/constant"
+        graph.initializers.add(value)
+    for number, (value, (name, type, shape)) in enumerate(zip(list(graph.outputs), outputs, strict=True)):
+        value.type, value.shape = value.type or type, value.shape or shape
         if value in first:
             value.name = first[value]
             copy = ir.node("Identity", [value], name=name)

@@ -33,6 +33,37 @@ def product_of_transposed(x: Tensor, y: Tensor, *, adj_x: bool, adj_y: bool, Tou
     return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=Tout)
 
 
+def product_of_all(x: Tensor, y: Tensor, *, equation: str) -> Tensor:
+    """The products of all elements of two tensors: an einsum that adds nothing up."""
+    operands, result = equation.split("->")
+    aligned = [_aligned(each, labels, result) for each, labels in zip((x, y), operands.split(","), strict=True)]
+    return aligned[0] * aligned[1]
+
+
+def _aligned(x: Tensor, labels: str, result: str) -> Tensor:
+    """A tensor with the axes of the result of an einsum, of size 1 where it has none of its own."""
+    own = [label for label in result if label in labels]
+    x = x if list(labels) == own else tf.transpose(x, [labels.index(label) for label in own])
+    for axis, label in enumerate(result):
+        x = x if label in labels else tf.expand_dims(x, axis)
+    return x
+
+
+def _adds_nothing(node: Node) -> bool:
+    """Whether an einsum of two operands adds nothing up, and the converter does not take it.
+
+    It takes what has no axis in both operands, and at most one dynamic size in each.
+    """
+    operands, result = node.attribute("equation").split("->")
+    labels = operands.split(",")
+    is_plain = len(labels) == 2 and "." not in operands and all(len(set(each)) == len(each) for each in labels)
+    if not is_plain or set(result) != set("".join(labels)):
+        return False
+    shapes = [node.part.spec(each).shape for each in node.inputs]
+    is_dynamic = any(shape.rank and shape.as_list().count(None) > 1 for shape in shapes)
+    return is_dynamic or not set(labels[0]).isdisjoint(labels[1])
+
+
 def _is_transposed(node: Node) -> bool:
     return is_int8(node) and bool(node.attribute("adj_x") or node.attribute("adj_y"))
 
@@ -52,6 +83,7 @@ def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor)
 
 _OPTIONS = ("adj_x", "adj_y", "Tout")
 _BYTES = Decomposed(product_of_bytes, _OPTIONS, is_int8)
+_ALL = Decomposed(product_of_all, ("equation",), _adds_nothing)
 _TRANSPOSED = Decomposed(product_of_transposed, _OPTIONS, _is_transposed)
 
 OPERATIONS = (
@@ -59,5 +91,5 @@ OPERATIONS = (
     Operation("BatchMatMul", rounds=True, sum_length=_of_batches),
     Operation("BatchMatMulV2", rounds=True, sum_length=_of_batches, reads_weight=1),
     Operation("BatchMatMulV3", {TFLITE: _BYTES, ONNX: _TRANSPOSED}, rounds=True, sum_length=_of_batches),
-    Operation("Einsum", rounds=True, sum_length=_of_einsum),
+    Operation("Einsum", {TFLITE: _ALL}, rounds=True, sum_length=_of_einsum),
 )

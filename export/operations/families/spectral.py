@@ -180,7 +180,8 @@ def _is_of_known_length(node: Node) -> bool:
 
 def _is_of_no_power_of_two(node: Node) -> bool:
     """Whether LiteRT has no operator of its own."""
-    return _is_of_known_length(node) and int(node.value(1)[0]).bit_count() != 1
+    length = node.value(1)
+    return _is_of_known_length(node) and length is not None and int(length[0]).bit_count() != 1
 
 
 def _length_of_last(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
