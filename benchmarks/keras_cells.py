@@ -1,0 +1,110 @@
+"""What becomes of the models of a table in each format: exported, run and compared by worker processes, said in cells."""
+
+import json
+import subprocess
+import tempfile
+
+FORMATS = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
+PROVEN, WRONG, ERROR = "proven", "WRONG", "error"
+
+
+def compared(model, arrays, format, probes=None):
+    """Exports a model in one format, runs the file and compares it with the model.
+
+    Args:
+        model: Keras model.
+        arrays: dict of the name of an input to its values.
+        format: name of the format.
+        probes: those of the export; its own by default.
+
+    Returns:
+        `PROVEN`, `WRONG`, the type and text of the package's error, or "error: ...", which should not be.
+    """
+    import keras
+    import tensorflow as tf
+
+    from keras_transformer.export import ExportError, export, load
+
+    inputs = keras.tree.map_structure(lambda tensor: arrays[tensor.name], model.input)
+    try:
+        tensors = keras.tree.map_structure(tf.constant, inputs)
+        outputs = model(tensors, training=False)  # Augmentations train by default.
+        with tempfile.TemporaryDirectory() as folder:
+            export(model, f"{folder}/bundle", [format], probes=probes, progress=False)
+            found = load(f"{folder}/bundle", backend=format)(inputs)
+    except ExportError as error:
+        return f"{type(error).__name__}: {in_one_line(error)}"
+    except Exception as error:  # A row of the table names it.
+        return f"{ERROR}: {type(error).__name__}: {in_one_line(error)[:300]}"
+    names = list(outputs) if isinstance(outputs, dict) and set(outputs) == set(found) else list(found)
+    expected = [outputs[name] for name in names] if isinstance(outputs, dict) else tf.nest.flatten(outputs)
+    return PROVEN if all(is_equal(found[name], each) for name, each in zip(names, expected, strict=True)) else WRONG
+
+
+def is_equal(found, expected):
+    """Whether the values of a file are those of Keras, but for rounding."""
+    import numpy as np
+
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        return False
+    if expected.dtype.kind in "OSU":
+        return bool((found == expected).all())
+    scale = float(np.abs(np.nan_to_num(expected.astype("float64"))).max(initial=0))
+    return np.allclose(found, expected, rtol=1e-4, atol=1e-5 * max(scale, 1e-3), equal_nan=True)
+
+
+def in_one_line(error):
+    """The text of an error."""
+    return " ".join(str(error).split())
+
+
+def results(command, names, batch=60):
+    """Yields names with what workers find of them: another worker follows where one ends, or has tried enough.
+
+    Args:
+        command: of a worker, which is given names and prints `{"name": ..., "found": ...}` for each as a line.
+        names: list of str.
+        batch: int. Names for a worker.
+
+    Yields:
+        A name and what was found of it; an "error: ..." where the worker ended with that name.
+    """
+    left = list(names)
+    while left:
+        given = left[:batch]
+        with subprocess.Popen(
+            [*command, *given], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            for line in process.stdout:
+                if line.startswith('{"name"'):
+                    record = json.loads(line)
+                    given.remove(record["name"])
+                    left.remove(record["name"])
+                    yield record["name"], record["found"]
+        if given:
+            left.remove(given[0])
+            yield given[0], f"{ERROR}: the process ended with {process.returncode}"
+
+
+def cell(found, right=PROVEN):
+    """What is said of the cases of a row in one column.
+
+    Args:
+        found: dict of a case to its result.
+        right: the result that needs no words.
+    """
+    count = sum(each == right for each in found.values())
+    if count == len(found):
+        return right
+    reasons = {}
+    for options, each in found.items():
+        if each != right:
+            reasons.setdefault(each.split(":")[0] if each.startswith(WRONG) else each, []).append(options)
+    parts = [f"{' / '.join(filter(None, options))}: {reason[:160]}" for reason, options in reasons.items()]
+    return f"{count} of {len(found)}; " + "; ".join(parts).replace("|", "/").replace("<", "&lt;")
+
+
+def is_fault(result):
+    """Whether a result is none that a table may hold: a wrong file, or an error that is not the package's own."""
+    return result.startswith((WRONG, ERROR))
