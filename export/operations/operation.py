@@ -63,12 +63,12 @@ class Refused:
 
     Args:
         reason: why.
-        remedy: what a user can do instead.
+        remedy: what a user can do instead; "" for what `Remedy.OPERATION` says.
         when: to which nodes that applies; to all by default.
     """
 
     reason: str
-    remedy: str
+    remedy: str = ""
     when: Callable[[Node], bool] = _always
 
 
@@ -91,6 +91,7 @@ class Operation:
             counts. The converter keeps an operation of which nothing is said, or to which nothing applies.
         remedies: dict of format to what a user can do where its converter does not take the operation.
         rounds: bool. Whether a result in float32 is rounded; other operations move, compare or select values.
+        is_absolute: bool. Whether results near 0 are rounded as far as those near 1 are.
         sum_length: how many numbers are added for each element of the result, from the attributes of the operation, its
             operands and its result; None where there is no sum.
         reads_weight: position of the operand that may be a weight with which the converter of TFLite has nothing to compute.
@@ -103,6 +104,7 @@ class Operation:
     )
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     rounds: bool = False
+    is_absolute: bool = False
     sum_length: Callable[[Mapping[str, Any], Sequence[Tensor], Tensor], float] | None = None
     reads_weight: int | None = None
     moves_weight: bool = False

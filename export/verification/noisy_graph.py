@@ -18,6 +18,7 @@ from tensorflow.python.eager import context
 from keras_transformer.export.graph.function import GraphFunction
 from keras_transformer.export.graph.operation_results import result_part
 from keras_transformer.export.graph.traced_graph import LOWERED, with_own_functions
+from keras_transformer.export.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -207,18 +208,24 @@ def _moved(node: NodeDef) -> str:
 
 
 def _noise(node: NodeDef, width: str, seed: str, is_in_function: bool) -> list[Any]:
-    """Operations that multiply a result by `1 + d`, with `d` from `[-width, width)`, unless it is a whole number."""
+    """Operations that multiply a result by `1 + d`, with `d` from `[-width, width)`, unless it is a whole number.
+
+    Those whose results are rounded as 1 is add `d`.
+    """
     value = f"{node.name}:{result_part(node.op, node.attr, 0)}" if is_in_function else node.name
     nodes = _Nodes(f"{node.name}/noise", is_in_function)
     shape = nodes.add("shape", "Shape", [value], T=_FLOAT, out_type=_INT32)
     drawn = nodes.add("drawn", "StatelessRandomUniform", [shape, seed], T=_INT32, Tseed=_INT32, dtype=_FLOAT)
     centered = nodes.add("centered", "Sub", [drawn, nodes.constant("half", np.float32(0.5))], T=_FLOAT)
     scaled = nodes.add("scaled", "Mul", [centered, nodes.add("range", "AddV2", [width, width], T=_FLOAT)], T=_FLOAT)
-    factor = nodes.add("factor", "AddV2", [scaled, nodes.constant("one", np.float32(1))], T=_FLOAT)
-    product = nodes.add("product", "Mul", [value, factor], T=_FLOAT)
+    if node.op in OPERATIONS and OPERATIONS[node.op].is_absolute:
+        rounded = nodes.add("sum", "AddV2", [value, scaled], T=_FLOAT)
+    else:
+        factor = nodes.add("factor", "AddV2", [scaled, nodes.constant("one", np.float32(1))], T=_FLOAT)
+        rounded = nodes.add("product", "Mul", [value, factor], T=_FLOAT)
     whole = nodes.add("whole", "Rint", [value], T=_FLOAT)
     is_whole = nodes.add("is_whole", "Equal", [whole, value], T=_FLOAT)
-    return [*nodes.found, _node(_moved(node), "SelectV2", [is_whole, value, product], T=_FLOAT)]
+    return [*nodes.found, _node(_moved(node), "SelectV2", [is_whole, value, rounded], T=_FLOAT)]
 
 
 def _node(name: str, op: str, inputs: Sequence[str], **types: int) -> Any:
