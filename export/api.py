@@ -14,6 +14,7 @@ from keras_transformer.export.formats import DEFAULT_FORMATS, FORMATS
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.kept import check_models
 from keras_transformer.export.quantization.precisions import Mode, Modes
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress
 from keras_transformer.export.request import Request, check_is_layer, generates, request_of
 from keras_transformer.export.runtime.libraries import require_keras
@@ -216,7 +217,7 @@ def _forward_spec(model: keras.Model, request: Request) -> ExportSpec:
     )
     if options.signatures:
         if request.target is not None:
-            raise ExportError("a file for a target has one signature: pass no signatures in ExportOptions")
+            raise ExportError("a file for a target has one signature", Remedy.SIGNATURES)
         from keras_transformer.export.spec.method_signatures import with_methods
 
         spec = with_methods(spec, model, options.signatures)
@@ -232,8 +233,7 @@ def _language_spec(model: keras.Model, request: Request) -> ExportSpec:
     forward = (request.probes, options.dynamic_axes, options.static, options.signatures)
     if any(each is not None for each in forward):
         raise ExportError(
-            "probes, dynamic_axes, static and signatures are for a model's forward pass: pass"
-            " ExportOptions(generation=False) too"
+            "probes, dynamic_axes, static and signatures are for a model's forward pass", Remedy.GENERATION
         )
     steps = options.generation if isinstance(options.generation, GenerationOptions) else GenerationOptions()
     if target is None:

@@ -11,6 +11,7 @@ from keras_transformer.export.data.short_repr import short_value
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.former_calls import warn
+from keras_transformer.export.remedies import Remedy
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -30,7 +31,9 @@ def takes_former_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         moved = {name: given.pop(name) for name in _MOVED if name in given}
         if moved:
             if "options" in given:
-                raise ExportError(f"pass {', '.join(moved)} in options: options=ExportOptions({_listed(moved)})")
+                raise ExportError(
+                    f"{', '.join(moved)} of export and options were given", Remedy.OPTIONS, options=_listed(moved)
+                )
             given["options"] = ExportOptions(**moved)
             warn(f"{', '.join(f'{name}=' for name in moved)} of export", _export_call(args, dict(given)), 3)
         return function(*args, **given)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization import kept, ternary
 from keras_transformer.export.quantization.options import PRECISIONS, Quantization, Ternary
 from keras_transformer.export.quantization.precisions import Mode, Modes, precisions_of
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.targets.fixed_shapes import check_precisions, check_sizes, target_formats
 from keras_transformer.utils.types import Arrays, Path
@@ -39,13 +40,7 @@ def check_is_layer(model: Any) -> None:
     import keras
 
     if isinstance(model, (str, bytes, os.PathLike)):
-        hint = "load it first, with keras_transformer.load_model"
-        if pathlib.Path(os.fsdecode(model)).is_dir():
-            hint = (
-                "load it first, with keras_transformer.checkpoints.from_huggingface for a checkpoint, or with"
-                " keras.layers.TFSMLayer for a SavedModel"
-            )
-        raise InvalidModelError(f"model must be a Keras model, not the path '{os.fsdecode(model)}': {hint}")
+        raise InvalidModelError(f"model must be a Keras model, not the path '{os.fsdecode(model)}'", Remedy.PATH)
     if not isinstance(model, keras.layers.Layer):
         raise InvalidModelError(f"model must be a Keras model or layer, not {type(model).__name__}")
 
@@ -106,7 +101,7 @@ def request_of(
     is_ternary = ternary.has_ternary_layers(model)
     precisions = precisions_of(Ternary() if quantize is None and is_ternary else quantize, model)
     if options.evaluation is not None and not any(precisions):
-        raise QuantizationError("evaluation measures quantization: pass quantize too")
+        raise QuantizationError("evaluation measures quantization", Remedy.QUANTIZE)
     if target:
         check_precisions(target, precisions)
         if not generates(model, options):

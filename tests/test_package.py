@@ -97,6 +97,7 @@ def test_arrows_point_down_only(package):
 
 # The same of the export, by folders and modules.
 EXPORT_ORDER = [
+    "remedies",
     "errors",
     "data",
     "graph",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 from keras_transformer.export.data.manifest import FILE, PRODUCER
 from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.atomic_write import FolderReplacement
 from keras_transformer.utils.errors import library_exceptions, on_failure
 from keras_transformer.utils.types import Path
@@ -44,7 +45,8 @@ def check_target(directory: Path, precisions: Collection[str] = ()) -> pathlib.P
     own = _own_names(target) | _own_folders(target, precisions)
     if present - own:
         foreign = sorted(present - own)[0]
-        raise InvalidBundleError(f"'{target}' contains '{foreign}', which is not part of a bundle: it is not replaced")
+        message = f"'{target}' contains '{foreign}', which is not part of a bundle: it is not replaced"
+        raise InvalidBundleError(message, Remedy.DIRECTORY)
     return target
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.commands.importing import quick_imports
 from keras_transformer.export.commands.user_modules import check_imports, custom_objects
 from keras_transformer.export.errors import InvalidModelError, nearest_path
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
     import keras
 
 
-# Parts of what Keras says where a class is missing, and where a file contains Python; what to do about it.
-_REMEDIES = {
-    "Could not locate": "; pass the Python file that defines it: --import FILE.py",
-    "Python `lambda`": "; load it in Python, keras.models.load_model(path, safe_mode=False), and call export(model, ...)",
-}
+# Parts of what Keras says where a class is missing, and where a file contains Python.
+_REMEDIES = {"Could not locate": Remedy.IMPORT, "Python `lambda`": Remedy.LAMBDA}
 
 
 def check_model(path: Path, imports: Sequence[str] = ()) -> pathlib.Path:
@@ -92,14 +90,8 @@ def _load_file(path: Path, imports: Sequence[str]) -> keras.Model:
         model: Any = keras.models.load_model(path, custom_objects=objects, compile=False)
         return model
     except library_exceptions(ImportError) as error:
-        raise InvalidModelError(f"'{path}' cannot be loaded: {_reason(str(error))}") from error
-
-
-def _reason(text: str) -> str:
-    """The cause, which Keras writes below the config of the whole model, and what to do about it."""
-    cause = text.rsplit("Exception encountered: ", 1)[-1]
-    remedy = next((remedy for words, remedy in _REMEDIES.items() if words in cause), "")
-    return one_line(cause).removesuffix(".") + remedy if remedy else one_line(text)
+        remedy = next((remedy for words, remedy in _REMEDIES.items() if words in str(error)), None)
+        raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}", remedy) from error
 
 
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:

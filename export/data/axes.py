@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.types import Shape
 
 # Ranks of what comes for several images of each row.
@@ -113,11 +114,10 @@ def sizes_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> d
     """
     sizes: dict[str, int] = {}
     for spec in inputs:
-        for axis, size in zip(spec.axes, arrays[spec.name].shape, strict=True):
+        for index, (axis, size) in enumerate(zip(spec.axes, arrays[spec.name].shape, strict=True)):
             if axis is not None and sizes.setdefault(axis, size) != size:
-                raise InvalidModelError(
-                    f"input '{spec.name}' has {size} along axis '{axis}', another input has {sizes[axis]}"
-                )
+                message = f"input '{spec.name}' has {size} along axis '{axis}', another input has {sizes[axis]}"
+                raise InvalidModelError(message, Remedy.AXES, name=spec.name, index=index, axis=axis)
     return sizes
 
 

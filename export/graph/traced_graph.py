@@ -19,6 +19,7 @@ from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.inlining import inlined, is_layer, without_layers
 from keras_transformer.export.graph.part import every_node, node_name
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
 
@@ -152,7 +153,7 @@ def trace(
             function = _traced(name, signature, variables, RepeatedLayers(()))
     except library_exceptions(ImportError) as error:
         raise InvalidModelError(
-            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
+            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}", Remedy.TRACING
         ) from error
     signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
     graph = _graph_of(function)

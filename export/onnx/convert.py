@@ -26,7 +26,7 @@ from keras_transformer.export.onnx.passes.recurrent_operators import operator_pa
 from keras_transformer.export.onnx.passes.repeated_parts import Ends, OpaqueLayers, insert_parts, with_opaque_layers
 from keras_transformer.export.onnx.passes.simplify import simplify
 from keras_transformer.export.onnx.preprocessing import put_inside
-from keras_transformer.export.onnx.rewriters import only_needed
+from keras_transformer.export.onnx.rewriters import failed_nodes, only_needed
 from keras_transformer.export.onnx.weights.files import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights.files import WeightsFile
 from keras_transformer.export.onnx.weights.files import write as write_file
@@ -34,6 +34,7 @@ from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.recurrence import has_operators
 from keras_transformer.export.operations.table import native_builders
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.utils.captured_stderr import captured
@@ -116,12 +117,12 @@ def _optimized(model: ir.Model, options: OnnxOptions, weights: Sequence[str]) ->
 
 def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
     """The graph of one signature, with its weights as inputs."""
-    with captured() as log:
+    with captured() as log, failed_nodes() as failed:
         try:
             model = _to_onnx(traced, spec, name)
         except library_exceptions() as error:
-            raise ConversionError(ONNX, error, log()) from error
-    _check_unsupported(model, spec.locate)
+            raise ConversionError(ONNX, error, log(), Remedy.FORMAT) from error
+    _check_unsupported(model, spec.locate, failed)
     hoist_invariants(model)
     _order_inputs(model.graph, spec.signatures[name])
     _name_axes(model.graph, spec.signatures[name])
@@ -132,7 +133,7 @@ def _check(path: pathlib.Path) -> None:
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except library_exceptions() as error:
-        raise ConversionError(ONNX, error) from error
+        raise ConversionError(ONNX, error, remedy=Remedy.FORMAT) from error
 
 
 def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> ir.Model:
@@ -196,15 +197,17 @@ def _output_labels(signature: Signature) -> dict[str, str]:
     return output_names([each.name for each in signature.inputs], [each.name for each in signature.outputs])
 
 
-def _check_unsupported(model: ir.Model, locate: Any) -> None:
-    """Raises for ops that tf2onnx left in the graph under their TensorFlow names."""
-    found: dict[tuple[str, Any], None] = {}
+def _check_unsupported(model: ir.Model, locate: Any, failed: Mapping[str, BaseException]) -> None:
+    """Raises for ops that tf2onnx left in the graph under their TensorFlow names: it has none, or has failed there."""
+    found: dict[tuple[str, Any], str] = {}
     for node in all_nodes(model.graph):
         if node.domain not in ("", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
-            found[node.op_type, locate(node.op_type, node.name)] = None
+            error = failed.get(node.name or "")
+            found[node.op_type, locate(node.op_type, node.name)] = "" if error is None else one_line(error)
     if found:
         (op, layer), *others = found
-        raise UnsupportedOpError(ONNX, op, layer, others)
+        hint = f"tf2onnx fails: {found[op, layer]}" if found[op, layer] else ""
+        raise UnsupportedOpError(ONNX, op, layer, others, hint, Remedy.OPERATION)
 
 
 def _order_inputs(graph: ir.Graph, signature: Signature) -> None:

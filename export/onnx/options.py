@@ -3,6 +3,7 @@
 import dataclasses
 
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.remedies import Remedy
 
 PLAIN_OPSET = 18
 OPSETS = tuple(range(PLAIN_OPSET, 25))
@@ -41,7 +42,8 @@ class OnnxOptions:
         if self.opset is not None and (isinstance(self.opset, bool) or self.opset not in OPSETS):
             raise ExportError(f"onnx: opset must be one of {OPSETS[0]} to {OPSETS[-1]}, not {self.opset!r}")
         if not self.optimize and self.opset not in (None, PLAIN_OPSET):
-            raise ExportError(f"onnx: opset {self.opset} needs optimize=True; the converter writes opset {PLAIN_OPSET}")
+            message = f"onnx: opset {self.opset} needs optimize=True; the converter writes opset {PLAIN_OPSET}"
+            raise ExportError(message, Remedy.OPSET)
 
     @property
     def target(self) -> int:

@@ -1,4 +1,4 @@
-"""What is changed in tf2onnx while it converts: which of its rewriters run, and the functions of loops and branches.
+"""What is changed in tf2onnx while it converts: which of its rewriters run, functions of loops and branches, what it logs.
 
 Each rewriter searches and rebuilds the whole graph, for nothing too. Functions that do not call one another come in the
 order of a set of their names, so that two processes count the names of operations differently; and those of branches have
@@ -8,6 +8,7 @@ the shape of the condition for their first argument, that of the first argument 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -64,6 +65,29 @@ def only_needed() -> Iterator[None]:
         yield
     finally:
         tfonnx.run_rewriters, tfonnx.resolve_functions = original, resolve_functions
+
+
+@contextlib.contextmanager
+def failed_nodes() -> Iterator[dict[str, BaseException]]:
+    """Context that yields a dict, which receives by the name of a node why tf2onnx could not convert it.
+
+    It leaves such a node in the graph as it was, and logs the exception.
+    """
+    logger, found = logging.getLogger("tf2onnx.tfonnx"), dict[str, BaseException]()
+
+    def note(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None and isinstance(record.args, tuple):
+            found[str(record.args[0])] = record.exc_info[1]
+        return False
+
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    logger.addFilter(note)
+    try:
+        yield found
+    finally:
+        logger.removeFilter(note)
+        logger.setLevel(level)
 
 
 def _functions(graph: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from keras_transformer.export.bundle.metadata import file_entries
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError
 from keras_transformer.export.openvino.library import NAME, SUFFIX, openvino
+from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.export_spec import ExportSpec
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 # Where OpenVINO's programs look for what describes a model.
 _METADATA = "model_info"
 _UNKNOWN = re.compile(r"No conversion rule found for operations: (.+)")
-_STANDARD = "OnnxOptions(contrib_ops=False) writes operators of the standard only"
 # A layer that OpenVINO named after a type and a number, which goes on from one conversion to the next.
 _NUMBERED = re.compile(r'(<layer id="\d+" name="[A-Z][A-Za-z0-9]*_)\d+(" type="(?!Parameter|Result))')
 
@@ -58,7 +58,7 @@ def _typed(error: RuntimeError, path: pathlib.Path, spec: ExportSpec) -> ExportE
     """The error of OpenVINO's converter on an ONNX file, with the layers of the operators that it does not have."""
     found = _UNKNOWN.search(str(error))
     if found is None:
-        return ConversionError(NAME, str(error).strip().splitlines()[-1].lstrip("- "))
+        return ConversionError(NAME, str(error).strip().splitlines()[-1].lstrip("- "), remedy=Remedy.FORMAT)
     from keras_transformer.export.onnx.graph import all_nodes
     from keras_transformer.export.onnx.weights.files import read
 
@@ -66,7 +66,8 @@ def _typed(error: RuntimeError, path: pathlib.Path, spec: ExportSpec) -> ExportE
     # As in "com.microsoft.NGramRepeatBlock" and "Unique-18".
     ops = [each.rpartition(".")[2].partition("-")[0] for each in found[1].split(", ")]
     (op, layer), *others = ((each, spec.locate(each, names.get(each, ""))) for each in ops)
-    return UnsupportedOpError(NAME, op, layer, others, _STANDARD if "com.microsoft" in found[1] else "")
+    remedy = Remedy.STANDARD if "com.microsoft" in found[1] else Remedy.FORMAT
+    return UnsupportedOpError(NAME, op, layer, others, remedy=remedy)
 
 
 def _number_names_from_one(path: pathlib.Path) -> None:

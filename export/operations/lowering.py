@@ -27,6 +27,7 @@ from keras_transformer.export.operations.insertion import (
 )
 from keras_transformer.export.operations.operation import Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
+from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -74,7 +75,8 @@ def _check_refused(chosen: Iterable[_Chosen], format: str, locate: Callable[[str
     if found:
         (op, layer), *others = found
         refused = found[op, layer]
-        raise UnsupportedOpError(format, op, layer, others, f"{refused.reason}; {refused.remedy}")
+        hint = "; ".join(filter(None, (refused.reason, refused.remedy)))
+        raise UnsupportedOpError(format, op, layer, others, hint, None if refused.remedy else Remedy.OPERATION)
 
 
 def _parts(graph_def: GraphDef, results: Sequence[str], weights: Iterable[str]) -> Iterator[tuple[str, GraphPart]]:

@@ -63,12 +63,12 @@ class Refused:
 
     Args:
         reason: why.
-        remedy: what a user can do instead.
+        remedy: what a user can do instead; "" for what `Remedy.OPERATION` says.
         when: to which nodes that applies; to all by default.
     """
 
     reason: str
-    remedy: str
+    remedy: str = ""
     when: Callable[[Node], bool] = _always
 
 
@@ -93,6 +93,7 @@ class Operation:
         rounds: bool. Whether a result in float32 is rounded; other operations move, compare or select values.
         rounds_operands: bool. Whether the operation is backward stable, such as a factorization: its results are exact for
             operands that are rounded, by as much as a sum of its length is.
+        is_absolute: bool. Whether results near 0 are rounded as far as those near 1 are.
         sum_length: how many numbers are added for each element of the result, from the attributes of the operation, its
             operands and its result; None where there is no sum.
         reads_weight: position of the operand that may be a weight with which the converter of TFLite has nothing to compute.
@@ -106,6 +107,7 @@ class Operation:
     remedies: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     rounds: bool = False
     rounds_operands: bool = False
+    is_absolute: bool = False
     sum_length: Callable[[Mapping[str, Any], Sequence[Tensor], Tensor], float] | None = None
     reads_weight: int | None = None
     moves_weight: bool = False

@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.options import GGUF, Gguf, Learned, Quantization, matches
+from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
     import keras
@@ -45,7 +46,9 @@ def blocks_of(quantization: Quantization) -> KnownBlocks:
     source = quantization.source if isinstance(quantization, KEPT) else None
     if source is None:
         name = type(quantization).__name__
-        raise QuantizationError(f"{quantization.mode!r} needs the file whose integers are kept: pass {name}(file)")
+        raise QuantizationError(
+            f"{quantization.mode!r} needs the file whose integers are kept", Remedy.SOURCE, name=name
+        )
     if not isinstance(source, (str, os.PathLike)):
         return _of_weights(source)
     path = pathlib.Path(source)
@@ -112,7 +115,10 @@ def _check_file(blocks: KnownBlocks, found: dict[str, list[str]], quantization: 
     if changed:
         raise QuantizationError(
             f"{listed(changed)}: not in {blocks.source} with these values, so there are no blocks of it to keep. It was "
-            "added or changed since, or not loaded in float32: keep_float= leaves it in float, other modes quantize it"
+            "added or changed since, or not loaded in float32; other modes quantize it",
+            Remedy.CHANGED,
+            name=type(quantization).__name__,
+            weight=changed[0],
         )
     if not any(blocks.has_blocks(name) for names in found.values() for name in names):
         raise QuantizationError(f"{blocks.source} has no weight of the model in blocks of {', '.join(DECODED)}")
@@ -125,8 +131,10 @@ def _check_learned(blocks: KnownBlocks, found: dict[str, list[str]], quantizatio
     if changed:
         raise QuantizationError(
             f"{listed(changed)}: the model does not have the values of {blocks.source} there. They were changed since, or "
-            "are of another model: QuantizedWeights.apply restores them, quantize_weights chooses new ones, and "
-            "keep_float= leaves a weight in float"
+            "are of another model: QuantizedWeights.apply restores them, and quantize_weights chooses new ones",
+            Remedy.CHANGED,
+            name=type(quantization).__name__,
+            weight=changed[0],
         )
 
 
@@ -136,7 +144,8 @@ def _check_halves(blocks: KnownBlocks, located: dict[str, str]) -> None:
     if larger:
         raise QuantizationError(
             f"tflite: {listed(larger)}: blocks of {blocks.kind(located[larger[0]])}, whose scales need more than the half "
-            "precision of the kernels: formats=['onnx'] keeps them"
+            "precision of the kernels",
+            Remedy.HALVES,
         )
 
 

@@ -12,6 +12,7 @@ from keras_transformer.export.data.short_repr import short_repr
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.former_calls import FormerCall
 from keras_transformer.export.quantization.ranges import RANGES
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.types import ArrayLike, Path
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Int8Static(Quantization):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.calibration is None:
-            raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
+            raise QuantizationError("int8_static needs calibration", Remedy.CALIBRATION)
         if self.ranges not in RANGES:
             raise QuantizationError(f"ranges must be one of {', '.join(RANGES)}. Received: {self.ranges!r}")
         if self.activation_bits not in (8, 16):
@@ -261,7 +262,6 @@ def matches(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
     found = {pattern: set(fnmatch.filter(names, pattern)) for pattern in patterns}
     for pattern, each in found.items():
         if not each:
-            raise QuantizationError(
-                f"keep_float '{pattern}' matches none of the weights: {', '.join(sorted(names)[:8])}"
-            )
+            message = f"keep_float '{pattern}' matches none of the weights: {', '.join(sorted(names)[:8])}"
+            raise QuantizationError(message, Remedy.WEIGHTS, weight=min(names, default="*"))
     return set().union(*found.values())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.kept import KEPT, blocks_of
 from keras_transformer.export.quantization.options import CLASSES, FLOAT, MODES, PRECISIONS, Gguf, Learned, Quantization
+from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
     import keras
@@ -93,7 +94,7 @@ def _with_source(quantization: Gguf | Learned, model: keras.Model) -> Gguf | Lea
         file = getattr(getattr(model, "checkpoint", None), "gguf", None)
         if file is None:
             raise QuantizationError(
-                "the model was not read by from_gguf, so its blocks are not known: pass Gguf(file), with its path"
+                "the model was not read by from_gguf, so its blocks are not known", Remedy.SOURCE, name="Gguf"
             )
         return dataclasses.replace(quantization, file=file)
     from keras_transformer.quantization import QuantizedWeights, WeightQuantizationError
@@ -101,4 +102,4 @@ def _with_source(quantization: Gguf | Learned, model: keras.Model) -> Gguf | Lea
     try:
         return dataclasses.replace(quantization, source=QuantizedWeights.of(model))
     except WeightQuantizationError as error:
-        raise QuantizationError(f"{error}; or pass Learned(file)") from error
+        raise QuantizationError(error, Remedy.SOURCE, name="Learned") from error

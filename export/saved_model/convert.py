@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.errors import ConversionError
+from keras_transformer.export.errors import ConversionError, UnsupportedOpError
+from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.traced import TracedModule
+from keras_transformer.export.graph.traced_graph import TracedGraph
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
+from keras_transformer.export.saved_model.operations import COMPUTING
 from keras_transformer.utils.captured_stderr import captured
 
 
@@ -29,11 +33,23 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         Dict of signature name to the path, of its file, relative to `directory`.
 
     Raises:
+        UnsupportedOpError: an operation does more than compute.
         ConversionError: TensorFlow cannot save the graphs.
     """
     names = spec.names(SAVED_MODEL)
+    for name in names:
+        _check_operations(traced.graphs[name], spec.locate)
     write_signatures(traced, names, directory / SAVED_MODEL)
     return dict.fromkeys(names, SAVED_MODEL)
+
+
+def _check_operations(graph: TracedGraph, locate: Callable[[str, str], str]) -> None:
+    """Refuses operations with which a SavedModel would not be loaded again, since they do more than compute."""
+    found = {(node.op, locate(node.op, node.name)): None for node in every_node(graph.graph_def)}
+    effects = [each for each in found if each[0] not in COMPUTING]
+    if effects:
+        (op, layer), *others = effects
+        raise UnsupportedOpError(SAVED_MODEL, op, layer, others, "it does more than compute", Remedy.EFFECT)
 
 
 def write_signatures(traced: TracedModule, names: Sequence[str], path: pathlib.Path) -> None:

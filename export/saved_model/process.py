@@ -3,6 +3,7 @@
 import os
 
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.remedies import Remedy
 
 # The process in which this package began to use TensorFlow.
 _user: int | None = None
@@ -19,6 +20,5 @@ def check_process() -> None:
         _user = os.getpid()
     if _user != os.getpid():
         raise ExportError(
-            "a SavedModel was loaded before this process was forked, and TensorFlow does not run in it: start processes with"
-            " the method 'spawn' or 'forkserver', or load SavedModels in the new process alone"
+            "a SavedModel was loaded before this process was forked, and TensorFlow does not run in it", Remedy.PROCESS
         )

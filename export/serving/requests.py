@@ -19,7 +19,7 @@ _KEYS = ("inputs", "signature_name")
 
 
 class RequestError(ExportError):
-    """A rejected request.
+    """A rejected request. The message goes to the client, with the HTTP status.
 
     Args:
         status: int: HTTP status, 4xx for faults of the client, 5xx for faults of the server.

@@ -9,6 +9,7 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.devices.unallocated import unallocated
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.twins import rebuilt
 from keras_transformer.utils.types import Tensor
 
@@ -88,8 +89,8 @@ def _rebuilt_in_float32(model: keras.Model) -> keras.Model:
     for layer in keras_private.flatten_layers(twin):
         if layer.compute_dtype in _HALF:
             raise InvalidModelError(
-                f"layer '{layer.name}' ({type(layer).__name__}) computes in {layer.compute_dtype} by its own code: let the"
-                " layer that makes it take `dtype`, and pass it on"
+                f"layer '{layer.name}' ({type(layer).__name__}) computes in {layer.compute_dtype} by its own code",
+                Remedy.DTYPE,
             )
     return twin
 

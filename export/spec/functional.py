@@ -16,6 +16,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
 from keras_transformer.export.graph.operation_origin import locator
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.known_values import known_values, with_known_values
 from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
@@ -152,16 +153,13 @@ def check_model(model: Any) -> Any:
     if not isinstance(model, keras.Model):
         raise InvalidModelError(f"not a Keras model: {type(model).__name__}")
     if not model.built:
-        raise InvalidModelError(f"model '{model.name}' is not built: call it on data, or add an Input, first")
+        raise InvalidModelError(f"model '{model.name}' is not built", Remedy.FUNCTIONAL)
     functional = keras_private.functional(model)
     if not hasattr(functional, "operations") or not getattr(functional, "inputs", None):
-        raise InvalidModelError(
-            f"model '{model.name}' ({type(model).__name__}) is not functional: build it with"
-            " keras.Model(inputs, outputs) or keras.Sequential with an Input"
-        )
+        raise InvalidModelError(f"model '{model.name}' ({type(model).__name__}) is not functional", Remedy.FUNCTIONAL)
     for tensor in keras.tree.flatten(functional.input):
         if tensor.sparse or getattr(tensor, "ragged", False):
-            raise InvalidModelError(f"input '{tensor.name}' is sparse or ragged: only dense inputs export")
+            raise InvalidModelError(f"input '{tensor.name}' is sparse or ragged", Remedy.DENSE)
     return functional
 
 

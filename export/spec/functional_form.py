@@ -10,15 +10,12 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.state import stateful_layers
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
 
 CALL = "call"
-_REMEDY = (
-    "call it on data first, or pass ExportOptions(inputs=...): a keras.InputSpec or keras.Input for each input, in the"
-    " structure that `call` takes, or in a dict by the names of its arguments"
-)
 
 
 def functional_form(model: keras.layers.Layer, inputs: Any = None, method: str = CALL) -> keras.Model:
@@ -54,7 +51,7 @@ def functional_form(model: keras.layers.Layer, inputs: Any = None, method: str =
     except library_exceptions() as error:
         shapes = [tuple(each.shape) for each in keras.tree.flatten(structure)]
         raise InvalidModelError(
-            f"{title(model)} cannot be called on inputs of the shapes {shapes}: {one_line(error)}; {_REMEDY}"
+            f"{title(model)} cannot be called on inputs of the shapes {shapes}: {one_line(error)}", Remedy.INPUTS
         ) from error
 
 
@@ -162,7 +159,7 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
         named: Mapping[str, Any] = shapes.get("shapes_dict") or {}
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
     if not found:
-        raise InvalidModelError(f"the inputs of {title(model)} are not known: {_REMEDY}")
+        raise InvalidModelError(f"the inputs of {title(model)} are not known", Remedy.INPUTS)
     size = 1 if stateful_layers(model) else None
     return keras.tree.map_shape_structure(
         lambda each: keras.Input(batch_shape=(size and each[0], *each[1:])) if each else keras.Input(batch_shape=()),
@@ -185,7 +182,7 @@ def _saved_inputs(layer: keras.layers.TFSMLayer) -> Any:
         specs = [*positional, *named.values()]
         if len(specs) == 1:
             return keras.tree.map_structure(_symbolic, specs[0])
-    raise InvalidModelError(f"{title(layer)} takes several arguments: call it in a model, on a keras.Input for each")
+    raise InvalidModelError(f"{title(layer)} takes several arguments", Remedy.ARGUMENTS)
 
 
 def _symbolic(spec: Any) -> keras.KerasTensor:

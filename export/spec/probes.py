@@ -10,6 +10,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.inputs import decoded
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.utils.errors import one_line
@@ -17,10 +18,6 @@ from keras_transformer.utils.types import ArrayLike, Shape
 
 Limits = Mapping[str, int | None]
 
-_REMEDY = (
-    "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers; normal and uniform ones"
-    " of keras.random become inputs by themselves"
-)
 # Short and long sizes of each kind of axis, all different, so that no two axes can be confused.
 _SIZES = {"height": (48, 72), "width": (64, 56)}
 _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
@@ -127,7 +124,9 @@ def fill_references(
             probe.outputs = _reference(signature, probe)
             for name, value in probe.outputs.items():
                 if not may_be_nan and value.dtype.kind == "f" and np.isnan(value).any():
-                    raise InvalidModelError(f"the model itself computes NaN in output '{name}' on {probe.label}")
+                    raise InvalidModelError(
+                        f"the model itself computes NaN in output '{name}' on {probe.label}", Remedy.FINITE
+                    )
         if signature.general is not None or signature.is_repeatable:
             return
         first = signature.probes[0]
@@ -136,7 +135,8 @@ def fill_references(
         if not _is_near(value, again[name]):
             raise NotDeterministicError(
                 f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
-                + (f": {cause(lambda: _reference(signature, first))}; {_REMEDY}" if cause else "")
+                + (f": {cause(lambda: _reference(signature, first))}" if cause else ""),
+                Remedy.RANDOM,
             )
 
 
@@ -153,8 +153,8 @@ def check_finite(probes: Sequence[Probe]) -> None:
         values = np.concatenate([probe.outputs[name].ravel() for probe in probes])
         if values.dtype.kind == "f" and values.size and np.isnan(values).all():
             raise InvalidModelError(
-                f"the model itself computes NaN in output '{name}' on {probes[0].label}, and on every other probe: pass"
-                " `probes`, arrays on which it is finite, or check its weights"
+                f"the model itself computes NaN in output '{name}' on {probes[0].label}, and on every other probe",
+                Remedy.FINITE,
             )
 
 
@@ -165,8 +165,9 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
         outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
     except Exception as error:  # A user's own layer may raise anything.
         raise InvalidModelError(
-            f"the model itself fails on the probe {probe.label}: {one_line(error)}"
-            " (pass `probes`: sizes or arrays that it accepts)"
+            f"the model itself fails on the probe {probe.label}: {one_line(error)}",
+            Remedy.PROBES,
+            arrays=", ".join(f"'{name}': {name}" for name in probe.inputs),
         ) from error
     return {name: decoded(np.asarray(value)) for name, value in outputs.items()}
 

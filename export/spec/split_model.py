@@ -17,14 +17,11 @@ from keras_transformer.export.data.preprocessing.steps import Step
 from keras_transformer.export.errors import UnsupportedOpError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.operations.lookups import hashes_texts
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.layer_steps import encoded, step_dtype, step_operation, step_shape
 
 FOLDER = "preprocessing"
-_REMEDY = (
-    "compute it before the model, or with keras.layers.StringLookup, TextVectorization, Hashing or HashedCrossing (without"
-    " callables, dense); a SavedModel contains it as it is"
-)
 
 
 @dataclasses.dataclass
@@ -72,7 +69,7 @@ def split_for(model: Any, formats: Sequence[str]) -> SplitModel | None:
     except NoStepError as error:
         lacking = [name for name in formats if not get_format(name).takes_text]
         if lacking:
-            raise UnsupportedOpError(lacking[0], error.kind, error.name, hint=_REMEDY) from error
+            raise UnsupportedOpError(lacking[0], error.kind, error.name, remedy=Remedy.STRINGS) from error
         return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.serialization import model_record
 
@@ -34,8 +35,8 @@ def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> ke
         _copy_adapted(model, twin)
     except library_exceptions(ImportError) as error:
         raise InvalidModelError(
-            f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(_first_cause(error))};"
-            " a class of your own must take the arguments that its get_config returns, such as those of **kwargs"
+            f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(_first_cause(error))}",
+            Remedy.CONFIG,
         ) from error
     return twin
 

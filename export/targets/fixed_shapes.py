@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import TargetError
 from keras_transformer.export.formats import DEFAULT_FORMATS, check_formats, formats_with
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.spec.static_signatures import static_signatures
 
@@ -47,8 +48,9 @@ def with_defaults(target: Target, axes: Iterable[str], static: Sizes) -> list[di
             example = ", ".join(f'"{axis}": {1 if axis == _BATCH else 128}' for axis in axes)
             raise TargetError(
                 target.name,
-                f"it runs fixed shapes only, and the size of {' and '.join(map(repr, missing))} is not given:"
-                f" pass options=ExportOptions(static={{{example}}}, target={target.name!r})",
+                f"it runs fixed shapes only, and the size of {' and '.join(map(repr, missing))} is not given",
+                Remedy.SIZES,
+                example=example,
             )
     return sizes
 
@@ -66,7 +68,7 @@ def target_formats(target: Target, formats: str | Iterable[str]) -> list[str]:
     """
     names = check_formats(formats)
     if names != [target.format] and set(DEFAULT_FORMATS) - set(names):
-        raise TargetError(target.name, f"it runs {target.format} files, not {', '.join(names)}: leave formats out")
+        raise TargetError(target.name, f"it runs {target.format} files, not {', '.join(names)}", Remedy.FORMATS)
     return [target.format]
 
 

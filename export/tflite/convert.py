@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import tempfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -13,7 +14,8 @@ from keras_transformer.export.errors import ConversionError, ExportError, Unsupp
 from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
-from keras_transformer.export.operations.table import remedy
+from keras_transformer.export.operations.table import OPERATIONS, remedy
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import SAVED_MODEL, TFLITE
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.input_weights import InputWeights
@@ -40,6 +42,19 @@ _LIST = "TensorListReserve"
 #   error: loc(callsite(fused["Erf:", "functional_1/mylayer_1/Erf@__inference_serve_118"] at ...)): 'tf.Erf' op is ...
 _UNSUPPORTED = re.compile(r"error: loc\((?P<where>.*)\): (?:failed to legalize operation )?'tf\.(?P<op>\w+)'")
 _NODE = re.compile(r"fused\[\"\w+:\", \"(?P<node>[^\"@]+)")
+# The types of its operands are in a note below: see current operation: %1 = "tf.Erf"(%0) {...} : (tensor<?x6xf16>) -> ...
+_OPERAND = r"\"tf\.{op}\"\(.*? : \(tensor<(?:[\d?*]+x)*(?P<type>\w+(?:<\w+>)?)>"
+_TYPES = {
+    "f16": "float16",
+    "f64": "float64",
+    "bf16": "bfloat16",
+    "complex<f32>": "complex64",
+    "complex<f64>": "complex128",
+}
+_TYPES |= {f"{sign}{bits}": f"{name}int{bits}" for sign, name in (("i", ""), ("ui", "u")) for bits in (8, 16, 32, 64)}
+_USUAL = ("float32", "int32")
+# Of other errors, what follows the place.
+_ERROR = re.compile(r"error: (?:loc\((?P<where>.*)\): )?(?P<text>.+)")
 _FLEX_LIST = re.compile(r"(?:TF Select|Custom) ops: (?P<ops>.+)")
 
 
@@ -120,9 +135,9 @@ def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
             raise _typed(str(error), spec.locate, log()) from error
 
 
-def _typed(message: str, locate: Any, log: str) -> ExportError:
+def _typed(message: str, locate: Callable[[str, str], str], log: str) -> ExportError:
     """Converts the message of the converter to a typed error."""
-    found: dict[tuple[str, Any], None] = {}
+    found: dict[tuple[str, str], None] = {}
     for match in _UNSUPPORTED.finditer(message):
         node = _NODE.search(match["where"])
         found[match["op"], locate(match["op"], node["node"] if node else "unknown")] = None
@@ -130,9 +145,29 @@ def _typed(message: str, locate: Any, log: str) -> ExportError:
         for match in _FLEX_LIST.finditer(message):
             found.update({(op.strip(), "unknown"): None for op in match["ops"].split(",")})
     if not found:
-        return ConversionError(TFLITE, one_line(message), log)
+        return ConversionError(TFLITE, _reason(message, locate), log, Remedy.FORMAT)
     (op, layer), *others = found
-    return UnsupportedOpError(TFLITE, op, layer, others, remedy([op, *(name for name, _ in others)], TFLITE))
+    if hint := remedy([op, *(name for name, _ in others)], TFLITE):
+        return UnsupportedOpError(TFLITE, op, layer, others, hint)
+    if (dtype := _operand_type(message, op)) and op in OPERATIONS:
+        return UnsupportedOpError(TFLITE, op, layer, others, f"LiteRT does not have it of {dtype}", Remedy.TYPE)
+    return UnsupportedOpError(TFLITE, op, layer, others, remedy=Remedy.OPERATION)
+
+
+def _operand_type(message: str, op: str) -> str:
+    """The type of the first operand of an operation in the converter's message; "" for one that most operations take."""
+    found = re.search(_OPERAND.format(op=re.escape(op)), message)
+    dtype = _TYPES.get(found["type"], "") if found else ""
+    return "" if dtype in _USUAL else dtype
+
+
+def _reason(message: str, locate: Callable[[str, str], str]) -> str:
+    """What the first error of the converter says, and of which layer."""
+    found = _ERROR.search(message)
+    if found is None:
+        return one_line(message)
+    node = _NODE.search(found["where"] or "")
+    return f"layer '{locate('', node['node'])}': {found['text']}" if node else found["text"]
 
 
 def convert_saved_model(source: str, names: list[str]) -> bytes:

@@ -18,6 +18,7 @@ from tensorflow.python.eager import context
 from keras_transformer.export.graph.function import GraphFunction
 from keras_transformer.export.graph.operation_results import operand_types, result_part
 from keras_transformer.export.graph.traced_graph import LOWERED, with_own_functions
+from keras_transformer.export.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.graph_pb2 import GraphDef
@@ -94,7 +95,8 @@ class NoisyGraph:
         names: dict[str, str] = {}
         for node in filter(self._rounds, nodes):
             part = f"{node.name}:{result_part(node.op, node.attr, 0)}"
-            found.append(_Noise(node.name, f"{node.name}/moved", part if function else node.name, _FLOAT, True))
+            source, is_absolute = part if function else node.name, OPERATIONS[node.op].is_absolute
+            found.append(_Noise(node.name, f"{node.name}/moved", source, _FLOAT, True, is_absolute))
             for source in (node.name, f"{node.name}:0", part):
                 names[source] = found[-1].result(bool(function))
         for node in nodes:
@@ -224,6 +226,7 @@ class _Noise:
         source: the tensor.
         dtype: its type, float32 or complex64.
         keeps_whole: bool. Whether whole numbers stay as they are.
+        is_absolute: bool. Whether it is as large near 0 as near 1.
     """
 
     operation: str
@@ -231,27 +234,31 @@ class _Noise:
     source: str
     dtype: int
     keeps_whole: bool
+    is_absolute: bool = False
 
     def result(self, is_in_function: bool) -> str:
         """What reads the tensor with noise."""
         return f"{self.name}:output:0" if is_in_function else self.name
 
     def nodes(self, width: str, seed: str, is_in_function: bool) -> list[Any]:
-        """Operations that multiply the tensor by `1 + d`, with `d` from `[-width, width)`, or with both parts from there."""
+        """Operations that multiply the tensor by `1 + d`, with `d` from `[-width, width)`, or with both parts from there.
+
+        Noise that is absolute is `d`, which they add.
+        """
         nodes = _Nodes(f"{self.name}/noise", is_in_function)
-        factor = nodes.add(
-            "factor", "AddV2", [self._drawn(nodes, "real", width, seed), nodes.constant("one", np.float32(1))], T=_FLOAT
-        )
+        drawn = self._drawn(nodes, "real", width, seed)
+        factor = nodes.add("factor", "AddV2", [drawn, nodes.constant("one", np.float32(1))], T=_FLOAT)
         if self.dtype == _COMPLEX:
             step = nodes.constant("step", np.array([0, 1], "int32"))
             other = self._drawn(nodes, "imaginary", width, nodes.add("seed", "AddV2", [seed, step], T=_INT32))
             factor = nodes.add("both", "Complex", [factor, other], T=_FLOAT, Tout=_COMPLEX)
-        product = nodes.add("product", "Mul", [self.source, factor], T=self.dtype)
+        operation, other = ("AddV2", drawn) if self.is_absolute else ("Mul", factor)
+        rounded = nodes.add("rounded", operation, [self.source, other], T=self.dtype)
         if not self.keeps_whole:
-            return [*nodes.found, _node(self.name, "Identity", [product], T=self.dtype)]
+            return [*nodes.found, _node(self.name, "Identity", [rounded], T=self.dtype)]
         whole = nodes.add("whole", "Rint", [self.source], T=_FLOAT)
         is_whole = nodes.add("is_whole", "Equal", [whole, self.source], T=_FLOAT)
-        return [*nodes.found, _node(self.name, "SelectV2", [is_whole, self.source, product], T=_FLOAT)]
+        return [*nodes.found, _node(self.name, "SelectV2", [is_whole, self.source, rounded], T=_FLOAT)]
 
     def _drawn(self, nodes: _Nodes, name: str, width: str, seed: str) -> str:
         """Numbers from `[-width, width)`, as many as the tensor has."""

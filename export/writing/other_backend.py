@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.export.data.report import Report, Reports
 from keras_transformer.export.errors import ConversionError, InvalidModelError, revived
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress, Steps
 from keras_transformer.utils.errors import library_exceptions, on_failure, one_line
 
@@ -59,10 +60,7 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", request: "Request") -
     classes = {}
     for name, cls in custom_objects_of(model).items():
         if cls.__module__ == "__main__":
-            raise InvalidModelError(
-                f"class {cls.__name__} is defined in the running script: put it in a module, so that the process that"
-                " exports with Keras on TensorFlow can import it"
-            )
+            raise InvalidModelError(f"class {cls.__name__} is defined in the running script", Remedy.MODULE)
         classes[name] = (cls.__module__, cls.__qualname__)
     try:
         model.save(folder / MODEL)

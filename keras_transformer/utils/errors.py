@@ -34,9 +34,15 @@ _MODULES = (
 )
 # Keras puts the message in bold, between the layer and its arguments.
 _OF_LAYER = re.compile(r"Exception encountered when calling (.+?)\.\s+\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
+# And below the config of a whole model that cannot be loaded.
+_OF_CONFIG = "Exception encountered: "
 # TensorFlow begins with the place, and ends with the cause and the name of the node.
-_PLACES = ("in user code:", "Graph execution error:")
-_FUNCTION, _NODE = re.compile(r"\{\{function_node [^}]*\}\} "), "[[{{node "
+_TRACING, _EXECUTION = "in user code:", "Graph execution error:"
+_FUNCTION, _NODE = re.compile(r"\{\{function_node [^}]*\}\} "), ("[[{{node ", "[Op:")
+# The last frame of a place: a line with the file, and one with the code.
+_FRAMES = re.compile(r".*^ *File [^\n]*\n[^\n]*\n", re.DOTALL | re.MULTILINE)
+# What TensorFlow advises where a tensor is used as a bool; it is not about exports.
+_ADVICE = " You can attempt the following resolutions"
 
 
 def library_exceptions(*others: type[Exception]) -> tuple[type[Exception], ...]:
@@ -98,16 +104,16 @@ def failure_to(handle: Callable[[BaseException], Any]) -> Iterator[None]:
 
 
 def one_line(reason: object, limit: int = 300) -> str:
-    """The line of an exception or text that names the cause, cut to `limit` characters; else the class.
+    """The cause that an exception or text names, in one line that is cut to `limit` characters; else the class.
 
     That is the first line with content. Below a line that only says where the error occurred, as Keras and TensorFlow write
-    it, it is that of the cause.
+    it, it is all of what they say of the cause.
 
     Example:
 
     >>> one_line("Exception encountered when calling Dense.call().\\n\\n\\x1b[1mIt fails.\\x1b[0m\\n\\nArguments received")
     'Dense.call(): It fails.'
-    >>> one_line("in user code:\\n\\n    File 'model.py', line 3, in call\\n\\n    ValueError: It fails.\\n")
+    >>> one_line("in user code:\\n\\n    File 'model.py', line 3\\n        x = f(y)\\n\\n    ValueError: It fails.\\n")
     'ValueError: It fails.'
     """
     text = _cause(str(reason)) or type(reason).__name__
@@ -115,10 +121,21 @@ def one_line(reason: object, limit: int = 300) -> str:
 
 
 def _cause(text: str) -> str:
-    """The line of the cause, or ""."""
+    """The cause in one line, or ""."""
     if match := _OF_LAYER.search(text):
-        return f"{match[1]}: {_cause(match[2])}"
-    lines = [line.strip() for line in _FUNCTION.sub("", text).splitlines() if line.strip()]
-    if lines and lines[0].startswith(_PLACES):
-        return next((line for line in reversed(lines) if not line.startswith(_NODE)), lines[0])
+        inner = _cause(match[2]) if match[2].lstrip().startswith((_TRACING, _EXECUTION)) else " ".join(_lines(match[2]))
+        return f"{match[1]}: {inner.partition(_ADVICE)[0]}"
+    if _OF_CONFIG in text:
+        return _cause(text.rpartition(_OF_CONFIG)[2])
+    lines = _lines(text)
+    if lines and lines[0] == _TRACING:
+        return " ".join(_lines(_FRAMES.sub("", text))).removeprefix(f"{_TRACING} ").partition(_ADVICE)[0]
+    if lines and lines[0] == _EXECUTION:
+        return lines[-1]
     return lines[0] if lines else ""
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with content, but for those that name a node."""
+    lines = [line.strip() for line in _FUNCTION.sub("", text).splitlines()]
+    return [line for line in lines if line and not line.startswith(_NODE)]

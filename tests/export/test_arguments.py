@@ -34,7 +34,7 @@ def dense():
             ("model.keras",),
             {},
             InvalidModelError,
-            "model must be a Keras model, not the path 'model.keras': load it first",
+            "model must be a Keras model, not the path 'model.keras'; load it first",
         ),
         ((np.ones(3),), {}, InvalidModelError, "model must be a Keras model or layer, not ndarray"),
         ((None,), {"formats": ["tflit"]}, UnknownFormatError, "unknown format 'tflit'.*did you mean 'tflite'"),

@@ -43,6 +43,16 @@ def test_one_operation_moves_by_one_unit():
     np.testing.assert_array_equal(rounding["moved"], 0.0)
 
 
+def test_a_sigmoid_near_0_moves_by_a_unit_of_1(tmp_path):
+    """ONNX Runtime's has an error of about 7e-8, and is 0 below -18."""
+    x = np.linspace(-17, -6, 192, dtype="float32").reshape(3, 64)
+    rounding, _ = measured(model_of(lambda x: {"y": keras.ops.sigmoid(x)}), {"x": x})
+    units = rounding["y"] / ULP
+    assert (units > 0.7).all()
+    assert (units < 1.2).all()
+    export(model_of(lambda x: {"y": keras.ops.sigmoid(x - 12.0)}), tmp_path / "bundle", ["onnx"], progress=False)
+
+
 def test_cancellation_is_amplified_as_it_is():
     # x + 1000 - 1000: the sum rounds to 2**-14, which is 512 units of 1.
     x = np.random.default_rng(0).uniform(1.0, 2.0, (1, 64)).astype("float32")

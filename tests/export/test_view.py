@@ -202,7 +202,9 @@ def test_the_command_writes_the_page(bundle, tmp_path, capsys):
     assert (tmp_path / "view.html").read_text() == view_page([bundle])
     assert capsys.readouterr().out == f"{tmp_path / 'view.html'}\n"
     assert main.main(["view", str(bundle), "--model", "model.keras"]) == 1
-    assert capsys.readouterr().err == "keras-transformer: error: attention needs both --model and --input\n"
+    assert capsys.readouterr().err == (
+        "keras-transformer: error: attention needs both --model and --input (docs/errors.md#exporterror)\n"
+    )
 
 
 def test_the_command_serves_until_it_is_interrupted(bundle):

@@ -31,7 +31,7 @@ class Outer(keras.layers.Layer):
 def test_the_cause_in_a_layer_is_below_the_first_line(layer):
     with pytest.raises(ValueError, match="Exception encountered when calling") as caught:
         layer()(np.ones((2, 3)))
-    assert one_line(caught.value) == "Sums.call(): It sums nothing."
+    assert one_line(caught.value) == "Sums.call(): It sums nothing. Not even that."
 
 
 def test_the_cause_in_a_compiled_function_is_the_last_line():
@@ -40,12 +40,34 @@ def test_the_cause_in_a_compiled_function_is_the_last_line():
     @tf.function
     def wrong(inputs):
         if tf.reduce_sum(inputs) > 0:
-            raise ValueError("It sums nothing.")
+            raise ValueError("It sums nothing.\n\nNot even that.")
         return inputs
 
     with pytest.raises(ValueError, match="in user code") as caught:
         wrong(tf.ones(2))
-    assert one_line(caught.value) == "ValueError: It sums nothing."
+    assert one_line(caught.value) == "ValueError: It sums nothing. Not even that."
+
+
+def test_the_cause_in_a_config_is_the_last_one():
+    model = keras.saving.serialize_keras_object(keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]))
+    model["config"]["layers"][1]["config"]["units"] = "many"
+    with pytest.raises(library_exceptions(), match="could not be deserialized") as caught:
+        keras.saving.deserialize_keras_object(model)
+    assert one_line(caught.value).startswith("Received an invalid value for `units`")
+
+
+def test_the_advice_of_tensorflow_is_left_out():
+    tf = pytest.importorskip("tensorflow")
+
+    class Branch(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs if tf.reduce_sum(inputs) > 0 else -inputs
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("traced by TensorFlow")
+    with pytest.raises(library_exceptions()) as caught:
+        tf.function(Branch(), autograph=False).get_concrete_function(tf.TensorSpec((2,)))
+    assert one_line(caught.value).endswith("Using a symbolic `tf.Tensor` as a Python `bool` is not allowed.")
 
 
 def test_the_cause_in_an_operation_is_without_its_place():

@@ -13,6 +13,7 @@ from keras_transformer.export.onnx.graph import name_of
 from keras_transformer.export.onnx.weights.files import read
 from keras_transformer.export.onnx.weights.lazy_tensors import constant_of
 from keras_transformer.export.quantization.ranges import RangeObserver
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.errors import library_exceptions
 
 # Activation functions that processors of integers look up in a table.
@@ -44,7 +45,7 @@ def ranges_of(
         QuantizationError: there are several signatures or no data, or the model rejects the data.
     """
     if len(set(files.values())) > 1:
-        raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
+        raise QuantizationError("int8_static calibrates one forward pass", Remedy.STEPS)
     path = directory / next(iter(files.values()))
     graph = read(path).graph
     offsets = {**_results_of_products(graph), **_arguments(graph)} if of_results else {}
@@ -65,7 +66,7 @@ def ranges_of(
             observers[name].add(array if bias is None else array - bias)
         is_empty = False
     if is_empty:
-        raise QuantizationError("int8_static needs calibration data: none came")
+        raise QuantizationError("int8_static needs calibration data: none came", Remedy.CALIBRATION)
     return {name: observer.range(method) for name, observer in observers.items()}
 
 

@@ -21,6 +21,7 @@ from keras_transformer.export.onnx.quantization.integer_products import Layout
 from keras_transformer.export.onnx.quantization.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.weights.files import GraphFiles, read
 from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
+from keras_transformer.export.remedies import Remedy
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -47,7 +48,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         ranges = ranges_of(directory, files, calibration, spec.quantization.ranges, of_results)
     contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
     if spec.quantization.activation_bits == 16 and not contrib_ops:
-        raise QuantizationError("onnx: activations of 16 bits need contrib_ops")
+        raise QuantizationError("onnx: activations of 16 bits need contrib_ops", Remedy.CONTRIB)
     quantize_files(directory, files, spec.quantization, contrib_ops=contrib_ops, ranges=ranges)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
 from keras_transformer.export.quantization.options import KEPT, Int8Static, matches
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.tflite.graph import Graph, graphs
 from keras_transformer.export.tflite.quantization.blocks import bfloat16, block_parameters, row_parameters
 from keras_transformer.export.tflite.quantization.offsets import Offsets
@@ -112,7 +113,7 @@ def quantize_tree(
     """
     mode = quantization.mode
     if mode == "weight_int4" and quantization.block_size < _FEWEST_IN_BLOCK:
-        raise QuantizationError(f"tflite: blocks of {quantization.block_size} have no kernel: take 32, 64, 128 or 256")
+        raise QuantizationError(f"tflite: blocks of {quantization.block_size} have no kernel", Remedy.BLOCKS)
     if mode != "fp16":
         for graph in graphs(model):
             use_lookups(graph)

@@ -14,6 +14,7 @@ from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.loading.load import available_cores
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.export.verification.quantized.predictions import Predictions, check_behavior
 from keras_transformer.export.verification.quantized.reading import LENGTH, ROWS, lengths_of, logits_of, rows_of, sample
@@ -132,7 +133,7 @@ def token_rows(text: Sequence[str | Sequence[int]], tokenizer: Any, spec: Genera
         QuantizationError: no tokenizer, a token outside the vocabulary, or less than two tokens.
     """
     if any(isinstance(each, str) for each in text) and tokenizer is None:
-        raise QuantizationError("a text needs a tokenizer: pass token ids, or give the model a tokenizer")
+        raise QuantizationError("a text needs a tokenizer", Remedy.TOKENS)
     rows = [np.asarray(tokenizer.encode(each) if isinstance(each, str) else each).reshape(-1) for each in text]
     tokens = np.concatenate(rows).astype("int64") if rows else np.zeros(0, "int64")
     if len(tokens) < 2 or tokens.min() < 0 or tokens.max() >= spec.vocabulary_size:

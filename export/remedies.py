@@ -1,0 +1,241 @@
+"""What a user does about a refusal: `Remedy`, whose entries `docs/errors.md` lists."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Remedy(enum.Enum):
+    """What ends a refusal in success; each has an entry in `docs/errors.md`.
+
+    Args:
+        title: of the entry: letters, digits and spaces, so that every reader of the page makes the same anchor of it.
+        meaning: what the refusal says.
+        text: what to do. The error fills in the names in braces.
+
+    Example:
+
+    >>> Remedy.OPSET.anchor, Remedy.OPSET.text
+    ('opset-without-the-optimizer', 'leave `opset` out, or pass optimize=True')
+    """
+
+    def __init__(self, title: str, meaning: str, text: str) -> None:
+        self.title, self.meaning, self.text = title, meaning, text
+
+    @property
+    def anchor(self) -> str:
+        """The anchor of the entry."""
+        return self.title.lower().replace(" ", "-")
+
+    # The model and its inputs.
+    PATH = (
+        "A path in place of a model",
+        "`export` takes a model, and was given the path of a file or a folder.",
+        "load it first, with keras_transformer.load_model for a file, with"
+        " keras_transformer.checkpoints.from_huggingface for the folder of a checkpoint, or with keras.layers.TFSMLayer for"
+        " that of a SavedModel",
+    )
+    INPUTS = (
+        "Inputs are not known",
+        "A subclassed model or a layer does not say what it takes before it was called; or it cannot be called on the shapes"
+        " of its first call, since some arguments are missing.",
+        "call it on data first, or pass ExportOptions(inputs=...): a keras.InputSpec or keras.Input for each input, in the"
+        " structure that `call` takes, or in a dict by the names of its arguments",
+    )
+    ARGUMENTS = (
+        "A SavedModel of several arguments",
+        "The signature of a `keras.layers.TFSMLayer` takes more than one argument, and a layer is called on one.",
+        "call it in a model, on a keras.Input for each: layer(left, right=right)",
+    )
+    FUNCTIONAL = (
+        "Not a functional model",
+        "An engine, a target or training on the device needs a functional model; `export` makes one of any other by itself.",
+        "build it with keras.Model(inputs, outputs) or keras.Sequential with an Input",
+    )
+    DENSE = (
+        "Sparse and ragged inputs",
+        "An input was made with `sparse=True` or `ragged=True`. The files take arrays.",
+        "make it dense, keras.Input(shape), and give the model dense arrays",
+    )
+    AXES = (
+        "Two lengths on one axis",
+        "Two inputs have one name for an axis, so that their sizes must agree, and the arrays of a probe have others.",
+        "give it an axis of its own: ExportOptions(dynamic_axes={{{name!r}: {{{index}: '{name}_{axis}'}}}})",
+    )
+    PROBES = (
+        "The model fails on a probe",
+        "The model is run on inputs of several sizes, and does not take one of them.",
+        "pass `probes`, sizes or arrays that it accepts, such as some of your data: probes=[{{{arrays}}}]",
+    )
+    FINITE = (
+        "An output is NaN on every probe",
+        "No file can be compared with outputs that are never numbers. Normal random numbers may be outside of what the model"
+        " takes; or its weights are NaN, after a training that diverged.",
+        "pass `probes`, arrays on which it is finite, or check its weights",
+    )
+    RANDOM = (
+        "Random numbers that are not of keras random",
+        "Two calls of the model give different outputs, since it draws random numbers in inference, or changes a variable.",
+        "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers; normal and uniform"
+        " ones of keras.random become inputs by themselves",
+    )
+    TRACING = (
+        "The model cannot be traced",
+        "A file contains a graph, in which a tensor has no value and an axis may have no size. The code of a layer uses one"
+        " as a Python number or bool, or as a numpy array.",
+        "take sizes from keras.ops.shape, choose with keras.ops.where or keras.ops.cond, and compute with keras.ops; or fix"
+        " all sizes: ExportOptions(inputs=keras.InputSpec(shape=(1, 16)))",
+    )
+    CONFIG = (
+        "The model cannot be rebuilt",
+        "A model with adapters or layers in 16 bits is built anew from its config, which a class of it does not take.",
+        "a class of your own must take the arguments that its get_config returns, such as those of **kwargs",
+    )
+    DTYPE = (
+        "A layer in 16 bits by its own code",
+        "A layer makes another one without its own dtype, which stays in 16 bits where the model is made float32.",
+        "let the layer that makes it take `dtype`, and pass it on",
+    )
+    MODULE = (
+        "A class of the running script",
+        "A model on JAX or PyTorch is exported by a second process on TensorFlow, which cannot import the script.",
+        "put it in a module, so that the process that exports with Keras on TensorFlow can import it",
+    )
+    IMPORT = (
+        "A class that a file does not contain",
+        "A `.keras` file names the classes of its layers; the command line does not know one of them.",
+        "pass the Python file that defines it: --import FILE.py",
+    )
+    LAMBDA = (
+        "A file with Python in it",
+        "A `.keras` file contains a Python lambda, which the command line does not run.",
+        "load it in Python, keras.models.load_model(path, safe_mode=False), and call export(model, ...)",
+    )
+
+    # What a format has.
+    OPERATION = (
+        "An operation that a format lacks",
+        "The format has no operator for an operation of TensorFlow, and the table of operations no function for it.",
+        "write it as a function of others, register_lowering({op!r}, {format!r}, function), or leave the format out, such as"
+        " formats=['saved_model']",
+    )
+    TYPE = (
+        "An operation of another type",
+        "LiteRT has the operation, but not of this type.",
+        "cast to float32 or int32 before it, with keras.ops.cast",
+    )
+    STRINGS = (
+        "Strings that no step makes",
+        "A layer computes with strings in a way that neither the file nor a stage in front of it can do.",
+        "compute it before the model, or with keras.layers.StringLookup, TextVectorization, Hashing or HashedCrossing"
+        " (without callables, dense); a SavedModel contains it as it is, formats=['saved_model']",
+    )
+    EFFECT = (
+        "An operation that does more than compute",
+        "A loaded SavedModel must not run Python, print, or read files; such an operation is in the graph.",
+        "take it out of the model, or leave the format out, such as formats=['onnx']",
+    )
+    FORMAT = (
+        "A converter fails",
+        "The converter of a format fails on the model, though each operation may be one that it has.",
+        "leave the format out, such as formats=['saved_model']",
+    )
+    STANDARD = (
+        "An operator of ONNX Runtime alone",
+        "OpenVINO reads the ONNX files, one of which has a contrib operator of ONNX Runtime.",
+        "pass OnnxOptions(contrib_ops=False), which writes operators of the standard only",
+    )
+    OPSET = (
+        "Opset without the optimizer",
+        "`OnnxOptions` names an opset, which the optimizer of the files writes, and turns it off.",
+        "leave `opset` out, or pass optimize=True",
+    )
+
+    # Targets and arguments.
+    SIZES = (
+        "A target without sizes",
+        "An accelerator runs files of fixed shapes.",
+        "pass options=ExportOptions(static={{{example}}}, target={target!r})",
+    )
+    FORMATS = (
+        "A target of another format",
+        "A target is one file, of the format that the accelerator takes.",
+        "leave `formats` out",
+    )
+    SIGNATURES = (
+        "Signatures for a target",
+        "A file for an accelerator has one signature.",
+        "pass no signatures in ExportOptions",
+    )
+    GENERATION = (
+        "Shapes of a language model",
+        "A language model is exported as the steps of its generation, whose shapes `generation` sets.",
+        "pass ExportOptions(generation=False) too",
+    )
+    OPTIONS = (
+        "Options beside options",
+        "Arguments of `ExportOptions` were passed to `export`, together with `options`.",
+        "pass options=ExportOptions({options})",
+    )
+    DIRECTORY = (
+        "A directory of other files",
+        "`export` replaces a bundle, and deletes nothing else.",
+        "choose a new directory, or an empty one",
+    )
+    PROCESS = (
+        "A process that was forked",
+        "TensorFlow does not run in a process that was forked from one that used it.",
+        "start processes with the method 'spawn' or 'forkserver', or load SavedModels in the new process alone",
+    )
+
+    # Quantization.
+    QUANTIZE = (
+        "An evaluation of float files",
+        "`evaluation` limits what quantization may cost, and nothing is quantized.",
+        "pass `quantize` too",
+    )
+    CALIBRATION = (
+        "Static quantization without data",
+        "`int8_static` finds the ranges of activations in examples of your data.",
+        "pass Int8Static(calibration), an iterable of dicts of arrays by input name",
+    )
+    STEPS = (
+        "Static quantization of a language model",
+        "`int8_static` calibrates one forward pass; a language model has several signatures.",
+        "for language models take quantize='int8'",
+    )
+    BLOCKS = (
+        "Blocks without a kernel",
+        "LiteRT has no kernel for so few weights with one scale.",
+        "take WeightInt4(block_size=...) of 32, 64, 128 or 256",
+    )
+    CONTRIB = (
+        "Activations of 16 bits without contrib operators",
+        "Standard ONNX operators quantize to 8 bits.",
+        "pass OnnxOptions(contrib_ops=True), the default",
+    )
+    WEIGHTS = (
+        "A pattern that matches no weight",
+        "`keep_float` has a pattern that no weight of the model matches.",
+        "name some of the weights: keep_float=({weight!r},)",
+    )
+    TOKENS = (
+        "A text without a tokenizer",
+        "`Evaluation(text=...)` of strings needs a tokenizer.",
+        "pass token ids, or give the model a tokenizer",
+    )
+    SOURCE = (
+        "Kept integers without a file",
+        '`"gguf"` and `"learned"` keep integers that the model does not bring along.',
+        "pass {name}(file)",
+    )
+    HALVES = (
+        "Blocks whose scales are too fine for LiteRT",
+        "The kernels of LiteRT have scales in half precision, which the blocks of the GGUF file exceed.",
+        "formats=['onnx'] keeps them",
+    )
+    CHANGED = (
+        "Weights that are not those of the file",
+        '`"gguf"` and `"learned"` keep integers of weights as they are; a weight of the model has changed since.',
+        "leave it in float: quantize={name}(keep_float=({weight!r},))",
+    )

@@ -1,0 +1,644 @@
+"""Models that an export refuses, and the remedies that their errors name: `remedy_cases.py OUT_DIRECTORY [NAME ...]`.
+
+A case exports a model that is refused, with the remedy in the text of the error, and then applies it, as typed.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "checkpoints"))
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, ops
+from worker_cases import run_cases
+
+from keras_transformer import checkpoints, load_model, models, quantization, tasks
+from keras_transformer.export import errors, export, load, register_lowering
+from keras_transformer.export.commands import main as cli
+from keras_transformer.export.commands import model_files
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.options import ExportOptions
+from keras_transformer.export.quantization.options import Gguf, Int8, Int8Static, Learned, WeightInt4
+from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.verification.quantized.evaluation import Evaluation
+
+HERE = pathlib.Path(__file__).parent
+CASES = {}
+ONES = np.ones((2, 4), "float32")
+
+
+def case(remedy):
+    """Decorator of the case of a `Remedy`, or of a remedy in the table of operations."""
+    return lambda function: CASES.setdefault(remedy.name if isinstance(remedy, Remedy) else remedy, function)
+
+
+@contextlib.contextmanager
+def refused(kind, remedy, *words):
+    """Context in which an error must name a remedy, and words; yields a list that receives its text."""
+    found, caught = [], []
+    try:
+        yield found
+    except errors.ExportError as error:
+        caught.append(type(error).__name__)
+        found.append(str(error))
+    assert caught == [kind], found or "it is not refused"
+    said, entry = remedy, kind.lower()
+    if isinstance(remedy, Remedy):
+        said, entry = re.split("[{}]", remedy.text)[0], remedy.anchor
+    for word in (said, *words):
+        assert word in found[0], f"{found[0]} does not say {word}"
+    assert found[0].endswith(f"(docs/errors.md#{entry})"), found[0]
+
+
+def typed(found, start):
+    """The value of the code in the text of an error that begins with some words."""
+    text = found[0][found[0].index(start) :]
+    for end in range(len(text), 0, -1):
+        with contextlib.suppress(SyntaxError):
+            return eval(text[:end], globals())
+    raise AssertionError(text)
+
+
+def go(model, out, formats="onnx", **options):
+    return export(model, out / "bundle", formats, progress=False, **options)
+
+
+def dense(**options):
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, layers.Dense(3, name="dense")(x), **options)
+
+
+def calling(function, shape=(4,), dtype="float32"):
+    """A model of one layer that calls a function."""
+    x = keras.Input(shape, dtype=dtype, name="x")
+    return keras.Model(x, Calling(function, name="mine")(x))
+
+
+class Calling(layers.Layer):
+    def __init__(self, function, **kwargs):
+        super().__init__(**kwargs)
+        self.function = function
+
+    def call(self, inputs):
+        return self.function(inputs)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+class Difference(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(2)
+
+    def call(self, one, other):
+        return self.dense(one) - self.dense(other)
+
+
+def language_model(**options):
+    size = models.Size(num_layers=1, hidden_dim=64, num_heads=2, intermediate_dim=128)
+    return tasks.LanguageModel(models.Decoder(size, vocabulary_size=96), **options)
+
+
+@case(Remedy.PATH)
+def path(out):
+    dense().save(out / "model.keras")
+    with refused("InvalidModelError", Remedy.PATH, "model.keras"):
+        go(out / "model.keras", out)
+    go(load_model(out / "model.keras"), out)
+    dense().export(out / "saved", verbose=False)
+    folder = HERE.parent / "data" / "checkpoints" / "sentence-bert"
+    for each in (str(out / "saved"), folder):
+        with refused("InvalidModelError", Remedy.PATH, str(each)):
+            go(each, out)
+    go(layers.TFSMLayer(out / "saved", call_endpoint="serve"), out)
+    go(checkpoints.from_huggingface(folder, verbose=0), out)
+
+
+@case(Remedy.INPUTS)
+def inputs(out):
+    model, spec = Difference(), keras.InputSpec(shape=(None, 4))
+    with refused("InvalidModelError", Remedy.INPUTS, "Difference"):
+        go(model, out)
+    go(model, out, options=ExportOptions(inputs={"one": spec, "other": keras.Input((4,))}))
+    model = keras.Sequential([layers.Dense(2)])
+    with refused("InvalidModelError", Remedy.INPUTS, "Sequential"):
+        go(model, out)
+    model(ONES)
+    go(model, out)
+
+
+@case(Remedy.ARGUMENTS)
+def arguments(out):
+    spec, module = tf.TensorSpec((None, 4)), tf.Module()
+    module.serve = tf.function(lambda left, right: left - right, input_signature=[spec, spec])
+    tf.saved_model.save(module, str(out / "saved"))
+    layer = layers.TFSMLayer(out / "saved", call_endpoint="serve")
+    with refused("InvalidModelError", Remedy.ARGUMENTS, "tfsm_layer"):
+        go(layer, out)
+    left, right = keras.Input((4,)), keras.Input((4,))
+    go(keras.Model([left, right], layer(left, right=right)), out)
+
+
+@case(Remedy.FUNCTIONAL)
+def functional(out):
+    from keras_transformer.export.spec.functional import check_model
+
+    model = keras.Sequential([layers.Dense(2)], name="late")
+    with refused("InvalidModelError", Remedy.FUNCTIONAL, "late"):
+        check_model(model)
+    model = keras.Sequential([keras.Input((4,)), *model.layers])
+    check_model(model)
+    go(model, out)
+
+
+@case(Remedy.DENSE)
+def sparse(out):
+    dense_layer = layers.Dense(2)
+    x = keras.Input((4,), sparse=True, name="bag")
+    with refused("InvalidModelError", Remedy.DENSE, "bag"):
+        go(keras.Model(x, dense_layer(x)), out)
+    x = keras.Input((4,), name="bag")
+    go(keras.Model(x, dense_layer(x)), out)
+
+
+@case(Remedy.AXES)
+def lengths(out):
+    left, right = (keras.Input((None, 4), name=name) for name in ("left", "right"))
+    model = keras.Model([left, right], ops.matmul(left, ops.transpose(right, (0, 2, 1))))
+    probes = [{"left": np.ones((2, 5, 4)), "right": np.ones((2, 3, 4))}]
+    same = ExportOptions(dynamic_axes={"left": {1: "length"}, "right": {1: "length"}})
+    with refused("InvalidModelError", Remedy.AXES, "right") as found:
+        go(model, out, probes=probes, options=same)
+    go(model, out, probes=probes, options=typed(found, "ExportOptions("))
+
+
+@case(Remedy.PROBES)
+def probes(out):
+    model = calling(lambda x: ops.reshape(ops.reshape(x, (ops.shape(x)[0], -1, 4, 3)), ops.shape(x)), (None, 3))
+    with refused("InvalidModelError", Remedy.PROBES, "Calling.call()", "Input to reshape", "length=5"):
+        go(model, out)
+    go(model, out, probes=[{"x": np.ones((2, 8, 3))}])
+    go(model, out, probes=[{"length": 12}])
+
+
+@case(Remedy.FINITE)
+def finite(out):
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, ops.sqrt(x - 9.0))
+    with refused("InvalidModelError", Remedy.FINITE):
+        go(model, out)
+    go(model, out, probes=[{"x": 9 + np.abs(np.random.default_rng(0).normal(size=(3, 4)))}])
+
+
+@case(Remedy.RANDOM)
+def random(out):
+    with refused("NotDeterministicError", Remedy.RANDOM):
+        go(calling(lambda x: x + tf.random.normal(tf.shape(x))), out)
+    x, noise = keras.Input((4,), name="x"), keras.Input((4,), name="noise")
+    go(keras.Model([x, noise], x + noise), out)
+    go(calling(lambda x: x + keras.random.normal(ops.shape(x))), out)
+
+
+@case(Remedy.TRACING)
+def tracing(out):
+    with refused("InvalidModelError", Remedy.TRACING, "Calling.call()", "Python `bool` is not allowed"):
+        go(calling(lambda x: x if ops.sum(x) > 0 else -x), out)
+    go(calling(lambda x: ops.where(ops.sum(x) > 0, x, -x)), out)
+    model = calling(lambda x: ops.stack([x[row] * row for row in range(x.shape[0])]))
+    with refused("InvalidModelError", Remedy.TRACING, "Calling.call()"):
+        go(model, out)
+    go(model, out, options=ExportOptions(inputs=keras.InputSpec(shape=(3, 4))))
+
+
+class Rigid(layers.Layer):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def call(self, inputs):
+        return self.factor * inputs
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+class Supple(Rigid):
+    def __init__(self, factor, **kwargs):
+        layers.Layer.__init__(self, **kwargs)
+        self.factor = factor
+
+
+@contextlib.contextmanager
+def mixed():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def around(layer):
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, layer(x))
+
+
+@case(Remedy.CONFIG)
+def config(out):
+    with mixed():
+        rigid, supple = around(Rigid(2.0)), around(Supple(2.0))
+    with refused("InvalidModelError", Remedy.CONFIG, "16-bit layers", "unexpected keyword argument"):
+        go(rigid, out)
+    go(supple, out)
+
+
+class Outer(layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = layers.Dense(4, dtype=self.inner_dtype(), name="inner")
+
+    def inner_dtype(self):
+        return "mixed_bfloat16"
+
+    def build(self, shape):
+        self.inner.build(shape)
+
+    def call(self, inputs):
+        return self.inner(inputs)
+
+
+class OuterThatPasses(Outer):
+    def inner_dtype(self):
+        return self.dtype_policy
+
+
+@case(Remedy.DTYPE)
+def dtype(out):
+    with mixed():
+        own, passed = around(Outer()), around(OuterThatPasses())
+    with refused("InvalidModelError", Remedy.DTYPE, "inner"):
+        go(own, out)
+    go(passed, out)
+
+
+SCALED = """
+import keras
+
+class Scaled(keras.layers.Layer):
+    def call(self, inputs):
+        return 3.0 * inputs
+"""
+
+
+@case(Remedy.MODULE)
+def module(out):
+    from keras_transformer.export.request import request_of
+    from keras_transformer.export.writing.other_backend import export_elsewhere
+
+    def exported(layer):
+        model = around(layer)
+        request = request_of(model, out / "bundle", ["onnx"], None, None, None, ExportOptions())
+        return export_elsewhere(model, request, False)
+
+    Calling.__module__ = "__main__"  # As of a script that defines it.
+    with refused("InvalidModelError", Remedy.MODULE, "Calling"):
+        exported(Calling(ops.abs))
+    (out / "scaled.py").write_text(SCALED)
+    sys.path.append(str(out))
+    import scaled
+
+    assert set(exported(scaled.Scaled()).artifacts) == {"onnx"}
+
+
+@case(Remedy.IMPORT)
+def imported(out):
+    names = {"__name__": "training_script"}
+    exec(SCALED, names)
+    around(names["Scaled"]()).save(out / "model.keras")
+    with refused("InvalidModelError", Remedy.IMPORT, "Could not locate class 'Scaled'"):
+        model_files.load_model(out / "model.keras")
+    (out / "my_layers.py").write_text(SCALED)
+    command = ["export", str(out / "model.keras"), "--out", str(out / "bundle"), "--formats", "onnx"]
+    assert cli.main([*command, "--import", str(out / "my_layers.py")]) == 0
+
+
+@case(Remedy.LAMBDA)
+def lambdas(out):
+    around(layers.Lambda(lambda x: 2 * x)).save(out / "model.keras")
+    with refused("InvalidModelError", Remedy.LAMBDA):
+        model_files.load_model(out / "model.keras")
+    go(keras.models.load_model(out / "model.keras", safe_mode=False), out)
+
+
+@case(Remedy.OPERATION)
+def operation(out):
+    model = calling(lambda x: tf.cast(tf.raw_ops.ApproximateEqual(x=x, y=x * x, tolerance=0.5), tf.float32))
+    for format in ("tflite", "onnx"):
+        with refused("UnsupportedOpError", Remedy.OPERATION, format, "'mine'", f"('ApproximateEqual', '{format}', f"):
+            go(model, out, format)
+    go(model, out, formats=["saved_model"])
+    for format in ("tflite", "onnx"):
+        register_lowering("ApproximateEqual", format, lambda x, y, tolerance: tf.abs(x - y) < tolerance, ["tolerance"])
+    go(model, out, ("tflite", "onnx"))
+
+
+@case(Remedy.TYPE)
+def operand_type(out):
+    with refused("UnsupportedOpError", Remedy.TYPE, "'mine'", "uint16"):
+        go(calling(lambda x: ops.cast(ops.cast(x, "uint16") + ops.cast(3, "uint16"), "float32")), out, "tflite")
+    go(calling(lambda x: ops.cast(ops.cast(ops.abs(x), "int32") + 3, "float32")), out, "tflite")
+    with refused("UnsupportedOpError", Remedy.TYPE, "'mine'", "float64"):
+        go(calling(lambda x: tf.matmul(tf.cast(x, "float64"), tf.ones((4, 4), "float64"))), out, "tflite")
+    go(calling(lambda x: tf.matmul(x, tf.ones((4, 4)))), out, "tflite")
+
+
+@case(Remedy.STRINGS)
+def strings(out):
+    def model(layer):
+        x = keras.Input((), dtype="string", name="word")
+        return keras.Model(x, layers.Embedding(9, 2)(layers.StringLookup(vocabulary=["a", "b"])(layer(x))))
+
+    class Lower(layers.Layer):
+        def call(self, inputs):
+            return tf.strings.lower(inputs)
+
+        def compute_output_spec(self, inputs):
+            return keras.KerasTensor(inputs.shape, "string")
+
+    for format in ("tflite", "onnx"):
+        with refused("UnsupportedOpError", Remedy.STRINGS, format, "lower"):
+            go(model(Lower()), out, format)
+    go(model(Lower()), out, formats=["saved_model"])
+    go(model(lambda x: x), out, ("tflite", "onnx"))
+
+
+@case(Remedy.EFFECT)
+def effect(out):
+    def printed(x):
+        tf.print("a batch")
+        return ops.abs(x)
+
+    model = calling(printed)
+    with refused("UnsupportedOpError", Remedy.EFFECT, "saved_model", "PrintV2", "'mine'"):
+        go(model, out, "saved_model")
+    go(model, out, formats=["onnx"])
+    go(calling(ops.abs), out, "saved_model")
+
+
+@case(Remedy.FORMAT)
+def converter(out):
+    def fails(a, b, x):
+        raise ValueError("No shape is known.")
+
+    register_lowering("Betainc", "onnx", fails)
+    model = calling(lambda x: tf.math.betainc(ops.abs(x) + 1, ops.abs(x) + 1, ops.sigmoid(x)))
+    with refused("ConversionError", Remedy.FORMAT, "onnx", "No shape is known."):
+        go(model, out)
+    go(model, out, formats=["saved_model"])
+
+
+@case(Remedy.STANDARD)
+def standard(out):
+    import onnx
+
+    from keras_transformer.export.data.export_spec import ExportSpec
+    from keras_transformer.export.openvino.convert import _typed
+
+    model = around(layers.Dense(4, activation=lambda x: keras.activations.gelu(x, approximate=True)))
+    go(model, out)
+    with refused("UnsupportedOpError", Remedy.STANDARD, "openvino", "FastGelu"):
+        message = "No conversion rule found for operations: com.microsoft.FastGelu"
+        raise _typed(RuntimeError(message), out / "bundle" / "model.onnx", ExportSpec({}))
+    go(model, out, options=ExportOptions(onnx=OnnxOptions(contrib_ops=False)))
+    assert {each.domain for each in onnx.load(out / "bundle" / "model.onnx").graph.node} <= {"", "ai.onnx"}
+
+
+@case(Remedy.OPSET)
+def opset(out):
+    with refused("ExportError", Remedy.OPSET):
+        OnnxOptions(opset=20, optimize=False)
+    go(dense(), out, options=ExportOptions(onnx=OnnxOptions(optimize=False)))
+    go(dense(), out, options=ExportOptions(onnx=OnnxOptions(opset=20, optimize=True)))
+
+
+@case(Remedy.SIZES)
+def sizes(out):
+    x = keras.Input((None, 4), name="x")
+    model = keras.Model(x, layers.Dense(2)(x))
+    with refused("TargetError", Remedy.SIZES, "'length'") as found:
+        go(model, out, "tflite", options=ExportOptions(target="xnnpack"))
+    go(model, out, "tflite", options=typed(found, "ExportOptions("))
+
+
+@case(Remedy.FORMATS)
+def target_format(out):
+    options = ExportOptions(target="xnnpack")
+    with refused("TargetError", Remedy.FORMATS, "not onnx"):
+        go(dense(), out, "onnx", options=options)
+    export(dense(), out / "bundle", progress=False, options=options)
+
+
+@case(Remedy.SIGNATURES)
+def target_signatures(out):
+    model = around(layers.Dense(2))
+    with refused("ExportError", Remedy.SIGNATURES):
+        go(model, out, "tflite", options=ExportOptions(target="xnnpack", signatures={"again": model.call}))
+    go(model, out, "tflite", options=ExportOptions(target="xnnpack"))
+
+
+@case(Remedy.GENERATION)
+def generation(out):
+    model, static = language_model(), {"batch": 1, "length": 8}
+    with refused("ExportError", Remedy.GENERATION):
+        go(model, out, "tflite", options=ExportOptions(static=static))
+    go(model, out, "tflite", options=ExportOptions(static=static, generation=False))
+
+
+@case(Remedy.OPTIONS)
+def options(out):
+    with refused("ExportError", Remedy.OPTIONS, "tolerance") as found:
+        go(dense(), out, tolerance=0.001, options=ExportOptions())
+    go(dense(), out, options=typed(found, "ExportOptions("))
+
+
+@case(Remedy.DIRECTORY)
+def directory(out):
+    (out / "bundle").mkdir()
+    (out / "bundle" / "thesis.txt").write_text("years")
+    with refused("InvalidBundleError", Remedy.DIRECTORY, "thesis.txt"):
+        go(dense(), out)
+    (out / "new").mkdir()
+    go(dense(), out / "new")
+    assert (out / "bundle" / "thesis.txt").read_text() == "years"
+
+
+@case(Remedy.PROCESS)
+def process(out):
+    import multiprocessing
+
+    go(dense(), out, "saved_model")
+    load(out / "bundle", "saved_model")
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            load(out / "bundle", "saved_model")
+        except errors.ExportError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.wait()
+    with refused("ExportError", Remedy.PROCESS):
+        raise errors.ExportError(os.read(reading, 9999).decode())
+    started = multiprocessing.get_context("spawn").Process(target=load, args=(out / "bundle", "saved_model"))
+    started.start()
+    started.join()
+    assert started.exitcode == 0
+
+
+@case(Remedy.QUANTIZE)
+def quantize(out):
+    options = ExportOptions(evaluation=Evaluation([ONES]))
+    with refused("QuantizationError", Remedy.QUANTIZE):
+        go(dense(), out, options=options)
+    go(dense(), out, quantize="fp16", options=options)
+
+
+@case(Remedy.CALIBRATION)
+def calibration(out):
+    model = around(layers.Dense(64))
+    with refused("QuantizationError", Remedy.CALIBRATION):
+        go(model, out, quantize="int8_static")
+    with refused("QuantizationError", Remedy.CALIBRATION, "none came"):
+        go(model, out, quantize=Int8Static([]))
+    go(model, out, quantize=Int8Static([{"x": np.random.default_rng(0).normal(size=(64, 4)).astype("float32")}]))
+
+
+@case(Remedy.STEPS)
+def steps(out):
+    model, tokens = language_model(), np.arange(8, dtype="int32")[None]
+    with refused("QuantizationError", Remedy.STEPS):
+        go(model, out, quantize=Int8Static([{"token_ids": tokens}]))
+    go(model, out, quantize="int8")
+
+
+@case(Remedy.BLOCKS)
+def blocks(out):
+    model = calling(layers.Dense(64), (64,))
+    with refused("QuantizationError", Remedy.BLOCKS, "16"):
+        go(model, out, "tflite", quantize=WeightInt4(block_size=16))
+    go(model, out, "tflite", quantize=WeightInt4(block_size=32))
+
+
+@case(Remedy.CONTRIB)
+def contrib(out):
+    model = around(layers.Dense(64))
+    calibration = [{"x": np.random.default_rng(0).normal(size=(64, 4)).astype("float32")}]
+    mode = Int8Static(calibration, activation_bits=16)
+    with refused("QuantizationError", Remedy.CONTRIB):
+        go(model, out, quantize=mode, options=ExportOptions(onnx=OnnxOptions(contrib_ops=False)))
+    go(model, out, quantize=mode, options=ExportOptions(onnx=OnnxOptions(contrib_ops=True)))
+
+
+@case(Remedy.WEIGHTS)
+def weights(out):
+    model = keras.Sequential([keras.Input((64,)), layers.Dense(64, name="first"), layers.Dense(64, name="last")])
+    with refused("QuantizationError", Remedy.WEIGHTS, "head/*") as found:
+        go(model, out, quantize=Int8(keep_float=("head/*",)))
+    kept = re.search(r"keep_float=(\(.*?,\))", found[0])[1]
+    go(model, out, quantize=Int8(keep_float=eval(kept)))
+
+
+@case(Remedy.TOKENS)
+def tokens(out):
+    model = language_model()
+    with refused("QuantizationError", Remedy.TOKENS):
+        go(model, out, quantize="fp16", options=ExportOptions(evaluation=Evaluation(text=["the cat sat"])))
+    ids = np.random.default_rng(0).integers(0, 96, 64)
+    go(model, out, quantize="fp16", options=ExportOptions(evaluation=Evaluation(text=[ids])))
+
+
+def gguf_model(out, kind, width=64):
+    import gguf_worker
+
+    gguf_worker.float_file(out / "float.gguf", width)
+    model = checkpoints.from_gguf(out / "float.gguf", verbose=0)
+    checkpoints.to_gguf(model, out / "model.gguf", quantize=kind, verbose=0)
+    return checkpoints.from_gguf(out / "model.gguf", verbose=0)
+
+
+@case(Remedy.SOURCE)
+def source(out):
+    model = gguf_model(out, "Q8_0")
+    del model.checkpoint
+    with refused("QuantizationError", Remedy.SOURCE, "Gguf(file)"):
+        go(model, out, quantize="gguf")
+    go(model, out, quantize=Gguf(out / "model.gguf"))
+    model = calling(layers.Dense(64, name="dense"), (64,))
+    quantization.quantize_weights(model, {"*": quantization.WeightScheme(8, None)}).save(out / "weights.safetensors")
+    del model.quantized_weights
+    with refused("QuantizationError", Remedy.SOURCE, "Learned(file)"):
+        go(model, out, quantize="learned")
+    go(model, out, quantize=Learned(out / "weights.safetensors"))
+
+
+@case(Remedy.HALVES)
+def halves(out):
+    model = gguf_model(out, "Q6_K", width=256)
+    with refused("QuantizationError", Remedy.HALVES, "tflite", "Q6_K"):
+        go(model, out, "tflite", quantize="gguf")
+    go(model, out, formats=["onnx"], quantize="gguf")
+
+
+@case(Remedy.CHANGED)
+def changed(out):
+    model = gguf_model(out, "Q8_0")
+    weight = next(each for each in model.variables if each.path.endswith("value/kernel"))
+    values = np.array(weight)
+    values.flat[5] *= 1.001
+    weight.assign(values)
+    with refused("QuantizationError", Remedy.CHANGED, "value/kernel") as found:
+        go(model, out, quantize="gguf")
+    go(model, out, quantize=typed(found, "Gguf("))
+
+
+# Remedies in the table of operations.
+
+
+@case("cast to int32 before")
+def int64(out):
+    numbers = keras.Input((4,), dtype="int64", name="hour")
+    for operation in (lambda x: (x - 6) // 24, lambda x: ops.bitwise_xor(x, x)):
+        with refused("UnsupportedOpError", "cast to int32 before", "tflite", "LiteRT"):
+            go(keras.Model(numbers, operation(numbers)), out, "tflite")
+        go(keras.Model(numbers, operation(ops.cast(numbers, "int32"))), out, "tflite")
+
+
+@case("a list of a loop")
+def lists(out):
+    def looped(x):
+        _, result = ops.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2.0), (0, x))
+        return result
+
+    model = calling(lambda x: ops.map(lambda row: 2.0 * row, x), (None, 4))
+    with refused("UnsupportedOpError", "a list of a loop", "tflite", "'mine'"):
+        go(model, out, "tflite")
+    go(model, out, "tflite", options=ExportOptions(inputs=keras.InputSpec(shape=(2, 5, 4))))
+    go(model, out, formats=["onnx"])
+    go(calling(looped, (None, 4)), out, "tflite")
+
+
+def main(out, *names):
+    folders = {name: pathlib.Path(out, name.replace(" ", "_")) for name in names or CASES}
+    for each in folders.values():
+        each.mkdir()
+    run_cases(pathlib.Path(out), {name: lambda name=name, out=each: CASES[name](out) for name, each in folders.items()})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
