@@ -30,6 +30,7 @@ class Architecture:
         tied: dict of the name of a duplicate tensor in some files to the name of the original, or to a tuple of the names
             that it may have.
         initialized: tuple of regular expressions of paths of weights that no file has: they are initialized at random.
+        remark: str: what the documentation says beside its names, such as the models that it is known by.
 
     Example:
 
@@ -52,6 +53,7 @@ class Architecture:
     ignored: tuple[str, ...] = ()
     tied: Mapping[str, str | tuple[str, ...]] = {}
     initialized: tuple[str, ...] = ()
+    remark: str = ""
 
     def backbone(self, config: Config) -> keras.Model:
         """Returns the model without a head, with initial weights.

@@ -18,6 +18,7 @@ _SIDES = ("encoder", "decoder")
 class Moonshine(Architecture):
     """Moonshine: Jeffries et al., arXiv 2410.15608."""
 
+    remark = "an encoder-decoder"
     base_prefix = "model."
     tied = {"proj_out.weight": "model.decoder.embed_tokens.weight"}
     heads = {

@@ -18,6 +18,7 @@ from keras_transformer.models import Parakeet, Size
 class ParakeetEncoder(Architecture):
     """The encoder of Parakeet, FastConformer: Rekesh et al., arXiv 2305.05084."""
 
+    remark = "FastConformer"
     ignored = (r"num_batches_tracked$",)
 
     def backbone(self, config: Config) -> keras.Model:

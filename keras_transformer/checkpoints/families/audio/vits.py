@@ -42,6 +42,7 @@ _DURATIONS, _COUPLING = "duration_predictor", "flow.flows"
 class Vits(Architecture):
     """VITS: Kim et al., arXiv 2106.06103. The tensors of training, such as the posterior encoder, are written back."""
 
+    remark = "MMS-TTS, VITS: speech from text, `model.speak`; one speaker or several, both duration predictors"
     ignored = _TRAINING
     heads = {"Model": Head(lambda backbone, config: _synthesizer(backbone, config))}
 

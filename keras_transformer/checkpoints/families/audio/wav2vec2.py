@@ -25,6 +25,7 @@ from keras_transformer.models import Wav2Vec2
 class Wav2Vec2Architecture(Architecture):
     """wav2vec 2.0: Baevski et al., arXiv 2006.11477; with adapters: MMS, Pratap et al., arXiv 2305.13516."""
 
+    remark = "XLS-R and MMS too; pretraining too"
     base_prefix = "wav2vec2."
     heads = {
         "AudioFrameClassification": FRAME_CLASSIFIER,

@@ -30,6 +30,7 @@ def _audio_head(config: Config, prefix: str) -> list[Entry]:
 class Whisper(Architecture):
     """Whisper: Radford et al., arXiv 2212.04356."""
 
+    remark = "from spectrograms or raw samples"
     base_prefix = "model."
     tied = {"proj_out.weight": "model.decoder.embed_tokens.weight"}
     heads = {

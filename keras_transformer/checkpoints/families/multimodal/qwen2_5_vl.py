@@ -53,6 +53,7 @@ _DECODERS = ("model", "language_model", "model.language_model")
 class Qwen2_5VLArchitecture(Architecture):
     """Qwen2.5-VL: Bai et al., arXiv 2502.13923, for text and still images."""
 
+    remark = "still images"
     heads = {
         "ConditionalGeneration": Head(
             lambda backbone, config: language_model(backbone, _of_head(config)),

@@ -39,6 +39,7 @@ class Siglip2(Siglip):
     The published checkpoints for images of one size have the `model_type` "siglip".
     """
 
+    remark = "NaFlex; those for images of one size are `siglip`"
     heads = {
         "ImageClassification": Head(
             lambda tower, config: _classifier(tower, config),

@@ -42,6 +42,7 @@ class KimiLinear(DeepseekV3):
     Settings of transformers and of the published folders, which list the blocks of each kind in "linear_attn_config".
     """
 
+    remark = "experts"
     defaults = Defaults(256, 1, 1024, 1, 2.446, 1e-5)
     heads = decoder_heads(names=("CausalLM",))
 

@@ -33,6 +33,7 @@ _KINDS = {"linear_attention": True, "full_attention": False}
 class MiniMax(Mixtral):
     """MiniMax-01: arXiv 2501.08313: blocks of lightning attention and of attention, each with experts."""
 
+    remark = "experts"
     heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
     # What transformers computes from the other settings.
     ignored = (*Mixtral.ignored, r"\.self_attn\.(slope_rate|query_decay|key_decay|diagonal_decay)$")

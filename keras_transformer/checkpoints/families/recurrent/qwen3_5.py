@@ -30,6 +30,7 @@ class Qwen3_5Text(Qwen3Next):
     Its rotary positions have three axes, which are one and the same for text.
     """
 
+    remark = "Gated DeltaNet and attention"
     heads = decoder_heads(names=("CausalLM", "SequenceClassification"))
 
     def backbone(self, config: Config) -> keras.Model:

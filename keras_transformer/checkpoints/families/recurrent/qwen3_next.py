@@ -30,6 +30,8 @@ _HEAD_WIDTH, _NUM_EXPERTS = 256, 512
 class Qwen3Next(Llama):
     """Qwen3-Next: Qwen Team, 2025: blocks of Gated DeltaNet and of gated attention, and experts beside a shared one."""
 
+    remark = "experts"
+
     # Weights that predict several tokens at once, which transformers does not read either.
     ignored = (*Llama.ignored, r"^mtp\.")
     heads = decoder_heads(names=("CausalLM", "SequenceClassification"))

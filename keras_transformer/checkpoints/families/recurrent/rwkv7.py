@@ -27,6 +27,7 @@ _VECTORS = {
 class Rwkv7(Architecture):
     """RWKV-7: Peng et al., arXiv 2503.14456."""
 
+    remark = "folders of flash-linear-attention"
     base_prefix = "model."
     tied = {"lm_head.weight": "model.embeddings.weight"}
     heads = decoder_heads(names=("CausalLM",))

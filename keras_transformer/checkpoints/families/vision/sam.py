@@ -20,6 +20,7 @@ _FREQUENCIES = "shared_image_embedding.positional_embedding"
 class Sam(Architecture):
     """Segment Anything: Kirillov et al., arXiv 2304.02643. The backbone is the image encoder."""
 
+    remark = "segmentation by points, boxes and masks"
     base_prefix = "vision_encoder."
     tied = {"prompt_encoder.shared_embedding.positional_embedding": _FREQUENCIES}
     heads = {

@@ -44,6 +44,7 @@ def _segmenter_entries(config: Config, prefix: str) -> list[Entry]:
 class Segformer(Architecture):
     """SegFormer: Xie et al., arXiv 2105.15203. The model takes images of any size."""
 
+    remark = "segmentation, classification"
     base_prefix = "segformer."
     ignored = (r"num_batches_tracked$",)
     heads = {

@@ -20,6 +20,7 @@ from keras_transformer.models import Decoder
 class GptNeoX(Architecture):
     """GPT-NeoX: Black et al., arXiv 2204.06745; Pythia: Biderman et al., arXiv 2304.01373."""
 
+    remark = "Pythia"
     base_prefix = "gpt_neox."
     ignored = (r"\.attention\.(masked_)?bias$", r"rotary_emb\.inv_freq$")
     tied = {"embed_out.weight": "gpt_neox.embed_in.weight"}

@@ -86,6 +86,7 @@ def _pooled_head(choice: bool = False) -> Head:
 class DebertaV2(Architecture):
     """DeBERTa, versions 2 and 3: He et al., arXiv 2006.03654 and 2111.09543."""
 
+    remark = "versions 2 and 3"
     base_prefix = "deberta."
     tied = {
         "cls.predictions.decoder.weight": "deberta.embeddings.word_embeddings.weight",

@@ -37,6 +37,7 @@ class Gte(Architecture):
     The first checkpoints, such as `gte-base-en-v1.5`, have the model type "new", and code beside them that is not run.
     """
 
+    remark = "GTE"
     base_prefix = ("gte.", "new.")
     tied = {
         "lm_head.decoder.weight": tuple(f"{prefix}embeddings.word_embeddings.weight" for prefix in ("gte.", "new."))

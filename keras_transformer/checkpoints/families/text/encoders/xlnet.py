@@ -55,6 +55,7 @@ class Xlnet(Architecture):
     transformers with `use_mems=False`. Not supported: the beam search of "QuestionAnswering".
     """
 
+    remark = "two-stream"
     base_prefix = "transformer."
     tied = {"lm_loss.weight": "transformer.word_embedding.weight"}
     heads = {

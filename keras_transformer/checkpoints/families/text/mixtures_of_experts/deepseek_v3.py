@@ -47,6 +47,7 @@ class Defaults(NamedTuple):
 class DeepseekV3(Llama):
     """DeepSeek-V3: arXiv 2412.19437: latent attention, and experts in groups beside shared ones."""
 
+    remark = "V3, R1; Kimi K2"
     defaults = Defaults()
     heads = decoder_heads(names=("CausalLM", "SequenceClassification", "TokenClassification"))
 

@@ -40,6 +40,7 @@ class GptOss(Llama):
     The matrices of the experts are in MXFP4, or in 16 or 32 bits. "hidden_act" is not read, as in transformers.
     """
 
+    remark = "also in MXFP4"
     heads = decoder_heads(names=("CausalLM", "SequenceClassification", "TokenClassification"))
 
     def backbone(self, config: Config) -> keras.Model:
