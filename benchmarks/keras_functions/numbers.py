@@ -10,10 +10,12 @@ _UNARY = (
     "isfinite isinf isnan isneginf isposinf isreal nan_to_num negative rad2deg real round sign signbit sin sinc sinh square "
     "tan tanh trunc"
 )
+# Keras does not have these for booleans.
+_OF_NUMBERS = ("conj", "conjugate", "negative", "real", "sign")
 _OF_POSITIVES = "log log10 log1p log2 reciprocal rsqrt sqrt"
 for label, array in (("float32", FLOATS), ("int32", WHOLE), ("bool", BOOLS)):
-    names = _UNARY if label != "bool" else _UNARY.replace(" negative", "").replace(" sign ", " ")
-    each(names, array, label=label, shapes=ANY)
+    names = [name for name in _UNARY.split() if label != "bool" or name not in _OF_NUMBERS]
+    each(" ".join(names), array, label=label, shapes=ANY)
 each("i0", FLOATS, shapes=ANY)
 each("erf erfc", FLOATS, shapes=ANY)
 each(_OF_POSITIVES, np.abs(FLOATS) + np.float32(0.01), label="float32", shapes=ANY)
@@ -38,6 +40,11 @@ for label, pair in (("float32", (FLOATS, OTHERS)), ("int32", (WHOLE, DIVISORS)))
     each(_BINARY, *pair, label=label, shapes=PAIR)
     each(_RATIOS, *pair, label=label, shapes=PAIR)
     each(_COMPARISONS, *pair, label=label, shapes=PAIR)
+_INTEGERS = "add equal floor_divide greater less_equal maximum minimum mod multiply subtract"
+_BITS = "bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
+for dtype in ("int8", "int64", "uint8"):
+    each(_INTEGERS, np.abs(WHOLE).astype(dtype), np.abs(DIVISORS).astype(dtype), label=dtype, shapes=())
+    each(_BITS, np.abs(WHOLE).astype(dtype), np.abs(DIVISORS).astype(dtype), label=dtype, shapes=())
 each("isclose", FLOATS, FLOATS + np.float32(1e-7), shapes=PAIR)
 each("allclose", FLOATS, FLOATS, shapes=PAIR)
 each("equal not_equal", BOOLS, OTHER_BOOLS, label="bool", shapes=PAIR)
