@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -96,8 +96,11 @@ class _Inliner:
     def add(self, nodes: Iterable[NodeDef]) -> None:
         """Copies the operations of a graph."""
         nodes = list(nodes)
+        taken = {node.name for node in nodes}
         calls = {
-            node.name: _Body(self._functions, node, self._result) for node in nodes if is_repeated(node, self._mark)
+            node.name: _Body(self._functions, node, self._result, taken)
+            for node in nodes
+            if is_repeated(node, self._mark)
         }
         for name, body in calls.items():
             for number, result in enumerate(body.results):
@@ -124,12 +127,24 @@ class _Inliner:
 
 
 class _Body:
-    """The function of a repeated layer, as one of its calls."""
+    """The function of a repeated layer, as one of its calls.
+
+    Args:
+        functions: dict of name to `FunctionDef`.
+        call: the `NodeDef`.
+        result: how the graph names a result.
+        taken: names that other operations of the graph have.
+    """
 
     def __init__(
-        self, functions: Mapping[str, FunctionDef], call: NodeDef, result: Callable[[str, int, str], str]
+        self,
+        functions: Mapping[str, FunctionDef],
+        call: NodeDef,
+        result: Callable[[str, int, str], str],
+        taken: Collection[str] = (),
     ) -> None:
         self.function, self.scope, self._result = functions[call.attr["f"].func.name], call.name, result
+        self._taken = taken
         names = [each.name for each in self.function.signature.input_arg]
         self._arguments = dict(zip(names, (each for each in call.input if not each.startswith("^")), strict=True))
         self._nodes = {node.name: node for node in self.function.node_def}
@@ -149,7 +164,10 @@ class _Body:
 
     def name_of(self, node: str) -> str:
         """What an operation of the function is called in the graph."""
-        return self.scope if node == RESULT else f"{self.scope}/{node}"
+        name = self.scope if node == RESULT else f"{self.scope}/{node}"
+        while name != self.scope and name in self._taken:
+            name += "_"  # No name that TensorFlow gives ends like this.
+        return name
 
 
 def opened(function: FunctionDef, library: Iterable[FunctionDef]) -> tuple[GraphDef, list[str]]:

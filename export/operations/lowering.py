@@ -14,6 +14,8 @@ from keras_transformer.export.graph.inlining import inlined
 from keras_transformer.export.graph.part import GraphPart, Node
 from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
+from keras_transformer.export.operations.branches import with_two_branches
+from keras_transformer.export.operations.carried_lists import with_carried_elements
 from keras_transformer.export.operations.insertion import (
     INSERTED,
     Call,
@@ -25,7 +27,7 @@ from keras_transformer.export.operations.insertion import (
     traced,
     value_key,
 )
-from keras_transformer.export.operations.operation import Decomposed, Lowering, Native, Refused
+from keras_transformer.export.operations.operation import ONNX, Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
 
 if TYPE_CHECKING:
@@ -51,12 +53,14 @@ def lowered(
     Raises:
         UnsupportedOpError: the table refuses an operation in this format.
     """
-    source = graph.outlined if is_outlined else graph.graph_def
+    given = graph.outlined if is_outlined else graph.graph_def
+    source = with_two_branches(given)
+    source = with_carried_elements(source) if format == ONNX else source
     lowering = _Lowering(lowerings_in(format))
     chosen = lowering.chosen(source, list(graph.outputs.values()), graph.weights)
     _check_refused(chosen, format, locate)
     found = lowering.applied(source, chosen)
-    if found is source:
+    if found is given:
         return graph
     return dataclasses.replace(graph, graph_def=inlined(found), outlined=found)
 

@@ -10,9 +10,12 @@ from keras_transformer.export.operations.families import (
     activations,
     arithmetic,
     bits,
+    diagonals,
     exponentials,
     images,
     lists,
+    narrow_integers,
+    places,
     pooling,
     products,
     reductions,
@@ -20,6 +23,7 @@ from keras_transformer.export.operations.families import (
     scatters,
     searches,
     segments,
+    selections,
     slices,
     special,
     trigonometry,
@@ -30,9 +34,11 @@ _FAMILIES = (
     activations,
     arithmetic,
     bits,
+    diagonals,
     exponentials,
     images,
     lists,
+    places,
     pooling,
     products,
     reductions,
@@ -40,11 +46,16 @@ _FAMILIES = (
     scatters,
     searches,
     segments,
+    selections,
     slices,
     special,
     trigonometry,
 )
 OPERATIONS: dict[str, Operation] = {each.name: each for family in _FAMILIES for each in family.OPERATIONS}
+OPERATIONS |= {
+    name: narrow_integers.computed_in_wider_type(OPERATIONS.get(name, Operation(name)))
+    for name in narrow_integers.NAMES
+}
 # What users have registered, by format and operation.
 _REGISTERED: dict[str, dict[str, Decomposed]] = {TFLITE: {}, ONNX: {}}
 
