@@ -14,6 +14,22 @@ def _step(carry, x):
 
 
 case("cond", lambda x: ops.cond(ops.sum(x) > 0, lambda: 2 * x, lambda: x - 1), OTHERS)
+
+
+def _inner(x):
+    twice = 2 * x
+    return ops.cond(ops.max(x) > 1, lambda: twice, lambda: twice + 1)
+
+
+case("cond", lambda x: ops.cond(ops.sum(x) > -99, lambda: _inner(x), lambda: -x), OTHERS, label="nested")
+case(
+    "switch",
+    lambda x, i: ops.switch(i, [lambda y: y, lambda y: 2 * y, lambda y: ops.sin(y), ops.abs], x),
+    OTHERS,
+    np.array(2, "int32"),
+    label="of four",
+    shapes=((None, 5), ()),
+)
 case(
     "switch",
     lambda x, i: ops.switch(i, [lambda y: y, lambda y: 2 * y], x),

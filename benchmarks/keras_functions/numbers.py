@@ -40,6 +40,11 @@ for label, pair in (("float32", (FLOATS, OTHERS)), ("int32", (WHOLE, DIVISORS)))
     each(_BINARY, *pair, label=label, shapes=PAIR)
     each(_RATIOS, *pair, label=label, shapes=PAIR)
     each(_COMPARISONS, *pair, label=label, shapes=PAIR)
+_INTEGERS = "add equal floor_divide greater less_equal maximum minimum mod multiply subtract"
+_BITS = "bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
+for dtype in ("int8", "int64", "uint8"):
+    each(_INTEGERS, np.abs(WHOLE).astype(dtype), np.abs(DIVISORS).astype(dtype), label=dtype, shapes=())
+    each(_BITS, np.abs(WHOLE).astype(dtype), np.abs(DIVISORS).astype(dtype), label=dtype, shapes=())
 each("isclose", FLOATS, FLOATS + np.float32(1e-7), shapes=PAIR)
 each("allclose", FLOATS, FLOATS, shapes=PAIR)
 each("equal not_equal", BOOLS, OTHER_BOOLS, label="bool", shapes=PAIR)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tensorflow.core.framework.node_def_pb2 import NodeDef
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-_PREFIX = "keras_variable_"
+# What the names of the placeholders of weights begin with.
+VARIABLE = "keras_variable_"
 # Attribute that names a Python function.
 _GRADIENT = "_gradient_op_type"
 # Attribute of loops and branches by which TensorFlow may take them apart into jumps.
@@ -186,7 +187,7 @@ def _traced(
 def _graph_of(function: ConcreteFunction) -> TracedGraph:
     captured = {id(inner) for _, inner in function.graph.captures}
     arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
-    read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
+    read = [name for name, each in arguments.items() if name.startswith(VARIABLE) and each.consumers()]
     outlined = _without_calls(function.graph.as_graph_def(add_shapes=True))
     captures = {inner.op.name: outer for outer, inner in function.graph.captures}
     values = {name: outer for name, outer in captures.items() if outer.dtype not in (tf.resource, tf.variant)}
@@ -194,7 +195,7 @@ def _graph_of(function: ConcreteFunction) -> TracedGraph:
     return TracedGraph(
         without_layers(outlined),
         outlined,
-        tuple(name for name in arguments if not name.startswith(_PREFIX)),
+        tuple(name for name in arguments if not name.startswith(VARIABLE)),
         {key: tensor.name for key, tensor in function.structured_outputs.items()},
         tuple(read),
         {name: outer for name, outer in captures.items() if name not in values},
@@ -250,7 +251,7 @@ def arguments_of(signature: Signature) -> dict[str, tf.TensorSpec]:
 
 def weight_labels(variables: Sequence[keras.Variable]) -> list[str]:
     """Names of the inputs of a graph for weights, in the order of the variables."""
-    return [f"{_PREFIX}{number}" for number in range(len(variables))]
+    return [f"{VARIABLE}{number}" for number in range(len(variables))]
 
 
 def _output_spec(signature: Signature, name: str, tensor: Tensor) -> ArraySpec:

@@ -14,6 +14,8 @@ from keras_transformer.export.graph.inlining import inlined, without_layers
 from keras_transformer.export.graph.part import GraphPart, Node
 from keras_transformer.export.graph.repeated_layers import MARK as REPEATED
 from keras_transformer.export.graph.repeated_layers import WEIGHT
+from keras_transformer.export.operations.branches import with_two_branches
+from keras_transformer.export.operations.carried_lists import with_carried_elements
 from keras_transformer.export.operations.insertion import (
     INSERTED,
     Call,
@@ -25,7 +27,7 @@ from keras_transformer.export.operations.insertion import (
     traced,
     value_key,
 )
-from keras_transformer.export.operations.operation import Decomposed, Lowering, Native, Refused
+from keras_transformer.export.operations.operation import ONNX, Decomposed, Lowering, Native, Refused
 from keras_transformer.export.operations.table import lowerings_in
 from keras_transformer.export.remedies import Remedy
 
@@ -53,17 +55,18 @@ def lowered(
     Raises:
         UnsupportedOpError: the table refuses an operation in this format.
     """
-    source = graph.outlined if is_outlined else graph.graph_def
-    found = source
+    given = graph.outlined if is_outlined else graph.graph_def
+    found = with_two_branches(given)
+    found = with_carried_elements(found) if format == ONNX else found
     # What takes the place of one operation may let another one be replaced, such as the part of a complex number.
     for number in range(_MOST_PASSES):
         lowering = _Lowering(lowerings_in(format), (number,))
         chosen = lowering.chosen(found, list(graph.outputs.values()), graph.weights)
         _check_refused(chosen, format, locate)
-        given, found = found, lowering.applied(found, chosen)
-        if found is given:
+        before, found = found, lowering.applied(found, chosen)
+        if found is before:
             break
-    if found is source:
+    if found is given:
         return graph
     return dataclasses.replace(graph, graph_def=without_layers(found), outlined=found)
 

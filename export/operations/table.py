@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_transformer.export.errors import ExportError, UnknownFormatError
 from keras_transformer.export.operations import families
-from keras_transformer.export.operations.families import complex_numbers
+from keras_transformer.export.operations.families import complex_numbers, narrow_integers
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
 
 
@@ -22,6 +22,8 @@ def _entries() -> Iterator[Operation]:
 OPERATIONS: dict[str, Operation] = {each.name: each for each in _entries()}
 for _name, _lowering in complex_numbers.OF_COMPLEX.items():
     OPERATIONS[_name] = OPERATIONS.get(_name, Operation(_name)).preceded_by(_lowering)
+for _name in narrow_integers.NAMES:
+    OPERATIONS[_name] = narrow_integers.computed_in_wider_type(OPERATIONS.get(_name, Operation(_name)))
 # What users have registered, by format and operation.
 _REGISTERED: dict[str, dict[str, Decomposed]] = {TFLITE: {}, ONNX: {}}
 

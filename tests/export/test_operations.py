@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,14 @@ if keras.backend.backend() == "tensorflow":
     from keras_transformer.export.graph.repeated_layers import RepeatedLayers
     from keras_transformer.export.graph.traced_graph import trace
     from keras_transformer.export.operations import table
-    from keras_transformer.export.operations.families import bits, exponentials, slices, special, trigonometry
+    from keras_transformer.export.operations.families import (
+        arithmetic,
+        bits,
+        exponentials,
+        slices,
+        special,
+        trigonometry,
+    )
     from keras_transformer.export.operations.lowering import lowered
     from keras_transformer.export.operations.table import OPERATIONS
     from keras_transformer.export.verification.graph_execution import GraphExecution
@@ -108,12 +116,21 @@ def test_every_operation_has_a_case_that_contains_it():
 SIZES = np.concatenate([[0.0], np.logspace(-30, 30, 121), np.linspace(0.02, 12, 200)]).astype("float32")
 SIGNED = np.concatenate([SIZES, -SIZES, [np.inf, -np.inf, np.nan]]).astype("float32")
 UNIT = np.concatenate([np.linspace(-1, 1, 801), SIZES[SIZES < 1], [1.5, np.nan]]).astype("float32")
+
+
+def erfinv_of_rounded_sum(x):
+    """TensorFlow computes a quantile at `(x + 1) / 2`, which it rounds."""
+    return math.sqrt(0.5) * scipy.special.ndtri(
+        (x.astype("float32") * np.float32(0.5) + np.float32(0.5)).astype("float64")
+    )
+
+
 FUNCTIONS = {
     "log1p": ("exponentials", "log1p", np.log1p, SIGNED),
     "expm1": ("exponentials", "expm1", np.expm1, SIGNED[np.abs(SIGNED) < 80]),
     "softplus": ("exponentials", "softplus", lambda x: np.logaddexp(0, x), SIGNED[np.abs(SIGNED) < 80]),
     "erf": ("special", "error_function", scipy.special.erf, SIGNED),
-    "erfinv": ("special", "inverse_error_function", scipy.special.erfinv, np.tanh(SIGNED[np.abs(SIGNED) < 3])),
+    "erfinv": ("special", "inverse_error_function", erfinv_of_rounded_sum, np.tanh(SIGNED[np.abs(SIGNED) < 3])),
     "sinh": ("trigonometry", "hyperbolic_sine", np.sinh, SIGNED[np.abs(SIGNED) < 80]),
     "cosh": ("trigonometry", "hyperbolic_cosine", np.cosh, SIGNED[np.abs(SIGNED) < 80]),
     "asinh": ("trigonometry", "inverse_hyperbolic_sine", np.arcsinh, SIGNED),
@@ -132,8 +149,7 @@ def test_functions_keep_their_digits_at_any_size(name):
     found = getattr(families[module], function)(tf.constant(x)).numpy()
     with np.errstate(all="ignore"):
         expected = reference(x.astype("float64"))
-    condition = 20 if name == "erfinv" else 1  # Near its ends it amplifies the rounding of its argument.
-    np.testing.assert_allclose(found, expected, rtol=8e-7 * condition, atol=1e-37)
+    np.testing.assert_allclose(found, expected, rtol=8e-7, atol=1e-37)
 
 
 def test_erfc_of_large_arguments_is_that_of_its_square_rounded():
@@ -153,6 +169,37 @@ def test_bits_of_integers_are_those_of_numpy():
     np.testing.assert_array_equal(bits.inverted(tf.constant(x)), ~x)
     long, steps = x.astype("int64") << 31, np.arange(10_000) % 64
     np.testing.assert_array_equal(bits.shifted_right(tf.constant(long), tf.constant(steps)), long >> steps)
+    np.testing.assert_array_equal(bits.halves_in_both(tf.constant(long), tf.constant(steps)), long & steps)
+
+
+def test_bits_of_floats_are_those_of_numpy():
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, 10_000, "int64").astype("int32")
+    x = np.concatenate([x, np.array([0, -0.0, np.inf, -np.inf, 1, 3.4e38], "float32").view("int32")])
+    is_usual = np.isfinite(x.view("float32")) & (np.abs(x.view("float32")) > 1.2e-38) | (x & 0x7FFFFFFF == 0)
+    x = x[is_usual]  # TensorFlow takes smaller numbers for 0 on a CPU.
+    np.testing.assert_array_equal(bits.bits_of_float(tf.constant(x.view("float32"))), x)
+    np.testing.assert_array_equal(bits.float_of_bits(tf.constant(x)).numpy().view("int32"), x)
+
+
+def test_quotients_of_large_integers_are_exact():
+    random = np.random.default_rng(0)
+    x = random.integers(-(2**63), 2**63 - 1, 10_000, "int64")
+    y = x[::-1] >> random.integers(0, 62, 10_000)
+    y[y == 0] = 3
+    np.testing.assert_array_equal(arithmetic.floor_division_of_int64(tf.constant(x), tf.constant(y)), x // y)
+    truncated = arithmetic.truncated_division_of_int64(tf.constant(x), tf.constant(y))
+    np.testing.assert_array_equal(truncated, tf.truncatediv(x, y))
+
+
+def test_the_next_float_is_that_of_numpy():
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, 10_000, "int64").astype("int32").view("float32")
+    x = x[np.abs(x) > 1e-37]
+    y = x[::-1].copy()
+    np.testing.assert_array_equal(arithmetic.next_after(tf.constant(x), tf.constant(y)), np.nextafter(x, y))
+    ends = np.array([np.inf, -np.inf, 3.4028235e38, 1], "float32")
+    toward = np.array([0, 0, np.inf, 1], "float32")
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(arithmetic.next_after(ends, toward), np.nextafter(ends, toward))
 
 
 def test_a_graph_without_such_operations_is_not_copied():
@@ -241,6 +288,53 @@ def test_operations_in_loops_and_branches_are_replaced():
     np.testing.assert_allclose(ran(graph, [x])[0], np.log1p(np.abs(expected)), rtol=2e-6)
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_one_of_several_branches_is_nested_choices(count):
+    branches = [lambda x: x + 1, lambda x: 2 * x, tf.sin, tf.abs, lambda x: x * x][:count]
+
+    def function(x, i):
+        return tf.switch_case(i, [lambda branch=branch: branch(x) for branch in branches])
+
+    x = np.array([0.5, -1.5], "float32")
+    for index in range(-1, count + 1):
+        i = np.array(index, "int32")
+        graph = lowered_graph(function, "onnx", x, i)
+        assert not {"Case", "StatelessCase"} & {node.op for node in nodes_of(graph.graph_def)}
+        np.testing.assert_array_equal(ran(graph, [x, i])[0], function(tf.constant(x), tf.constant(i)))
+
+
+def test_a_case_in_a_branch_of_a_case_in_a_loop_is_replaced():
+    def inner(x, i):
+        return tf.switch_case(i, [lambda: x * 2, lambda: x * 3, lambda: x * 5])
+
+    def step(number, x, i):
+        return number + 1, tf.switch_case(number, [lambda: x + 1, lambda: inner(x, i), lambda: x - 7])
+
+    def function(x, i):
+        return tf.while_loop(lambda number, y: number < 3, lambda number, y: step(number, y, i), (tf.constant(0), x))[1]
+
+    x = np.array([0.5, -1.5], "float32")
+    for index, factor in enumerate((2, 3, 5)):
+        i = np.array(index, "int32")
+        graph = lowered_graph(function, "tflite", x, i)
+        assert not {"Case", "StatelessCase"} & {node.op for node in nodes_of(graph.graph_def)}
+        np.testing.assert_array_equal(ran(graph, [x, i])[0], (x + 1) * factor - 7)
+
+
+def test_a_loop_carries_the_element_of_a_list_of_one():
+    def step(carry, x):
+        return carry / 2 + x, carry * 3
+
+    state, x = np.array([4.0, 8], "float32"), np.array([[1.0, 2], [3, 4]], "float32")
+    graph = lowered_graph(lambda s, x: list(keras.ops.scan(step, s, x)), "onnx", state, x)
+
+    (loop,) = (node for node in graph.graph_def.node if node.op.endswith("While"))
+    assert list(loop.attr["T"].list.type).count(tf.variant.as_datatype_enum) == 2  # What it reads, and what it writes.
+    last, all_of_them = ran(graph, [state, x])
+    np.testing.assert_array_equal(last, [4.5, 7])
+    np.testing.assert_array_equal(all_of_them, [[12, 24], [9, 18]])
+
+
 def test_calls_of_functions_are_in_the_graph_itself():
     @tf.function(autograph=False)
     def inner(x):
@@ -312,12 +406,12 @@ def test_what_cannot_be_registered():
 
 
 def test_a_refused_operation_is_named_with_reason_and_remedy():
-    x = np.array([5, 6], "int64")
-    graph = traced(lambda x: (x // 2) + tf.bitwise.bitwise_xor(x, x), [x])
-    with pytest.raises(UnsupportedOpError, match="LiteRT .*int32") as caught:
-        lowered(graph, "tflite", lambda op, node: f"layer of {op}")
+    x = np.array([5.0, 6.0])
+    graph = traced(lambda x: tf.bitcast(tf.bitcast(x, tf.int64, "there") + 1, tf.float64, "back"), [x])
+    with pytest.raises(UnsupportedOpError, match="bits of a number; leave this format out") as caught:
+        lowered(graph, "onnx", lambda op, node: f"layer of {node}")
     named = {(caught.value.op, caught.value.layer), *caught.value.others}
-    assert named == {("FloorDiv", "layer of FloorDiv"), ("BitwiseXor", "layer of BitwiseXor")}
+    assert named == {("Bitcast", "layer of there"), ("Bitcast", "layer of back")}
 
 
 def test_the_page_of_the_documentation_is_that_of_the_table(monkeypatch):

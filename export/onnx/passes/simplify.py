@@ -26,10 +26,26 @@ def simplify(model: ir.Model) -> None:
         common.DeduplicateInitializersPass(),
     ):
         each(model)
+    _return_own_values(model.graph)
     _remove_duplicates(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
     _separate_outputs(model.graph, outputs)
     make_names_unique(model.graph)
+
+
+def _return_own_values(graph: ir.Graph) -> None:
+    """Lets bodies return a copy of what an enclosing graph computes, which the pass takes for the value itself."""
+    for node in graph:
+        for body in (each.as_graph() for each in node.attributes.values() if each.type == ir.AttributeType.GRAPH):
+            for number, value in enumerate(body.outputs):
+                producer = value.producer()
+                if producer is not None and producer.graph is not body:
+                    copy = ir.node("Identity", [value])
+                    copy.outputs[0].name = f"{value.name}/{body.name}"
+                    copy.outputs[0].type, copy.outputs[0].shape = value.type, value.shape
+                    body.append(copy)
+                    body.outputs[number] = copy.outputs[0]
+            _return_own_values(body)
 
 
 def _separate_outputs(graph: ir.Graph, outputs: Sequence[_Output]) -> None:

@@ -1,4 +1,4 @@
-"""Activations of networks."""
+"""Activations of networks, and the loss of a softmax."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def relu_of_product(x: Tensor) -> Tensor:
 
 def relu6_of_product(x: Tensor) -> Tensor:
     return tf.minimum(tf.nn.leaky_relu(x, alpha=0.0), 6.0)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> list[Tensor]:
+    """The loss of the class that a label names, and its gradient."""
+    shifted = logits - tf.reduce_max(logits, -1, keepdims=True)
+    size = tf.reduce_sum(tf.exp(shifted), -1, keepdims=True)
+    is_class = tf.one_hot(tf.cast(labels, tf.int32), tf.shape(logits)[-1], dtype=logits.dtype)
+    loss = tf.math.log(tf.squeeze(size, -1)) - tf.reduce_sum(shifted * is_class, -1)
+    return [loss, tf.exp(shifted) / size - is_class]
 
 
 def _is_of_product(node: Node) -> bool:
@@ -60,4 +69,5 @@ OPERATIONS = (
     Operation("Sigmoid", rounds=True, is_absolute=True),
     Operation("Softmax", rounds=True),
     Operation("Softsign", rounds=True),
+    Operation("SparseSoftmaxCrossEntropyWithLogits", {TFLITE: Decomposed(cross_entropy)}, rounds=True),
 )

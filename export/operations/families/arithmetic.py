@@ -10,8 +10,12 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float, is_float32, is_int64, is_integer
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation, Refused
+from keras_transformer.export.operations.families.places import DISTANCE
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation
 from keras_transformer.utils.types import Tensor
+
+# The largest float32 below 2⁶³.
+_LARGEST = float(np.float32(2**63 * (1 - 2.0**-24)))
 
 
 def is_infinite(x: Tensor) -> Tensor:
@@ -32,17 +36,48 @@ def floor_division_of_integers(x: Tensor, y: Tensor) -> Tensor:
     return tf.truncatediv(x - tf.math.floormod(x, y), y)
 
 
-def floor_remainder(graph: Any, node: Any, name: str, arguments: Any) -> None:
-    """ONNX's `Mod`, whose integers have the sign of the divisor; floats as tf2onnx has them."""
-    from onnx import TensorProto
-    from tf2onnx.onnx_opset.math import FloorMod
+def floor_remainder_of_floats(x: Tensor, y: Tensor) -> Tensor:
+    """The exact remainder, with the sign of the divisor."""
+    rest = tf.truncatemod(x, y)
+    is_other_sign = tf.not_equal(rest < 0.0, y < 0.0)
+    return tf.where(tf.logical_and(tf.not_equal(rest, 0.0), is_other_sign), rest + y, rest)
 
-    if graph.get_dtype(node.input[0]) in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE):
-        FloorMod.version_7(graph, node)
-        return
+
+def floor_remainder(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """ONNX's `Mod` of integers, which has the sign of the divisor."""
+    _make_remainder(graph, node, name, fmod=0)
+
+
+def remainder(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """ONNX's `Mod` with the sign of the dividend."""
+    _make_remainder(graph, node, name, fmod=1)
+
+
+def _make_remainder(graph: Any, node: Any, name: str, fmod: int) -> None:
     inputs, outputs, shapes, dtypes = node.input, node.output, node.output_shapes, node.output_dtypes
     graph.remove_node(node.name)
-    graph.make_node("Mod", inputs, attr={"fmod": 0}, name=name, outputs=outputs, shapes=shapes, dtypes=dtypes)
+    graph.make_node("Mod", inputs, attr={"fmod": fmod}, name=name, outputs=outputs, shapes=shapes, dtypes=dtypes)
+
+
+def floor_division_of_int64(x: Tensor, y: Tensor) -> Tensor:
+    """LiteRT has the remainder of int64, and no quotient."""
+    rest = tf.truncatemod(x, y)
+    is_below = tf.logical_and(tf.not_equal(rest, 0), tf.not_equal(rest < 0, y < 0))
+    return _whole_quotient(x - rest, y) - tf.cast(is_below, tf.int64)
+
+
+def truncated_division_of_int64(x: Tensor, y: Tensor) -> Tensor:
+    return _whole_quotient(x - tf.truncatemod(x, y), y)
+
+
+def _whole_quotient(x: Tensor, y: Tensor) -> Tensor:
+    """`x / y` of int64, where nothing remains: 22 bits of it at a time, which float32 has."""
+    quotient = tf.zeros_like(x - y)
+    for _ in range(3):
+        part = tf.round(tf.cast(x, tf.float32) / tf.cast(y, tf.float32))
+        part = tf.cast(tf.minimum(tf.maximum(part, -_LARGEST), _LARGEST), tf.int64)
+        quotient, x = quotient + part, x - part * y
+    return quotient
 
 
 def truncated_division(x: Tensor, y: Tensor) -> Tensor:
@@ -52,6 +87,17 @@ def truncated_division(x: Tensor, y: Tensor) -> Tensor:
 
 def truncated_remainder(x: Tensor, y: Tensor) -> Tensor:
     return x - tf.truncatediv(x, y) * y
+
+
+def truncated_remainder_of_floats(x: Tensor, y: Tensor) -> Tensor:
+    """That of the sizes, which is exact."""
+    return tf.sign(x) * tf.math.floormod(tf.abs(x), tf.abs(y))
+
+
+def truncated_remainder_of_int64(x: Tensor, y: Tensor) -> Tensor:
+    rest = tf.math.floormod(x, y)
+    is_other_sign = tf.not_equal(rest < 0, x < 0)
+    return tf.where(tf.logical_and(tf.not_equal(rest, 0), is_other_sign), rest - y, rest)
 
 
 def product_or_zero(x: Tensor, y: Tensor) -> Tensor:
@@ -81,6 +127,39 @@ def factors_joined(x: Tensor, root: Tensor, weight: Tensor) -> Tensor:
     return x * (root * weight)
 
 
+def next_after(x: Tensor, y: Tensor) -> Tensor:
+    """The float next to `x` in the direction of `y`.
+
+    Reference: Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to nearest", BIT
+    Numerical Mathematics 49(2), 2009, algorithm 1. Numbers near the smallest are scaled before; the smallest have all
+    the same distance.
+    """
+    largest, smallest = np.finfo("float32").max, np.finfo("float32").smallest_subnormal
+    scale = tf.where(tf.abs(x) < 2.0**-100, 2.0**60, 1.0)
+    ulp = tf.abs(x * scale) * (2.0**-24 * (1 + 2.0**-23))
+    up = tf.sign(y - x)
+    found = tf.where(tf.abs(x) < 2.0**-125, x + up * smallest, (x * scale + up * ulp) / scale)
+    found = tf.where(tf.abs(x) > largest, tf.sign(x) * largest, found)
+    return tf.where(tf.equal(x, y), y, found)
+
+
+def next_after_in_float64(x: Tensor, y: Tensor) -> Tensor:
+    """The next float64 of a float32, as `keras.ops.nextafter` has it, is cast back to that float32."""
+    return tf.cast(tf.where(tf.equal(y, y), x, y), tf.float64)
+
+
+def _uncast(node: Node) -> Sequence[str]:
+    """The float32 that the inputs were cast from, or none."""
+    producers = [node.producer(position) for position in range(len(node.inputs))]
+    found = [each.inputs[0] for each in producers if each is not None and each.op == "Cast"]
+    is_float32 = all(node.part.spec(each).dtype == tf.float32 for each in found)
+    return found if len(found) == len(producers) and is_float32 else ()
+
+
+def _is_cast_back(node: Node) -> bool:
+    return len(_uncast(node)) > 0 and all(each == "Cast" for each in node.readers)
+
+
 def _normed(node: Node) -> Sequence[str]:
     """The operands of `factors_joined`, or none."""
     weights = [each for each in node.inputs if node.part.is_weight(each)]
@@ -100,8 +179,17 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-_NO_INT64 = Refused("LiteRT divides integers of 32 bits only", "cast to int32 before", is_int64)
-_REMAINDER = Decomposed(truncated_remainder)
+_FLOOR_DIVISION = Decomposed(floor_division_of_int64, when=is_int64)
+_DIVISION = Decomposed(truncated_division_of_int64, when=is_int64)
+_REMAINDERS = (
+    Decomposed(truncated_remainder_of_int64, when=is_int64),
+    Decomposed(truncated_remainder_of_floats, when=is_float),
+    Decomposed(truncated_remainder),
+)
+_NEXT = (
+    Decomposed(next_after, when=is_float32),
+    Decomposed(next_after_in_float64, when=_is_cast_back, operands=_uncast),
+)
 
 OPERATIONS = (
     Operation("Abs", {TFLITE: Decomposed(absolute_integer, when=is_integer)}),
@@ -109,7 +197,7 @@ OPERATIONS = (
     Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=is_float32)}),
     Operation("Add", rounds=True),
     Operation("AddV2", rounds=True),
-    Operation("Sub", rounds=True),
+    Operation("Sub", {TFLITE: DISTANCE}, rounds=True),
     Operation("Mul", {TFLITE: Decomposed(factors_joined, when=_is_normed, operands=_normed)}, rounds=True),
     Operation("MulNoNan", {ONNX: Decomposed(product_or_zero)}, rounds=True),
     Operation("Div", rounds=True),
@@ -117,14 +205,12 @@ OPERATIONS = (
     Operation("DivNoNan", rounds=True),
     Operation("Inv", {ONNX: Decomposed(tf.math.reciprocal)}, rounds=True),
     Operation("Reciprocal", rounds=True),
-    Operation("FloorDiv", {TFLITE: _NO_INT64, ONNX: Decomposed(floor_division_of_integers, when=is_integer)}),
-    Operation("FloorMod", {ONNX: Native(floor_remainder)}),
-    Operation("Mod", {TFLITE: (_NO_INT64, _REMAINDER), ONNX: _REMAINDER}),
-    Operation(
-        "TruncateDiv",
-        {TFLITE: _NO_INT64, ONNX: Decomposed(truncated_division, when=is_float)},
-    ),
-    Operation("TruncateMod", {TFLITE: (_NO_INT64, _REMAINDER), ONNX: _REMAINDER}),
+    Operation("FloorDiv", {TFLITE: _FLOOR_DIVISION, ONNX: Decomposed(floor_division_of_integers, when=is_integer)}),
+    Operation("FloorMod", {ONNX: (Decomposed(floor_remainder_of_floats, when=is_float), Native(floor_remainder))}),
+    Operation("Mod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
+    Operation("TruncateDiv", {TFLITE: _DIVISION, ONNX: Decomposed(truncated_division, when=is_float)}),
+    Operation("TruncateMod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
+    Operation("NextAfter", {TFLITE: _NEXT, ONNX: _NEXT}),
     Operation("SquaredDifference", rounds=True),
     Operation("Pow", rounds=True),
     Operation("Xlogy", {ONNX: Decomposed(times_logarithm)}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
 from keras_transformer.export.operations.families.polynomials import fitted, horner
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
@@ -43,6 +44,20 @@ def expm1(x: Tensor) -> Tensor:
     return tf.where(tf.abs(x) <= 0.5, small * horner(_EXPM1, small), tf.exp(x) - 1.0)
 
 
+def inverse_root(x: Tensor) -> Tensor:
+    """Of what may be 0, whose inverse root is NaN in XNNPACK."""
+    return tf.sqrt(tf.math.reciprocal(x))
+
+
+def _may_be_zero(node: Node) -> bool:
+    """Whether nothing is added to an argument, as to a variance, and there is no lower limit."""
+    producer = node.producer(0)
+    if producer is None or not is_float32(node):
+        return False
+    is_limited = producer.op in ("Add", "AddV2", "Maximum")
+    return not (is_limited and any(map(node.part.is_weight, producer.inputs)))
+
+
 _LOG1P, _EXPM1_FUNCTION = Decomposed(log1p), Decomposed(expm1)
 
 OPERATIONS = (
@@ -50,7 +65,7 @@ OPERATIONS = (
     Operation("Expm1", in_both(_EXPM1_FUNCTION), rounds=True),
     Operation("Log", rounds=True),
     Operation("Log1p", in_both(_LOG1P), rounds=True),
-    Operation("Rsqrt", rounds=True),
+    Operation("Rsqrt", {TFLITE: Decomposed(inverse_root, when=_may_be_zero)}, rounds=True),
     Operation("Sqrt", rounds=True),
     Operation("Square", rounds=True),
     Operation("Softplus", {TFLITE: Decomposed(softplus, when=is_float32)}, rounds=True),

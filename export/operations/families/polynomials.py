@@ -33,3 +33,27 @@ def horner(coefficients: Sequence[float], x: Tensor) -> Tensor:
     for coefficient in reversed(others):
         total = total * x + coefficient
     return total
+
+
+def chebyshev_series(function: Callable[[np.ndarray], np.ndarray], degree: int) -> list[float]:
+    """The coefficients of the Chebyshev series of a function on [-1, 1]: many of them lose no digits to one another.
+
+    Args:
+        function: of an array of float64.
+        degree: of the series.
+    """
+    return np.polynomial.chebyshev.chebinterpolate(function, degree).tolist()
+
+
+def clenshaw(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """The value of a Chebyshev series.
+
+    Args:
+        coefficients: that of degree 0 first.
+        x: float tensor, from -1 to 1.
+    """
+    first, *others = (tf.constant(each, x.dtype) for each in coefficients)
+    total, before = tf.zeros_like(x), tf.zeros_like(x)
+    for coefficient in reversed(others):
+        total, before = 2.0 * x * total - before + coefficient, total
+    return x * total - before + first

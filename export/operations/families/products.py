@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int8
+from keras_transformer.export.operations.families.diagonals import DIAGONAL_SUM
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 from keras_transformer.utils.types import Tensor
@@ -91,5 +92,5 @@ OPERATIONS = (
     Operation("BatchMatMul", rounds=True, sum_length=_of_batches),
     Operation("BatchMatMulV2", rounds=True, sum_length=_of_batches, reads_weight=1),
     Operation("BatchMatMulV3", {TFLITE: _BYTES, ONNX: _TRANSPOSED}, rounds=True, sum_length=_of_batches),
-    Operation("Einsum", {TFLITE: _ALL}, rounds=True, sum_length=_of_einsum),
+    Operation("Einsum", {TFLITE: (DIAGONAL_SUM, _ALL)}, rounds=True, sum_length=_of_einsum),
 )

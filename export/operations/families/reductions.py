@@ -1,4 +1,4 @@
-"""Sums, means and norms over axes."""
+"""Sums, means and norms over axes, and the shapes between which tensors are repeated."""
 
 from __future__ import annotations
 
@@ -8,12 +8,49 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.operation import ONNX, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
 def euclidean_norm(x: Tensor, axes: Tensor, *, keep_dims: bool) -> Tensor:
     return tf.sqrt(tf.reduce_sum(x * x, axes, keepdims=keep_dims))
+
+
+def broadcast_shape(x: Tensor, y: Tensor) -> Tensor:
+    """The shape of what has two shapes, whose sizes are equal or 1."""
+    length = max(x.shape[0], y.shape[0])
+    x, y = (tf.concat([tf.ones(length - each.shape[0], each.dtype), each], 0) for each in (x, y))
+    return tf.where(tf.equal(x, 1), y, x)
+
+
+def sum_to_shape(x: Tensor, shape: Tensor) -> Tensor:
+    """The gradient of what was repeated along axes of size 1: each axis is split in the old size and the repetitions."""
+    before = x.shape.rank - shape.shape[0]
+    sizes = tf.concat([tf.ones(before, shape.dtype), shape], 0)
+    split = tf.stack([sizes, tf.shape(x, out_type=shape.dtype) // sizes], 1)
+    return tf.reduce_sum(tf.reshape(x, tf.reshape(split, [-1])), list(range(1, 2 * x.shape.rank, 2)))
+
+
+def _is_of_known_ranks(node: Node) -> bool:
+    return all(
+        node.part.spec(each).shape.rank == 1 and node.part.spec(each).shape[0] is not None for each in node.inputs
+    )
+
+
+def _repeated(node: Node) -> Sequence[str]:
+    """The operands of `sum_to_shape`, or none: a sum over the axes that `BroadcastGradientArgs` gives, then a reshape."""
+    producer = node.producer(1)
+    if producer is None or producer.op != "BroadcastGradientArgs" or not _is_of_known_ranks(producer):
+        return ()
+    is_second = node.inputs[1].endswith((":1", ":r1:0"))
+    is_reshaped = bool(node.readers) and all(each in ("Reshape", "Shape") for each in node.readers)
+    is_known = is_reshaped and node.part.spec(node.inputs[0]).shape.rank is not None
+    return (node.inputs[0], producer.inputs[int(is_second)]) if is_known else ()
+
+
+def _is_repeated(node: Node) -> bool:
+    return len(_repeated(node)) > 0
 
 
 def half_sum_of_squares(x: Tensor) -> Tensor:
@@ -24,13 +61,16 @@ def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Ten
     return math.prod(inputs[0].shape) / max(1, math.prod(result.shape))
 
 
+_SHAPE = Decomposed(broadcast_shape, when=_is_of_known_ranks)
+_GRADIENT = Decomposed(sum_to_shape, when=_is_repeated, operands=_repeated)
 _NORM = Decomposed(euclidean_norm, ("keep_dims",))
 
 OPERATIONS = (
+    Operation("BroadcastArgs", {ONNX: _SHAPE}),
     Operation("AvgPool", rounds=True),
     Operation("EuclideanNorm", in_both(_NORM), rounds=True, sum_length=_length),
     Operation("L2Loss", {ONNX: Decomposed(half_sum_of_squares)}, rounds=True, sum_length=_length),
     Operation("Mean", rounds=True, sum_length=_length),
     Operation("Prod", rounds=True, sum_length=_length),
-    Operation("Sum", rounds=True, sum_length=_length),
+    Operation("Sum", in_both(_GRADIENT), rounds=True, sum_length=_length),
 )

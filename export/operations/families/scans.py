@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_integer
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -70,21 +69,16 @@ def _is_of_known_axis(node: Node) -> bool:
     return node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
 
 
-def _is_of_integers(node: Node) -> bool:
-    return is_integer(node) and _is_of_known_axis(node)
-
-
 def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
     return inputs[0].shape[int(inputs[1])]
 
 
 _OPTIONS = ("exclusive", "reverse")
 _PRODUCT = Decomposed(running_product, _OPTIONS, _is_of_known_axis)
-_OF_INTEGERS = Decomposed(running_product, _OPTIONS, _is_of_integers)
 _LOGSUMEXP = Decomposed(running_logsumexp, _OPTIONS, _is_of_known_axis)
 
 OPERATIONS = (
-    Operation("Cumprod", {TFLITE: _PRODUCT, ONNX: _OF_INTEGERS}, rounds=True, sum_length=_length),
+    Operation("Cumprod", in_both(_PRODUCT), rounds=True, sum_length=_length),
     Operation("Cumsum", rounds=True, sum_length=_length),
     Operation("CumulativeLogsumexp", in_both(_LOGSUMEXP), rounds=True, sum_length=_length),
 )

@@ -26,6 +26,11 @@ def scatter_of_bytes(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     return tf.where(mask, tf.scatter_nd(indices, updates, shape), x)
 
 
+def scatter_of_sums(indices: Tensor, updates: Tensor, shape: Tensor) -> Tensor:
+    """ONNX's scattering keeps the last of several updates in one place, TensorFlow's has their sum."""
+    return tf.tensor_scatter_nd_add(tf.zeros(shape, updates.dtype), indices, updates)
+
+
 def scatter_maximum(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     return tf.maximum(x, _extreme(tf.math.unsorted_segment_max, x, indices, updates))
 
@@ -58,11 +63,20 @@ def dynamic_update_slice(x: Tensor, update: Tensor, starts: Tensor) -> Tensor:
     return tf.where(inside, tf.pad(update, pads), x)
 
 
+def _may_meet(node: Node) -> bool:
+    """Whether several updates may be for one place."""
+    indices = node.value(0)
+    rows = None if indices is None else indices.reshape(-1, indices.shape[-1]).tolist()
+    is_unique = rows is not None and len(set(map(tuple, rows))) == len(rows)
+    return not is_unique and node.dtype(1) != tf.bool
+
+
 def _is_of_known_depth(node: Node) -> bool:
     return node.part.spec(node.inputs[1]).shape[-1] is not None
 
 
 OPERATIONS = (
+    Operation("ScatterNd", {ONNX: Decomposed(scatter_of_sums, when=_may_meet)}),
     Operation("TensorScatterAdd", rounds=True),
     Operation("TensorScatterUpdate", {TFLITE: Decomposed(scatter_of_bytes, when=is_int8)}),
     Operation("TensorScatterMax", {TFLITE: Decomposed(scatter_maximum, when=_is_of_known_depth)}),

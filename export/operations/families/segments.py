@@ -34,6 +34,10 @@ def segment_sum(x: Tensor, segments: Tensor) -> Tensor:
     return tf.math.unsorted_segment_sum(x, segments, segments[-1] + 1)
 
 
+def segment_product(x: Tensor, segments: Tensor) -> Tensor:
+    return tf.math.unsorted_segment_prod(x, segments, segments[-1] + 1)
+
+
 def segment_mean(x: Tensor, segments: Tensor) -> Tensor:
     """0 where a segment is empty."""
     count = segments[-1] + 1
@@ -59,6 +63,7 @@ def _extreme(function: Callable[..., Tensor], x: Tensor, segments: Tensor) -> Te
 
 OPERATIONS = (
     Operation("SegmentSum", {TFLITE: Decomposed(segment_sum)}, rounds=True),
+    Operation("SegmentProd", {TFLITE: Decomposed(segment_product)}, rounds=True),
     Operation("SegmentMean", in_both(Decomposed(segment_mean)), rounds=True),
     Operation("SegmentMax", in_both(Decomposed(segment_maximum))),
     Operation("SegmentMin", in_both(Decomposed(segment_minimum))),

@@ -1,4 +1,4 @@
-"""Slices, layouts and diagonals: values that move."""
+"""Slices and layouts: values that move."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.conditions import is_float32, is_int64
+from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
@@ -128,25 +128,8 @@ def _is_squeezed_transposition(node: Node) -> bool:
     return is_transposed and bool(node.attribute("squeeze_dims")) and is_float32(node)
 
 
-def diagonal(x: Tensor, k: Tensor, padding: Tensor) -> Tensor:
-    """The main diagonals of matrices, by lookup in their rows one behind the other."""
-    shape = tf.shape(x)
-    rows, columns = shape[-2], shape[-1]
-    flat = tf.reshape(x, tf.concat([shape[:-2], [rows * columns]], 0))
-    return tf.gather(flat, tf.range(tf.minimum(rows, columns)) * (columns + 1), axis=-1)
-
-
-def with_diagonal(x: Tensor, values: Tensor, k: Tensor) -> Tensor:
-    rows, columns = tf.range(tf.shape(x)[-2]), tf.range(tf.shape(x)[-1])
-    size = tf.minimum(tf.shape(x)[-2], tf.shape(x)[-1])
-    at = tf.minimum(columns, size - 1)
-    is_diagonal = tf.equal(tf.expand_dims(rows, 1), tf.expand_dims(columns, 0))
-    return tf.where(is_diagonal, tf.expand_dims(tf.gather(values, at, axis=-1), -2), x)
-
-
-def _is_main_diagonal(node: Node) -> bool:
-    offset = node.value(2 if node.op == "MatrixSetDiagV3" else 1)
-    return offset is not None and not offset.any()
+def unpacked(x: Tensor, *, num: int, axis: int) -> list[Tensor]:
+    return [tf.gather(x, number, axis=axis) for number in range(num)]
 
 
 def cross_product(x: Tensor, y: Tensor) -> Tensor:
@@ -154,19 +137,18 @@ def cross_product(x: Tensor, y: Tensor) -> Tensor:
     return x1 * y2 - x2 * y1
 
 
-_DIAGONAL, _CROSS = Decomposed(diagonal, when=_is_main_diagonal), Decomposed(cross_product)
+_CROSS, _UNPACKED = Decomposed(cross_product), Decomposed(unpacked, ("num", "axis"), is_int64)
 _SLICE_GRADIENT = Decomposed(slice_gradient, _MASKS, _has_steps_of_one)
 
 OPERATIONS = (
     Operation("Cross", in_both(_CROSS), rounds=True),
     Operation("GatherV2", reads_weight=0),
     Operation("Identity", moves_weight=True),
-    Operation("MatrixDiagPartV3", {TFLITE: _DIAGONAL}),
-    Operation("MatrixSetDiagV3", {ONNX: Decomposed(with_diagonal, when=_is_main_diagonal)}),
     Operation("Reshape", moves_weight=True),
     Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
     Operation("StridedSlice", {TFLITE: Decomposed(slice_then_new_axes, _MASKS, _has_new_axes)}),
     Operation("StridedSliceGrad", in_both(_SLICE_GRADIENT)),
     Operation("Transpose", moves_weight=True),
+    Operation("Unpack", {TFLITE: _UNPACKED}),
 )

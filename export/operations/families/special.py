@@ -1,15 +1,16 @@
-"""The error function and its relatives."""
+"""The error function and its relatives, and Bessel functions."""
 
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.families.polynomials import fitted, horner
+from keras_transformer.export.operations.families.polynomials import chebyshev_series, clenshaw, fitted, horner
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
@@ -27,19 +28,31 @@ def _argument(t: np.ndarray) -> np.ndarray:
     return 2 * (1 + t) / (1 - t)
 
 
+def _quantile(p: np.ndarray) -> np.ndarray:
+    return np.array([statistics.NormalDist().inv_cdf(each) for each in p])
+
+
+def _missing(inverse: np.ndarray) -> np.ndarray:
+    """`r` and the quantile at `exp(-r² / 2)`, whose sum is small."""
+    return 1 / inverse + _quantile(np.exp(-0.5 / inverse**2))
+
+
+def _scaled_bessel(x: np.ndarray) -> np.ndarray:
+    return np.i0(x) * np.exp(-x)
+
+
 # erf(x) / x as a polynomial of x² for |x| <= 1, 2e-9 away.
 _ERF = fitted(lambda x: np.array([math.erf(math.sqrt(each)) / math.sqrt(each) for each in x]), 6, [0, 1])
 # exp(z²) erfc(z) as a polynomial of (z - 2) / (z + 2) for 1 <= z <= 10.1, 1e-9 away.
 _COMPLEMENT = fitted(lambda t: _scaled_complement(_argument(t)), 9, [-1 / 3, (_LARGEST - 2) / (_LARGEST + 2)])
-# Giles, "Approximating the erfinv Function", GPU Computing Gems, 2012, table 5: of w - 5/2 and of sqrt(w) - 3.
-_ERFINV_CENTER = [
-    *(1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087, -4.39150654e-06),
-    *(-3.5233877e-06, 3.43273939e-07, 2.81022636e-08),
-]
-_ERFINV_TAIL = [
-    *(2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844, 0.00134934322),
-    *(0.000100950558, -0.000200214257),
-]
+# The quantile of the normal distribution at 1/2 + c, divided by c, as a polynomial of c² for |c| <= 1/2 - exp(-2).
+_MIDDLE = fitted(lambda x: _quantile(0.5 + np.sqrt(x)) / np.sqrt(x), 11, [0, (0.5 - math.exp(-2)) ** 2])
+# What is missing of `-r` to the quantile at exp(-r² / 2), as a series of 1 / r, for 2 <= r <= 13.3.
+_NEAREST, _FARTHEST = 1 / 2, 1 / 13.3
+_TAIL = chebyshev_series(lambda x: _missing((x + 1) / 2 * (_NEAREST - _FARTHEST) + _FARTHEST), 12)
+# The Bessel function of order 0 times exp(-x), of `x / 4 - 1` for x <= 8; and that times sqrt(x), of `16 / x - 1` beyond.
+_BESSEL = chebyshev_series(lambda x: _scaled_bessel(4 * (x + 1)), 17)
+_BESSEL_BEYOND = chebyshev_series(lambda x: _scaled_bessel(16 / (x + 1)) * np.sqrt(16 / (x + 1)), 6)
 
 
 def _near_zero(x: Tensor) -> Tensor:
@@ -82,15 +95,38 @@ def error_function_of_gelu(t: Tensor) -> Tensor:
 
 
 def inverse_error_function(x: Tensor) -> Tensor:
-    w = -tf.where(tf.abs(x) < 0.5, tf.math.log1p(-x * x), tf.math.log((1.0 - x) * (1.0 + x)))
-    center = horner(_ERFINV_CENTER, tf.minimum(w, 5.0) - 2.5)
-    tail = horner(_ERFINV_TAIL, tf.sqrt(tf.maximum(w, 5.0)) - 3.0)
-    inside = tf.where(w < 5.0, center, tail) * x
-    return tf.where(tf.equal(tf.abs(x), 1.0), x * math.inf, inside)
+    """By the quantile, as TensorFlow computes it: near 1 the sum rounds, which the result shows."""
+    return math.sqrt(0.5) * normal_quantile(0.5 * x + 0.5)
 
 
 def normal_quantile(p: Tensor) -> Tensor:
-    return math.sqrt(2) * tf.math.erfinv(2.0 * p - 1.0)
+    """The quantile of the normal distribution: a polynomial in the middle, a series of the logarithm beyond `exp(-2)`."""
+    is_upper = p > 1.0 - math.exp(-2)
+    lower = tf.where(is_upper, 1.0 - p, p)
+    center = tf.minimum(tf.maximum(p - 0.5, math.exp(-2) - 0.5), 0.5 - math.exp(-2))
+    middle = center * horner(_MIDDLE, center * center)
+    reach = tf.sqrt(-2.0 * tf.math.log(tf.minimum(lower, math.exp(-2))))
+    inverse = 1.0 / reach
+    series = clenshaw(_TAIL, (inverse - _FARTHEST) * (2 / (_NEAREST - _FARTHEST)) - 1.0)
+    tail = tf.where(is_upper, reach - series, series - reach)
+    found = tf.where(lower > math.exp(-2), middle, tail)
+    ends = tf.where(tf.equal(p, 0.0), tf.constant(-math.inf, p.dtype), tf.constant(math.inf, p.dtype))
+    found = tf.where(tf.logical_or(tf.equal(p, 0.0), tf.equal(p, 1.0)), ends, found)
+    return tf.where(tf.logical_and(p >= 0.0, p <= 1.0), found, tf.constant(math.nan, p.dtype))
+
+
+def bessel(x: Tensor) -> Tensor:
+    """The modified Bessel function of order 0."""
+    return tf.exp(tf.abs(x)) * scaled_bessel(x)
+
+
+def scaled_bessel(x: Tensor) -> Tensor:
+    """The modified Bessel function of order 0, times `exp(-|x|)`."""
+    size = tf.abs(x)
+    near = clenshaw(_BESSEL, tf.minimum(size, 8.0) * 0.25 - 1.0)
+    far = tf.maximum(size, 8.0)
+    beyond = clenshaw(_BESSEL_BEYOND, 16.0 / far - 1.0) / tf.sqrt(far)
+    return tf.where(size <= 8.0, near, beyond)
 
 
 def complement_of_error_function(x: Tensor) -> Tensor:
@@ -113,8 +149,11 @@ def _is_alone(node: Node) -> bool:
 
 _OF_GELU = Decomposed(error_function_of_gelu, when=_is_shared_gelu)
 _QUANTILE, _ERFINV = Decomposed(normal_quantile), Decomposed(inverse_error_function)
+_BESSEL_FUNCTION, _SCALED_BESSEL = Decomposed(bessel), Decomposed(scaled_bessel)
 
 OPERATIONS = (
+    Operation("BesselI0", in_both(_BESSEL_FUNCTION), rounds=True),
+    Operation("BesselI0e", in_both(_SCALED_BESSEL), rounds=True),
     Operation("Erf", {TFLITE: Decomposed(error_function)}, rounds=True),
     Operation(
         "Erfc",

@@ -1,0 +1,61 @@
+"""Integers of 8 and 16 bits, and unsigned ones, of which runtimes compute little: they are cast to a wider type and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.utils.types import Tensor
+
+# A sum or a product in the wider type has the same last bits.
+_ARITHMETIC = ("Cumprod", "Cumsum", "LeftShift", "Pow", "Prod", "Sum")
+_COMPARISONS = ("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
+_NAMES = {
+    TFLITE: (
+        *_ARITHMETIC,
+        *_COMPARISONS,
+        *("Add", "AddV2", "FloorDiv", "FloorMod", "Max", "Maximum", "Min", "Minimum", "Mul", "Neg", "Pad", "PadV2"),
+        *("ReverseV2", "Sub", "Tile", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
+        "UnsortedSegmentSum",
+    ),
+    ONNX: (*_ARITHMETIC, "Max", "Maximum", "Min", "Minimum", "PadV2", "RightShift", "UnsortedSegmentProd"),
+}
+NAMES = tuple(sorted({name for names in _NAMES.values() for name in names}))
+_WIDER = {tf.int8: tf.int32, tf.uint8: tf.int32, tf.int16: tf.int32, tf.uint16: tf.int32, tf.uint32: tf.int64}
+
+
+def computed_in_wider_type(operation: Operation) -> Operation:
+    """An operation that narrow integers are cast for, before all else that becomes of it."""
+    lowering = _through_wider_type(operation.name)
+    formats = [format for format, names in _NAMES.items() if operation.name in names]
+    found = {format: (lowering, *operation.lowerings_in(format)) for format in formats}
+    return dataclasses.replace(operation, lowerings={**operation.lowerings, **found})
+
+
+def _through_wider_type(operation: str) -> Decomposed:
+    definition = op_def_registry.get(operation)
+    compute: Callable[..., Tensor] = getattr(tf.raw_ops, operation)
+    # Python calls some inputs otherwise than the definition does.
+    names = list(inspect.signature(compute).parameters)[: len(definition.input_arg)]
+    is_cast = [each.type_attr == "T" for each in definition.input_arg]
+    has_type = definition.output_arg[0].type_attr == "T"
+
+    def in_wider_type(*operands: Tensor, **attributes: object) -> Tensor:
+        given = zip(names, operands, is_cast, strict=True)
+        wide = {name: tf.cast(x, _WIDER[x.dtype]) if is_wide else x for name, x, is_wide in given}
+        found = compute(**wide, **attributes)
+        return tf.cast(found, operands[0].dtype) if has_type else found
+
+    attributes = tuple(each.name for each in definition.attr if each.type != "type")
+    return Decomposed(in_wider_type, attributes, _is_narrow)
+
+
+def _is_narrow(node: Node) -> bool:
+    """Whether the first input is of integers that have a wider type."""
+    return node.dtype() in _WIDER

@@ -1,0 +1,144 @@
+"""Choices between the elements of two tensors, and one-hot rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export.graph.part import Node
+from keras_transformer.export.graph.repeated_layers import WEIGHT
+from keras_transformer.export.graph.traced_graph import VARIABLE
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation
+from keras_transformer.utils.types import Tensor
+
+# Operators of TensorFlow and of ONNX: tf2onnx turns a graph from the first to the last into the other.
+_LOGIC = ("And", "Or", "Not", "LogicalAnd", "LogicalOr", "LogicalNot", "Identity", "Cast")
+_INPUTS = ("Placeholder", "PlaceholderWithDefault")
+_QUOTIENTS = ("Div", "RealDiv", "Reciprocal", "Inv", "Mod", "FloorMod")
+_ROOTS = ("Sqrt", "Rsqrt")
+_LIMITED = ("Log", "Log1p", "Exp", "Expm1", "Pow", "Acos", "Acosh", "Asin", "Atanh", "Xlogy", "Tan", "Sinh", "Cosh")
+_MOVES = (
+    *("Add", "AddV2", "Sub", "Mul", "Neg", "Abs", "Sign", "Square", "Identity", "Reshape", "Transpose", "ExpandDims"),
+    *(
+        "Select",
+        "SelectV2",
+        "Where",
+        "Unsqueeze",
+        "Squeeze",
+        "StridedSlice",
+        "Slice",
+        "Concat",
+        "ConcatV2",
+        "BroadcastTo",
+        "Expand",
+        "Tile",
+        "Gather",
+    ),
+)
+
+
+def selected(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """ONNX's `Where` if what is not selected may be infinite or NaN; otherwise products with 0 and 1, which are faster."""
+    from tf2onnx.onnx_opset.controlflow import Select
+
+    if _checks_finiteness(node.inputs[0]) or any(map(_may_be_infinite, _sources(node.inputs[1:]))):
+        node.set_attr("handles_nan", True)
+    Select.version_9(graph, node)
+    node.attr.pop("handles_nan", None)
+
+
+def _checks_finiteness(node: Any) -> bool:
+    """Whether an operator tells infinite numbers or NaN from others."""
+    if node is None or node.is_const():
+        return False
+    is_compared = node.type in ("Equal", "NotEqual") and node.input[0] == node.input[1]
+    if is_compared or node.type in ("IsNaN", "IsInf", "IsFinite"):
+        return True
+    return node.type in _LOGIC and any(map(_checks_finiteness, node.inputs))
+
+
+def _sources(nodes: Iterable[Any]) -> list[Any]:
+    """The operators from which sums and products of numbers come."""
+    found: dict[str, Any] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node.name not in found:
+            found[node.name] = node
+            waiting.extend(node.inputs if node.type in _MOVES else ())
+    return list(found.values())
+
+
+def _may_be_infinite(node: Any) -> bool:
+    """Whether an operator may return an infinite number or NaN of moderate numbers, such as `1 / x`, or is an input."""
+    if node.is_const():
+        value = node.get_tensor_value(as_list=False)
+        return value.dtype.kind == "f" and not np.isfinite(value).all()
+    if node.type in _INPUTS:
+        return _is_given(node)
+    if node.type in _QUOTIENTS:
+        return not _is_far_from_zero(node.inputs[-1])
+    if node.type in _ROOTS:
+        return not _is_far_from_zero(node.inputs[0])
+    return node.type in _LIMITED
+
+
+def _is_given(node: Any) -> bool:
+    """Whether a placeholder is an input of the model: floats, no weight, and no argument of a function, which has a name."""
+    from onnx import TensorProto
+
+    is_argument = not node.graph.graph_name.startswith("tf2onnx")
+    is_float = node.graph.get_dtype(node.output[0]) == TensorProto.FLOAT
+    return is_float and not is_argument and not node.name.startswith((VARIABLE, WEIGHT))
+
+
+def _is_far_from_zero(node: Any) -> bool:
+    """Whether an operator is a constant, or adds one, as to a variance."""
+    if node is None:
+        return False
+    if node.type in ("Add", "AddV2", "Max", "Maximum"):
+        return any(each is not None and each.is_const() for each in node.inputs)
+    return bool(node.is_const()) or (node.type in ("Sqrt", "Identity") and _is_far_from_zero(node.inputs[0]))
+
+
+def one_hot(indices: Tensor, depth: Tensor, on: Tensor, off: Tensor, *, axis: int) -> Tensor:
+    """A comparison with the numbers below the depth: ONNX counts indices below 0 from the end."""
+    dtype = tf.int64 if indices.dtype == tf.int64 else tf.int32
+    axis = indices.shape.rank if axis == -1 else axis
+    shape = [1] * axis + [-1] + [1] * (indices.shape.rank - axis)
+    classes = tf.reshape(tf.range(tf.cast(depth, dtype)), shape)
+    return tf.where(tf.equal(tf.expand_dims(tf.cast(indices, dtype), axis), classes), on, off)
+
+
+def never(x: Tensor, zero: Tensor) -> Tensor:
+    """A boolean is not below 0, a comparison that the converter does not take."""
+    return tf.zeros_like(x, tf.bool)
+
+
+def _is_below_zero(node: Node) -> bool:
+    """Whether a boolean that was cast is compared with 0."""
+    producer, limit = node.producer(0), node.value(1)
+    is_boolean = producer is not None and producer.op == "Cast" and producer.dtype() == tf.bool
+    return is_boolean and limit is not None and not limit.any()
+
+
+def _may_be_outside(node: Node) -> bool:
+    """Whether indices may be below 0, or ONNX Runtime does not take the types."""
+    producer = node.producer(0)
+    while producer is not None and producer.op in ("Cast", "Reshape", "Identity"):
+        producer = producer.producer(0)
+    is_known = producer is not None and producer.op in ("ArgMax", "ArgMin", "TopKV2")
+    return not is_known or node.dtype(2) != tf.float32
+
+
+_SELECTED = Native(selected)
+
+OPERATIONS = (
+    Operation("Less", {TFLITE: Decomposed(never, when=_is_below_zero)}),
+    Operation("OneHot", {ONNX: Decomposed(one_hot, ("axis",), _may_be_outside)}),
+    Operation("Select", {ONNX: _SELECTED}),
+    Operation("SelectV2", {ONNX: _SELECTED}),
+)
