@@ -610,13 +610,25 @@ def changed(out):
 # Remedies in the table of operations.
 
 
-@case("cast to int32 before")
-def int64(out):
-    numbers = keras.Input((4,), dtype="int64", name="hour")
-    for operation in (lambda x: (x - 6) // 24, lambda x: ops.bitwise_xor(x, x)):
-        with refused("UnsupportedOpError", "cast to int32 before", "tflite", "LiteRT"):
-            go(keras.Model(numbers, operation(numbers)), out, "tflite")
-        go(keras.Model(numbers, operation(ops.cast(numbers, "int32"))), out, "tflite")
+@case("use keras.ops.eigh of a symmetric matrix")
+def eigenvalues(out):
+    def symmetric(x):
+        return x + ops.swapaxes(x, 1, 2)
+
+    for format in ("tflite", "onnx"):
+        with refused("UnsupportedOpError", "use keras.ops.eigh of a symmetric matrix", format, "Eig", "'mine'"):
+            go(calling(lambda x: ops.real(ops.eig(symmetric(x))[0]), (3, 3)), out, format)
+        go(calling(lambda x: ops.eigh(symmetric(x))[0], (3, 3)), out, format)
+        go(calling(lambda x: ops.svd(x, compute_uv=False), (3, 3)), out, format)
+
+
+@case("leave this format out, or cast the numbers")
+def bits(out):
+    model = calling(lambda x: ops.cast(ops.view(x, "int8"), "int32"))
+    with refused("UnsupportedOpError", "leave this format out, or cast the numbers", "onnx", "Bitcast"):
+        go(model, out)
+    go(model, out, "saved_model")
+    go(calling(lambda x: ops.cast(x, "int8")), out)
 
 
 @case("a list of a loop")
