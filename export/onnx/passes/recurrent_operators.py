@@ -30,9 +30,9 @@ def operator_part(function: FunctionDef) -> tuple[Ends, ir.Model]:
         function: `FunctionDef` of a recurrent layer, see `operations.recurrence`.
     """
     found = operator_of(function)
-    recurrence = Recurrence(**found | {"activations": tuple(found["activations"])})
+    found["activations"] = tuple(found["activations"])
     names = [each.name for each in function.signature.input_arg]
-    model = _Builder(recurrence, names).model()
+    model = _Builder(Recurrence(**found), names).model()
     return Ends(names, [name_of(each) for each in model.graph.outputs]), model
 
 

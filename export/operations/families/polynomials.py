@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -42,7 +43,9 @@ def chebyshev_series(function: Callable[[np.ndarray], np.ndarray], degree: int) 
         function: of an array of float64.
         degree: of the series.
     """
-    return np.polynomial.chebyshev.chebinterpolate(function, degree).tolist()
+    interpolate: Any = np.polynomial.chebyshev.chebinterpolate  # Its types know functions of one number only.
+    found: list[float] = interpolate(function, degree).tolist()
+    return found
 
 
 def clenshaw(coefficients: Sequence[float], x: Tensor) -> Tensor:
