@@ -42,7 +42,7 @@ def chebyshev_series(function: Callable[[np.ndarray], np.ndarray], degree: int) 
         function: of an array of float64.
         degree: of the series.
     """
-    return np.polynomial.chebyshev.chebinterpolate(function, degree).tolist()
+    return np.polynomial.Chebyshev.interpolate(function, deg=degree, domain=[-1, 1]).coef.tolist()
 
 
 def clenshaw(coefficients: Sequence[float], x: Tensor) -> Tensor:
