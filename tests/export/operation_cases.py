@@ -311,7 +311,7 @@ case("Sum", _gradients, ROWS[:, :1], OTHERS[0], name="gradient of ranks")
 case("Select", lambda x, y: RAW.Select(condition=x > 0, x=1 / x, y=y), ROWS * np.float32([0, 1, 1, 1, 1]), OTHERS)
 UNSURE = np.array([[np.inf, -np.inf, np.nan, 2, 0, -3]], "float32")
 case("SelectV2", lambda x: tf.where(tf.math.is_finite(x), x, 0.0), UNSURE)
-case("SelectV2", lambda x: tf.where(x > 0, tf.where(x > 1, np.float32(np.inf), 2.0) * 1.0, x), ROWS, name="constants")
+case("SelectV2", lambda x: tf.where(x > 0, tf.where(x > 1, np.float32(np.inf), 2.0), x), ROWS, name="constants")
 case("SelectV2", lambda x: tf.where(x > 0, tf.math.log(x), -1.0), np.abs(ROWS) - 0.5, name="logarithm")
 case(
     "SelectV2", lambda x: tf.where(tf.abs(x) > 0, tf.sin(x) / x, 1.0), ROWS * np.float32([0, 1, 1, 1, 1]), name="0 / 0"

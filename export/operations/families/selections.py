@@ -21,22 +21,9 @@ _QUOTIENTS = ("Div", "RealDiv", "Reciprocal", "Inv", "Mod", "FloorMod")
 _ROOTS = ("Sqrt", "Rsqrt")
 _LIMITED = ("Log", "Log1p", "Exp", "Expm1", "Pow", "Acos", "Acosh", "Asin", "Atanh", "Xlogy", "Tan", "Sinh", "Cosh")
 _MOVES = (
-    *("Add", "AddV2", "Sub", "Mul", "Neg", "Abs", "Sign", "Square", "Identity", "Reshape", "Transpose", "ExpandDims"),
-    *(
-        "Select",
-        "SelectV2",
-        "Where",
-        "Unsqueeze",
-        "Squeeze",
-        "StridedSlice",
-        "Slice",
-        "Concat",
-        "ConcatV2",
-        "BroadcastTo",
-        "Expand",
-        "Tile",
-        "Gather",
-    ),
+    *("Add", "AddV2", "Sub", "Mul", "Neg", "Abs", "Sign", "Square", "Identity", "Select", "SelectV2", "Where"),
+    *("Reshape", "Transpose", "ExpandDims", "Unsqueeze", "Squeeze", "BroadcastTo", "Expand", "Tile"),
+    *("StridedSlice", "Slice", "Gather", "Concat", "ConcatV2"),
 )
 
 

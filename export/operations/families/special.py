@@ -96,11 +96,15 @@ def error_function_of_gelu(t: Tensor) -> Tensor:
 
 def inverse_error_function(x: Tensor) -> Tensor:
     """By the quantile, as TensorFlow computes it: near 1 the sum rounds, which the result shows."""
-    return math.sqrt(0.5) * normal_quantile(0.5 * x + 0.5)
+    return normal_quantile(0.5 * x + 0.5, math.sqrt(0.5))
 
 
-def normal_quantile(p: Tensor) -> Tensor:
-    """The quantile of the normal distribution: a polynomial in the middle, a series of the logarithm beyond `exp(-2)`."""
+def normal_quantile(p: Tensor, factor: float = 1.0) -> Tensor:
+    """The quantile of the normal distribution, times a factor.
+
+    It is a polynomial in the middle, and a series of the logarithm beyond `exp(-2)`. LiteRT makes products finite, so that
+    infinity comes last.
+    """
     is_upper = p > 1.0 - math.exp(-2)
     lower = tf.where(is_upper, 1.0 - p, p)
     center = tf.minimum(tf.maximum(p - 0.5, math.exp(-2) - 0.5), 0.5 - math.exp(-2))
@@ -109,7 +113,7 @@ def normal_quantile(p: Tensor) -> Tensor:
     inverse = 1.0 / reach
     series = clenshaw(_TAIL, (inverse - _FARTHEST) * (2 / (_NEAREST - _FARTHEST)) - 1.0)
     tail = tf.where(is_upper, reach - series, series - reach)
-    found = tf.where(lower > math.exp(-2), middle, tail)
+    found = tf.where(lower > math.exp(-2), middle, tail) * factor
     ends = tf.where(tf.equal(p, 0.0), tf.constant(-math.inf, p.dtype), tf.constant(math.inf, p.dtype))
     found = tf.where(tf.logical_or(tf.equal(p, 0.0), tf.equal(p, 1.0)), ends, found)
     return tf.where(tf.logical_and(p >= 0.0, p <= 1.0), found, tf.constant(math.nan, p.dtype))
