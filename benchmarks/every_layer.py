@@ -19,7 +19,7 @@ import json
 import pathlib
 import sys
 
-from keras_cells import ERROR, FORMATS, PROVEN, cell, compared, in_one_line, is_fault, results
+from keras_cells import FORMATS, NO_CASE, PROVEN, cell, compared, in_one_line, is_fault, results
 from measure import Table, versions
 
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "keras_layers.md"
@@ -61,7 +61,9 @@ def try_layer(name, formats):
             keras.backend.clear_session()
             together = _tried(cases, format) if len(cases) > 1 else None
             for each in cases:
-                found[format][each.options] = together if together == PROVEN else _tried([each], format)
+                result = together if together == PROVEN else _tried([each], format)
+                if not result.startswith(NO_CASE):
+                    found[format][each.options] = result
     return found
 
 
@@ -69,7 +71,7 @@ def _tried(cases, format):
     try:
         model, arrays = _model(cases)
     except Exception as error:
-        return f"{ERROR}: Keras: {type(error).__name__}: {in_one_line(error)[:200]}"
+        return f"{NO_CASE}: {type(error).__name__}: {in_one_line(error)[:200]}"
     return compared(model, arrays, format)
 
 

@@ -6,6 +6,8 @@ import tempfile
 
 FORMATS = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
 PROVEN, WRONG, ERROR = "proven", "WRONG", "error"
+# What Keras itself does not build or compute is no case.
+NO_CASE = "Keras"
 
 
 def compared(model, arrays, format, **given):
@@ -18,7 +20,8 @@ def compared(model, arrays, format, **given):
         given: further arguments of `export`.
 
     Returns:
-        `PROVEN`, `WRONG`, the type and text of the package's error, or "error: ...", which should not be.
+        `PROVEN`, `WRONG`, the type and text of the package's error, "Keras: ..." where the model itself fails, or
+        "error: ...", which should not be.
     """
     import keras
     import tensorflow as tf
@@ -30,6 +33,9 @@ def compared(model, arrays, format, **given):
     try:
         tensors = keras.tree.map_structure(tf.constant, inputs)
         outputs = model(tensors, training=False)  # Augmentations train by default.
+    except Exception as error:  # A row of the table names it.
+        return f"{NO_CASE}: {type(error).__name__}: {in_one_line(error)[:200]}"
+    try:
         with tempfile.TemporaryDirectory() as folder:
             export(model, f"{folder}/bundle", [format], progress=False, **given)
             found = load(f"{folder}/bundle", backend=format)(inputs)
@@ -94,6 +100,8 @@ def cell(found, right=PROVEN):
         found: dict of a case to its result.
         right: the result that needs no words.
     """
+    if not found:
+        return "Keras itself fails"
     count = sum(each == right for each in found.values())
     if count == len(found):
         return right

@@ -272,7 +272,7 @@ def _augmentations():
     case("RandomZoom", PIXELS, {"height_factor": 0.1}, dynamic=False)
     case("RandomCrop", PIXELS, {"height": 6, "width": 5}, dynamic=False)
     for name in (
-        *("AugMix", "AutoContrast", "ContrastLimitedAdaptiveHistogramEqualization", "CutMix", "Equalization", "MixUp"),
+        *("AugMix", "AutoContrast", "ContrastLimitedAdaptiveHistogramEqualization", "CutMix", "MixUp"),
         *(
             "RandAugment",
             "RandomColorJitter",
@@ -285,9 +285,23 @@ def _augmentations():
         *("RandomShear", "Solarization"),
     ):
         case(name, PIXELS, {}, dynamic=False)
-    boxes = (_RANDOM.uniform(0, 9, (2, 5, 4)).astype("float32"), np.ones((2, 5), "float32"))
-    as_boxes = lambda layer, inputs: layer({"boxes": inputs[0], "labels": inputs[1]})  # noqa: E731
-    case("MaxNumBoundingBoxes", boxes, {"max_number": 3}, dynamic=False, call=as_boxes)
+    # Alone it returns its own input in a functional model.
+    case("Equalization", PIXELS, {}, dynamic=False, build=lambda: layers.Pipeline([layers.Equalization()]))
+    boxes = (PIXELS, _RANDOM.uniform(0, 9, (2, 5, 4)).astype("float32"), np.ones((2, 5), "float32"))
+    most = {"bounding_box_format": "xyxy"}
+    case(
+        "MaxNumBoundingBoxes",
+        boxes,
+        {"max_number": 3, **most},
+        {"max_number": 7, **most},
+        dynamic=False,
+        call=_of_boxes,
+    )
+
+
+def _of_boxes(layer, inputs):
+    images, boxes, labels = inputs
+    return layer({"images": images, "bounding_boxes": {"boxes": boxes, "labels": labels}})["bounding_boxes"]
 
 
 def _words():

@@ -16,7 +16,8 @@ def _of(name, label="", *arrays, images=IMAGES, shapes=None, **options):
     case(f"image.{name}", lambda *x: function(*x, **options), images, *arrays, label=label, shapes=shapes)
 
 
-for fill in ("constant", "nearest", "reflect", "wrap", "mirror"):
+# With TensorFlow Keras has no "mirror".
+for fill in ("constant", "nearest", "reflect", "wrap"):
     _of("affine_transform", f"bilinear {fill}", SHIFTS, fill_mode=fill)
 _of("affine_transform", "nearest", SHIFTS, interpolation="nearest")
 _of("perspective_transform", "", CORNERS, MOVED)
@@ -27,7 +28,7 @@ _of("extract_patches", size=3, strides=2)
 _of("extract_patches", "same", size=(3, 2), padding="same")
 _of("extract_patches_3d", images=normal(2, 4, 6, 6, 2), size=(2, 3, 3))
 _of("gaussian_blur")
-_of("elastic_transform", seed=3)
+_of("elastic_transform", seed=3, shapes=())
 _of("hsv_to_rgb")
 _of("rgb_to_hsv")
 _of("rgb_to_grayscale")
@@ -43,14 +44,14 @@ case(
     lambda x, c: ops.image.map_coordinates(x, c, 1, "constant"),
     *(normal(9, 8), uniform(0, 7, 2, 5)),
     label="linear",
-    shapes=((None, 8), (2, 5)),
+    shapes=(),
 )
 case(
     "image.map_coordinates",
     lambda x, c: ops.image.map_coordinates(x, c, 0, "nearest"),
     *(normal(9, 8), uniform(0, 7, 2, 5)),
     label="nearest",
-    shapes=((None, 8), (2, 5)),
+    shapes=(),
 )
 for method in ("linear", "cubic", "lanczos3"):
     case(

@@ -40,6 +40,66 @@ def _has_dynamic_length(layer: keras.layers.Layer, inputs: Tensor, *args: object
     return inputs.shape[1] is None
 
 
+def cropped_or_resized(
+    layer: keras.layers.CenterCrop, images: Tensor, transformation: object = None, training: bool = True
+) -> Tensor:
+    """`keras.layers.CenterCrop` of dynamic sizes: which images are too small and are resized, each call decides.
+
+    Keras decides it while it traces, where no size is known to be too small.
+    """
+    images = ops.cast(images, layer.compute_dtype)
+    height, width = (tf.shape(images)[axis] for axis in _image_axes(layer, images))
+    found = tf.cond(
+        tf.logical_and(height >= layer.height, width >= layer.width),
+        lambda: type(layer).transform_images(layer, images),
+        lambda: ops.image.resize(
+            images, (layer.height, layer.width), crop_to_aspect_ratio=True, data_format=layer.data_format
+        ),
+    )
+    found.set_shape(layer.compute_output_shape(images.shape))
+    return found
+
+
+def resized_by_factors(layer: keras.layers.UpSampling2D, images: Tensor) -> Tensor:
+    """`keras.layers.UpSampling2D` of dynamic sizes between whose elements it interpolates.
+
+    Keras compares the new sizes with 0, which no traced tensor takes.
+    """
+    is_first = layer.data_format == "channels_first"
+    images = tf.transpose(images, [0, 2, 3, 1]) if is_first else images
+    sizes = tf.shape(images)[1:3] * tf.constant(layer.size)
+    images = tf.image.resize(images, sizes, layer.interpolation)
+    return tf.transpose(images, [0, 3, 1, 2]) if is_first else images
+
+
+def one_part_of_frames(layer: keras.layers.STFTSpectrogram, signals: Tensor) -> Tensor:
+    """`keras.layers.STFTSpectrogram` of the real or the imaginary part of one channel: a convolution.
+
+    Keras transposes its result twice, of which the converter of TFLite makes a reshape that it does not take.
+    """
+    kernel = layer.real_kernel if layer.mode == "real" else layer.imag_kernel
+    steps = layer.frame_step or layer.frame_length // 2
+    frames = ops.conv(signals, kernel, steps, layer.padding, data_format="channels_last")
+    return ops.expand_dims(frames, -1) if layer.expand_dims else frames
+
+
+def _has_one_part(layer: keras.layers.STFTSpectrogram, signals: Tensor) -> bool:
+    return layer.mode in ("real", "imag") and layer.data_format == "channels_last" and signals.shape[-1] == 1
+
+
+def _image_axes(layer: keras.layers.Layer, images: Tensor) -> tuple[int, int]:
+    """The axes of the height and of the width."""
+    return (-2, -1) if layer.data_format == "channels_first" else (-3, -2)
+
+
+def _has_dynamic_size(layer: keras.layers.Layer, images: Tensor, *args: object, **kwargs: object) -> bool:
+    return None in (images.shape[axis] for axis in _image_axes(layer, images))
+
+
+def _interpolates_dynamic_size(layer: keras.layers.UpSampling2D, images: Tensor) -> bool:
+    return layer.interpolation != "nearest" and _has_dynamic_size(layer, images)
+
+
 def loop_over_slots(
     layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor = None, training: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -127,6 +187,9 @@ def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kw
 
 EVERYWHERE = (
     ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),
+    ReplacedLayer(keras.layers.CenterCrop, "transform_images", cropped_or_resized, _has_dynamic_size),
+    ReplacedLayer(keras.layers.STFTSpectrogram, "call", one_part_of_frames, _has_one_part),
+    ReplacedLayer(keras.layers.UpSampling2D, "call", resized_by_factors, _interpolates_dynamic_size),
     ReplacedLayer(keras.layers.IntegerLookup, "call", looked_up, needs_no_table),
     ReplacedLayer(keras.layers.StringLookup, "call", looked_up, needs_no_table),
 )

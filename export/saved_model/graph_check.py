@@ -101,7 +101,7 @@ def _check_function(function: FunctionDef, names: set[str], saving: set[str]) ->
 def _check_node(node: NodeDef, allowed: frozenset[str], names: set[str], forbidden: set[str], where: str) -> None:
     """Checks one node: its operation, its constants and the functions that it calls."""
     where = f"node '{_shown(node.name)}' of {where}"
-    if node.op not in allowed:
+    if node.op not in allowed and not _is_call_by_name(node, names - forbidden):
         raise _refused(f"operation {_shown(node.op)}, in {where}", "it is not among those that a model may use")
     for value in node.attr.values():
         if value.WhichOneof("value") not in _CHECKED:
@@ -113,6 +113,13 @@ def _check_node(node: NodeDef, allowed: frozenset[str], names: set[str], forbidd
                 raise _refused(where, f"it calls '{_shown(called)}', which is missing")
         if any(text in forbidden for text in _texts(value)):
             raise _refused(where, "it calls a function that saves or restores variables")
+
+
+def _is_call_by_name(node: NodeDef, names: set[str]) -> bool:
+    """Whether the operation is a function of the graph, which is checked as all are, and none of TensorFlow."""
+    from tensorflow.python.framework import op_def_registry
+
+    return node.op in names and op_def_registry.get(node.op) is None
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -579,6 +579,23 @@ for options in ({}, {"pad_per_class": True}, {"clip_boxes": False, "iou_threshol
             name=f"{options} {boxes}",
             shapes=((None, None, boxes, 4), (None, None, 3)),
         )
+for name, draw in (
+    ("StatelessRandomNormalV2", tf.random.stateless_normal),
+    ("StatelessRandomUniformV2", tf.random.stateless_uniform),
+    ("StatelessTruncatedNormalV2", tf.random.stateless_truncated_normal),
+):
+    case(name, lambda x, draw=draw: x + draw([5], [3, 7]), ROWS, shapes=((None, 5),))
+PARTS = np.array([[0.1, 0.2, 0.7, 1], [0.9, 0, 0.3, 0.5], [-0.2, 0.4, 0.8, 1.3]], "float32")
+for method in ("bilinear", "nearest"):
+    for size in ([4, 5], [1, 3]):
+        case(
+            "CropAndResize",
+            lambda x, y, n, of=(size, method): tf.image.crop_and_resize(x, y, n, *of, extrapolation_value=-2.0),
+            *(IMAGES, PARTS, np.array([1, 0, 1], "int32")),
+            name=f"{method} {size}",
+            shapes=((None, None, None, 3), (None, 4), (None,)),
+            bound=1e-5,
+        )
 LOGITS = np.repeat(_RANDOM.normal(size=(6, 3, 4)), 2, axis=0).astype("float32")
 for merged in (False, True):
     for blank in (0, -1):
@@ -608,6 +625,18 @@ COLORS = np.concatenate(
     [np.abs(np.tanh(IMAGES)), np.zeros((2, 1, 8, 3), "float32"), np.full((2, 1, 8, 3), 0.3, "float32")], 1
 )
 case("RGBToHSV", lambda x: tf.image.rgb_to_hsv(x), COLORS, shapes=PICTURES)
+case("AdjustContrastv2", lambda x: tf.image.adjust_contrast(x, 1.7), COLORS, shapes=PICTURES)
+for step in (-0.7, 0.1):
+    case("AdjustHue", lambda x, y=step: tf.image.adjust_hue(x, y), COLORS, name=str(step), shapes=PICTURES, bound=4e-6)
+for factor in (0.4, 3.0):
+    case(
+        "AdjustSaturation",
+        lambda x, y=factor: tf.image.adjust_saturation(x, y),
+        COLORS,
+        name=str(factor),
+        shapes=PICTURES,
+        bound=4e-6,
+    )
 case("HSVToRGB", lambda x: tf.image.hsv_to_rgb(x), COLORS, shapes=PICTURES)
 
 
@@ -619,6 +648,12 @@ def _filled(x):
 
 
 case("TensorListStack", _filled, ROWS, name="in a loop of Python")
+case(
+    "CTCBeamSearchDecoder",
+    lambda x, n: tf.nn.ctc_beam_search_decoder(x, n, beam_width=3)[1],
+    *(LOGITS, np.array([12, 5, 1], "int32")),
+    refused=("tflite", "onnx"),
+)
 case("TensorListReserve", lambda x: tf.map_fn(lambda row: row * 2, x), ROWS, shapes=((3, 5),))
 
 # Matrices of sizes that are known, in batches of any.

@@ -48,6 +48,39 @@ def write_at_load(target):
     return writing
 
 
+def call_by_name(name):
+    """Lets the function of a signature call another one as an operation of that name."""
+
+    def change(meta):
+        functions = {each.signature.name: each for each in meta.graph_def.library.function}
+        (called,) = (each for key, each in functions.items() if "tripled" in key)
+        called.signature.name = name
+        for function in functions.values():
+            for node in function.node_def:
+                if "tripled" in node.attr["f"].func.name:
+                    node.attr.clear()
+                    node.op = name
+
+    return change
+
+
+def of_a_call(path):
+    tripled = tf.function(lambda x: 3.0 * x, input_signature=[tf.TensorSpec([2])])
+    tripled._name = "tripled"
+    return save(path, lambda module, x: tripled(x), arguments=[tf.TensorSpec([2])])
+
+
+def test_a_function_may_be_called_as_an_operation_of_its_name(tmp_path):
+    path = changed(of_a_call(tmp_path / "model"), call_by_name("a_function"))
+    check_saved_model(pathlib.Path(path))
+
+
+def test_a_function_has_no_name_of_an_operation_that_is_not_allowed(tmp_path):
+    path = changed(of_a_call(tmp_path / "model"), call_by_name("ReadFile"))
+    with pytest.raises(InvalidBundleError, match="because of operation ReadFile"):
+        check_saved_model(pathlib.Path(path))
+
+
 def test_a_file_is_not_written_while_a_model_is_loaded(tmp_path):
     target = tmp_path / "target"
     resource = write_at_load(target)

@@ -199,14 +199,23 @@ def test_what_is_no_functional_model_is_refused():
         check_model(keras.Sequential([layers.Dense(2)]))
 
 
+def test_probes_are_longer_where_the_model_does_not_take_short_ones():
+    x = keras.Input((None, 2), name="x")
+    frames = keras.layers.Conv1D(3, 30)(x)
+    spec = functional_spec(keras.Model(x, frames))
+    lengths = {probe.inputs["x"].shape[1] for probe in spec.signatures["serve"].probes}
+    assert {40, 136} <= lengths
+    assert min(lengths) == 40
+
+
 def test_a_probe_that_the_model_does_not_take_says_so():
     x = keras.Input((None, 2), name="x")
-    halves = ops.reshape(x, (-1, 4, 2))
+    halves = ops.reshape(x, (-1, 999, 2))
     model = keras.Model(x, halves)
     with pytest.raises(InvalidModelError, match=r"fails on the probe batch=1, length=5.*pass `probes`"):
         functional_spec(model)
-    spec = functional_spec(model, probes=[{"batch": 1, "length": 8}])
-    assert spec.signatures["serve"].probes[0].outputs["output"].shape == (2, 4, 2)
+    spec = functional_spec(model, probes=[{"batch": 1, "length": 1998}])
+    assert spec.signatures["serve"].probes[0].outputs["output"].shape == (2, 999, 2)
 
 
 def test_unknown_input_in_dynamic_axes():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import Decomposed, Operation, Refused, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -39,4 +39,12 @@ def greedy_labels(
 
 _GREEDY = Decomposed(greedy_labels, ("merge_repeated", "blank_index"))
 
-OPERATIONS = (Operation("CTCGreedyDecoder", in_both(_GREEDY), rounds=True),)
+_BEAM = Refused(
+    "no operator of the format searches the best prefixes of labels",
+    "decode with keras.ops.ctc_decode(..., strategy='greedy'), or let the model return its logits and search them outside",
+)
+
+OPERATIONS = (
+    Operation("CTCBeamSearchDecoder", in_both(_BEAM)),
+    Operation("CTCGreedyDecoder", in_both(_GREEDY), rounds=True),
+)

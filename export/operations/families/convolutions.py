@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,6 @@ from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
 Attributes = Mapping[str, Any]
-
-
-def with_bias_of_second_axis(x: Tensor, bias: Tensor) -> Tensor:
-    """The converters know biases of the second axis for images only, and tf2onnx behind a convolution only."""
-    return x + tf.reshape(bias, [-1, *[1] * (x.shape.rank - 2)])
-
-
-def _is_no_image(node: Node) -> bool:
-    return node.attribute("data_format") == "NCHW" and node.part.spec(node.inputs[0]).shape.rank in (3, 5)
-
-
-def _is_behind_no_convolution(node: Node) -> bool:
-    """Whether tf2onnx does not make a bias part of a convolution of images."""
-    producer = node.producer(0)
-    is_alone = producer is None or producer.op not in ("Conv2D", "Conv2DBackpropInput")
-    return _is_no_image(node) or (node.attribute("data_format") == "NCHW" and is_alone)
 
 
 def padded_convolution(
@@ -53,11 +37,21 @@ def padded_convolution(
 def convolution_of_last_channels(
     x: Tensor, kernel: Tensor, *, strides: Sequence[int], dilations: Sequence[int], padding: str
 ) -> Tensor:
-    """A convolution of volumes whose channels come first."""
-    strides, dilations = (_channels_last(each) for each in (strides, dilations))
-    x = _with_last_channels(x)
-    x = tf.raw_ops.Conv3D(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding)
-    return _with_first_channels(x)
+    """A convolution of signals or volumes whose channels come first."""
+    strides, dilations = _channels_last(strides), _channels_last(dilations)
+    convolve = tf.raw_ops.Conv2D if len(strides) == 4 else tf.raw_ops.Conv3D
+    options = {"strides": strides, "dilations": dilations, "padding": padding}
+    return _with_first_channels(convolve(input=_with_last_channels(x), filter=kernel, **options))
+
+
+def transposed_convolution_of_last_channels(
+    sizes: Tensor, kernel: Tensor, x: Tensor, *, strides: Sequence[int], dilations: Sequence[int], padding: str
+) -> Tensor:
+    """A transposed convolution whose channels come first."""
+    strides, dilations = _channels_last(strides), _channels_last(dilations)
+    convolve = tf.raw_ops.Conv2DBackpropInput if len(strides) == 4 else tf.raw_ops.Conv3DBackpropInputV2
+    operands = {"input_sizes": _sizes_last(sizes), "filter": kernel, "out_backprop": _with_last_channels(x)}
+    return _with_first_channels(convolve(**operands, strides=strides, dilations=dilations, padding=padding))
 
 
 def dilated_convolution(x: Tensor, block: Tensor, paddings: Tensor, kernel: Tensor, crops: Tensor) -> Tensor:
@@ -97,7 +91,7 @@ def transposed_convolution(
     """
     is_first = data_format.startswith("NC")
     if is_first:
-        x, sizes = _with_last_channels(x), tf.gather(sizes, _channels_last(range(len(strides))))
+        x, sizes = _with_last_channels(x), _sizes_last(sizes)
         strides, dilations = _channels_last(strides), _channels_last(dilations)
     reaches = [_reach(length, dilation) for length, dilation in zip(kernel.shape, dilations[1:-1], strict=False)]
     full = _full_spread(kernel, x, dilations) if max(dilations) > 1 else _full(kernel, x, strides)
@@ -148,6 +142,10 @@ def _channels_last(values: Sequence[int]) -> list[int]:
     return [batch, *spatial, channels]
 
 
+def _sizes_last(sizes: Tensor) -> Tensor:
+    return tf.gather(sizes, _channels_last(range(sizes.shape[0])))
+
+
 def _with_last_channels(x: Tensor) -> Tensor:
     return tf.transpose(x, _channels_last(range(x.shape.rank)))
 
@@ -184,8 +182,14 @@ def _has_first_channels(node: Node) -> bool:
     return str(node.attribute("data_format")).startswith("NC")
 
 
-def _is_unknown_to_tflite(node: Node) -> bool:
-    return len(_steps(node, 1)) > 0 and (_has_first_channels(node) or max(node.attribute("dilations") or [1]) > 1)
+def _is_of_signals(node: Node) -> bool:
+    """Whether a convolution is one of signals whose channels come first: the converter forgets an axis of it."""
+    return _has_first_channels(node) and "Squeeze" in node.readers
+
+
+def _has_steps_within(node: Node) -> bool:
+    """Whether a kernel of a known size has steps of more than one element."""
+    return len(_steps(node, 1)) > 0 and max(node.attribute("dilations") or [1]) > 1
 
 
 def _of_convolution(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
@@ -200,29 +204,31 @@ def _of_transposed(attributes: Attributes, inputs: Sequence[Tensor], result: Ten
     return math.prod(inputs[1].shape[:-2]) * inputs[1].shape[-1]
 
 
-_BIAS = {
-    TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
-    ONNX: Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
-}
 _OPTIONS = ("strides", "dilations", "padding")
 _PADDED = Decomposed(padded_convolution, ("strides", "dilations", "data_format"), _leaves_out)
 _LAST = Decomposed(convolution_of_last_channels, _OPTIONS, _has_first_channels)
+_SIGNALS = Decomposed(convolution_of_last_channels, _OPTIONS, _is_of_signals)
+_LAST_TRANSPOSED = Decomposed(transposed_convolution_of_last_channels, _OPTIONS, _has_first_channels)
 _DILATED = Decomposed(dilated_convolution, when=_is_dilated, operands=_dilated)
-
-
-def _transposed(when: Callable[[Node], bool]) -> Decomposed:
-    return Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), when)
-
-
-_TRANSPOSED = {TFLITE: _transposed(_is_unknown_to_tflite), ONNX: _transposed(_leaves_gaps)}
+_SPREAD = Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), _has_steps_within)
+_GAPS = Decomposed(transposed_convolution, (*_OPTIONS, "data_format"), _leaves_gaps)
 
 OPERATIONS = (
     Operation("BatchToSpaceND", {TFLITE: _DILATED}),
-    Operation("BiasAdd", _BIAS, rounds=True),
-    Operation("Conv2D", {ONNX: _PADDED}, rounds=True, sum_length=_of_convolution, reads_weight=1),
+    Operation("Conv2D", {TFLITE: _SIGNALS, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution, reads_weight=1),
     Operation("Conv3D", {TFLITE: _LAST, ONNX: _PADDED}, rounds=True, sum_length=_of_convolution),
-    Operation("Conv2DBackpropInput", _TRANSPOSED, rounds=True, sum_length=_of_transposed),
-    Operation("Conv3DBackpropInputV2", _TRANSPOSED, rounds=True, sum_length=_of_transposed),
+    Operation(
+        "Conv2DBackpropInput",
+        {TFLITE: (_SPREAD, _LAST_TRANSPOSED), ONNX: _GAPS},
+        rounds=True,
+        sum_length=_of_transposed,
+    ),
+    Operation(
+        "Conv3DBackpropInputV2",
+        {TFLITE: _LAST_TRANSPOSED, ONNX: _GAPS},
+        rounds=True,
+        sum_length=_of_transposed,
+    ),
     Operation("DepthwiseConv2dNative", rounds=True, sum_length=_of_depthwise),
     Operation("FusedBatchNormV3", rounds=True),
 )

@@ -1,4 +1,4 @@
-"""Operations of images."""
+"""Parts of images, and images seen from elsewhere."""
 
 from __future__ import annotations
 
@@ -55,31 +55,6 @@ def _side_by_side(images: Tensor, sizes: Sequence[int], counts: Sequence[Tensor]
     return tf.reshape(tf.transpose(split, [0, 2, 1, 3]), tf.stack([-1, rows, columns, height * width * channels]))
 
 
-def hue_saturation_value(images: Tensor) -> Tensor:
-    red, green, blue = (images[..., number : number + 1] for number in range(3))
-    value, least = tf.maximum(tf.maximum(red, green), blue), tf.minimum(tf.minimum(red, green), blue)
-    spread = value - least
-    is_gray = spread <= 0.0
-    sixth = 1.0 / (6.0 * tf.where(is_gray, tf.ones_like(spread), spread))
-    hue = tf.where(
-        tf.equal(red, value),
-        sixth * (green - blue),
-        tf.where(tf.equal(green, value), sixth * (blue - red) + 2.0 / 6.0, sixth * (red - green) + 4.0 / 6.0),
-    )
-    hue = tf.where(is_gray, tf.zeros_like(hue), tf.where(hue < 0.0, hue + 1.0, hue))
-    is_black = value <= 0.0
-    saturation = tf.where(is_black, tf.zeros_like(value), spread / tf.where(is_black, tf.ones_like(value), value))
-    return tf.concat([hue, saturation, value], -1)
-
-
-def red_green_blue(images: Tensor) -> Tensor:
-    hue, saturation, value = (images[..., number : number + 1] for number in range(3))
-    angle = hue * 6.0
-    shares = (tf.abs(angle - 3.0) - 1.0, 2.0 - tf.abs(angle - 2.0), 2.0 - tf.abs(angle - 4.0))
-    parts = [tf.minimum(tf.maximum(each, 0.0), 1.0) for each in shares]
-    return tf.concat([((1.0 - saturation) + saturation * each) * value for each in parts], -1)
-
-
 def projected(
     images: Tensor, transforms: Tensor, shape: Tensor, fill_value: Tensor, *, interpolation: str, fill_mode: str
 ) -> Tensor:
@@ -98,6 +73,30 @@ def projected(
     else:
         found = _mean_of_four(pixels, places, fill)
     return tf.cast(tf.where(tf.expand_dims(is_far, 3), fill, found), images.dtype)
+
+
+def cropped_and_resized(
+    images: Tensor, boxes: Tensor, numbers: Tensor, sizes: Tensor, *, method: str, extrapolation_value: float
+) -> Tensor:
+    """The part of an image in each box, of one size: the element, or the mean of four, at each of its places."""
+    places: list[Tensor] = []
+    is_inside = tf.constant(True)
+    for axis, shape in ((0, [-1, 1]), (1, [1, -1])):
+        last = tf.cast(size(images, axis + 1), tf.float32) - 1.0
+        first, end = (tf.reshape(boxes[:, each], [-1, 1, 1]) for each in (axis, axis + 2))
+        steps = tf.cast(sizes[axis] - 1, tf.float32)
+        step = tf.reshape(tf.cast(tf.range(sizes[axis]), tf.float32), shape) * (
+            (end - first) * last / tf.maximum(steps, 1.0)
+        )
+        place = tf.where(steps > 0.0, first * last + step, 0.5 * (first + end) * last)
+        is_inside = tf.logical_and(is_inside, tf.logical_and(place >= 0.0, place <= last))
+        places.append(tf.minimum(tf.maximum(place, 0.0), last))
+    fill, pixels = tf.constant(extrapolation_value), tf.cast(images, tf.float32)
+    if method == "nearest":
+        found = _read(pixels, [_rounded(each) for each in places], fill, numbers)
+    else:
+        found = _mean_of_four(pixels, places, fill, numbers)
+    return tf.where(tf.expand_dims(is_inside, 3), found, fill)
 
 
 def _within(place: Tensor, length: int | Tensor, fill_mode: str) -> Tensor:
@@ -127,28 +126,35 @@ def _rounded(place: Tensor) -> Tensor:
     return tf.sign(place) * tf.where(tf.abs(place) - whole >= 0.5, whole + 1.0, whole)
 
 
-def _mean_of_four(images: Tensor, places: Sequence[Tensor], fill: Tensor) -> Tensor:
+def _mean_of_four(images: Tensor, places: Sequence[Tensor], fill: Tensor, numbers: Tensor | None = None) -> Tensor:
     """The mean of the four elements around each place, by its distance from them."""
     (row, column), (y, x) = ([tf.floor(each) for each in places], places)
     down, right = (tf.expand_dims(place - whole, 3) for place, whole in ((y, row), (x, column)))
     rows: list[Tensor] = []
     for each in (row, row + 1.0):
-        first, second = (_read(images, (each, other), fill) for other in (column, column + 1.0))
+        first, second = (_read(images, (each, other), fill, numbers) for other in (column, column + 1.0))
         rows.append((1.0 - right) * first + right * second)
     return (1.0 - down) * rows[0] + down * rows[1]
 
 
-def _read(images: Tensor, places: Sequence[Tensor], fill: Tensor) -> Tensor:
-    """The elements of images in whole rows and columns `(images, height, width)`; a number outside of them."""
+def _read(images: Tensor, places: Sequence[Tensor], fill: Tensor, numbers: Tensor | None = None) -> Tensor:
+    """The elements of images in whole rows and columns `(results, height, width)`; a number outside of them.
+
+    Args:
+        images: (images, height, width, channels).
+        places: the rows, and the columns.
+        fill: the number.
+        numbers: of which image each result is; each of its own by default.
+    """
     batch, *lengths, channels = (size(images, axis) for axis in range(4))
     rows, columns = (tf.cast(each, tf.int32) for each in places)
-    is_inside = tf.ones_like(rows, tf.bool)
+    is_inside = tf.constant(True)
     for each, length in zip((rows, columns), lengths, strict=True):
         is_inside = tf.logical_and(is_inside, tf.logical_and(each >= 0, each < length))
     rows, columns = (
         tf.minimum(tf.maximum(each, 0), length - 1) for each, length in zip((rows, columns), lengths, strict=True)
     )
-    numbers = tf.reshape(tf.range(batch), [-1, 1, 1])
+    numbers = tf.reshape(tf.range(batch) if numbers is None else numbers, [-1, 1, 1])
     flat = tf.reshape(images, tf.stack([-1, channels]))
     found = tf.gather(flat, (numbers * lengths[0] + rows) * lengths[1] + columns)
     return tf.where(tf.expand_dims(is_inside, 3), found, fill)
@@ -160,12 +166,11 @@ def _of_places(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: 
 
 
 _PATCHES = Decomposed(patches, ("ksizes", "strides", "rates", "padding"))
+_CROPPED = Decomposed(cropped_and_resized, ("method", "extrapolation_value"))
 _PROJECTED = Decomposed(projected, ("interpolation", "fill_mode"))
-_HSV, _RGB = Decomposed(hue_saturation_value), Decomposed(red_green_blue)
 
 OPERATIONS = (
+    Operation("CropAndResize", in_both(_CROPPED), rounds=True, sum_length=_of_places),
     Operation("ExtractImagePatches", in_both(_PATCHES)),
-    Operation("HSVToRGB", in_both(_RGB), rounds=True),
     Operation("ImageProjectiveTransformV3", in_both(_PROJECTED), rounds=True, sum_length=_of_places),
-    Operation("RGBToHSV", in_both(_HSV), rounds=True),
 )

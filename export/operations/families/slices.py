@@ -124,7 +124,8 @@ def squeezed_by_sum(x: Tensor, *, squeeze_dims: Sequence[int]) -> Tensor:
 
 def _is_squeezed_transposition(node: Node) -> bool:
     producer = node.producer(0)
-    is_transposed = producer is not None and producer.op == "Transpose"
+    # Convolutions whose channels come first become transposed ones.
+    is_transposed = producer is not None and (producer.op == "Transpose" or producer.attribute("data_format") == "NCHW")
     return is_transposed and bool(node.attribute("squeeze_dims")) and is_float32(node)
 
 
