@@ -19,11 +19,15 @@ from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.known_values import known_values, with_known_values
 from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
 # Of the floats in further probes of models of logarithms, roots and the like.
 _RANGES = ((0.05, 0.95), (1.05, 3.0))
+
+# How many times as long as usual probes are, where a model fails on shorter ones.
+_FACTORS = (1, 8, 64)
 
 
 def functional_spec(
@@ -85,6 +89,25 @@ def _signature(
     outputs: Sequence[str] | None,
 ) -> Signature:
     """The signature of the inference of a model, with its states, its probes and what it computes of them."""
+    failed: list[Exception] = []
+    for factor in _FACTORS if given is None and any(map(_has_length, inputs)) else (1,):
+        try:
+            return _signature_of_probes(model, inputs, given, outputs, factor)
+        except library_exceptions(
+            InvalidModelError
+        ) as error:  # It may need longer ones, such as a frame of a spectrogram.
+            failed.append(error)
+    raise failed[0]
+
+
+def _signature_of_probes(
+    model: Any,
+    inputs: tuple[ArraySpec, ...],
+    given: Sequence[Mapping[str, ArrayLike]] | None,
+    outputs: Sequence[str] | None,
+    factor: int,
+) -> Signature:
+    """The signature, with generated probes some times as long as usual."""
     outputs = names.output_names(model) if outputs is None else outputs
     states = state.states_of(model, (*(each.name for each in inputs), *outputs))
     function = state.with_states(serving_function(model, inputs, outputs), states)
@@ -92,7 +115,7 @@ def _signature(
     signature = Signature(
         function,
         inputs,
-        probes_of(model, inputs, _with_states(given, inputs, states)),
+        probes_of(model, inputs, _with_states(given, inputs, states), factor),
         labels=names.output_labels(model),
         states=tuple(states),
     )
@@ -108,6 +131,11 @@ def _signature(
         _add_reaching_probe(model, signature)
     probes.check_finite(signature.probes)
     return signature
+
+
+def _has_length(spec: ArraySpec) -> bool:
+    """Whether an input has a dynamic length, height or width."""
+    return any(axis in ("height", "width") or "length" in axis for axis in spec.axes if axis)
 
 
 def _fill(model: Any, signature: Signature) -> None:
@@ -195,13 +223,23 @@ def input_specs(
 
 
 def probes_of(
-    model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None
+    model: Any,
+    inputs: tuple[ArraySpec, ...],
+    given: Sequence[Mapping[str, ArrayLike]] | None,
+    factor: int = 1,
 ) -> list[Probe]:
-    """Probes of a Functional model: those that the user gives, or generated ones; without outputs."""
+    """Probes of a Functional model: those that the user gives, or generated ones; without outputs.
+
+    Args:
+        model: the model.
+        inputs: tuple of `ArraySpec`.
+        given: dicts of arrays or of sizes of axes, or None.
+        factor: how many times as long as usual the sequences of generated ones are.
+    """
     limits = _integer_limits(model, inputs)
     if given is None:
         longest = vocabulary.longest_sequence(model)
-        made = probes.make_probes(inputs, limits, longest)
+        made = probes.make_probes(inputs, limits, longest, factor)
         return with_known_values(made, inputs, known_values(keras.tree.flatten(model.input), longest))
     return probes.user_probes(inputs, limits, given)
 

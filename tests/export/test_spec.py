@@ -109,6 +109,27 @@ def test_image_probes_have_two_sizes_that_are_not_square():
     assert all(height != width for _, height, width, _ in shapes)
 
 
+def test_images_are_of_sizes_that_the_model_takes():
+    def halved(x, times):
+        for _ in range(times):
+            x = keras.layers.Conv2D(4, 3, strides=2, padding="same")(x)
+        return x
+
+    images = keras.Input((None, None, 3))
+    deep = keras.layers.UpSampling2D(32)(halved(images, 5))
+    model = keras.Model(images, keras.layers.Concatenate()([images, deep]))
+    signature = functional_spec(model).signatures["serve"]
+    assert {probe.inputs["input"].shape[1:3] for probe in signature.probes} == {(64, 96), (96, 64)}
+    for probe in signature.probes:
+        (found,) = probe.outputs.values()
+        np.testing.assert_array_equal(found[..., :3], probe.inputs["input"])
+
+    padded = keras.layers.ZeroPadding2D(1)(deep)
+    neither = keras.Model(images, keras.layers.Concatenate()([images, padded]))
+    with pytest.raises(InvalidModelError, match="height=48, width=64.*probes"):
+        functional_spec(neither)
+
+
 def test_probes_of_the_user():
     inputs = (spec("x", "float32", (None, None, 2)),)
     sized, given = user_probes(inputs, {}, [{"length": 64}, {"x": np.ones((3, 4, 2))}])
@@ -201,12 +222,12 @@ def test_what_is_no_functional_model_is_refused():
 
 def test_a_probe_that_the_model_does_not_take_says_so():
     x = keras.Input((None, 2), name="x")
-    halves = ops.reshape(x, (-1, 4, 2))
-    model = keras.Model(x, halves)
+    parts = ops.reshape(x, (-1, 28, 2))
+    model = keras.Model(x, parts)
     with pytest.raises(InvalidModelError, match=r"fails on the probe batch=1, length=5.*pass `probes`"):
         functional_spec(model)
-    spec = functional_spec(model, probes=[{"batch": 1, "length": 8}])
-    assert spec.signatures["serve"].probes[0].outputs["output"].shape == (2, 4, 2)
+    spec = functional_spec(model, probes=[{"batch": 1, "length": 56}])
+    assert spec.signatures["serve"].probes[0].outputs["output"].shape == (2, 28, 2)
 
 
 def test_unknown_input_in_dynamic_axes():
