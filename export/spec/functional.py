@@ -145,7 +145,8 @@ def _signature_of_probes(
 
 
 def _has_length(spec: ArraySpec) -> bool:
-    return any("length" in axis for axis in spec.axes if axis)
+    """Whether an input has a dynamic length, height or width."""
+    return any(axis in ("height", "width") or "length" in axis for axis in spec.axes if axis)
 
 
 def _fill(model: Any, signature: Signature) -> None:

@@ -20,6 +20,8 @@ Limits = Mapping[str, int | None]
 
 # Short and long sizes of each kind of axis, all different, so that no two axes can be confused.
 _SIZES = {"height": (48, 72), "width": (64, 56)}
+# For networks that halve an image five times, and put what they make of the parts together with what they were.
+_MULTIPLES_OF_32 = {"height": (64, 96), "width": (96, 64)}
 _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
 # (batch, which size, whether masks are padded)
 _CASES = ((1, 0, False), (1, 1, True), (5, 0, True), (5, 1, False), (5, 1, True))
@@ -34,7 +36,7 @@ def make_probes(
         inputs: tuple of `ArraySpec`.
         limits: dict of input name to the exclusive upper limit of its integers; two where missing.
         longest: upper limit of every length, or None.
-        factor: what usual lengths are multiplied by.
+        factor: what usual lengths are multiplied by; above 1, the sizes of images are multiples of 32.
 
     Returns:
         A list of `Probe` without outputs, without repetitions.
@@ -241,7 +243,7 @@ def _axis_sizes(inputs: Sequence[ArraySpec], longest: int | None, factor: int = 
     ranges: dict[str, tuple[int, int]] = {}
     for axis in dict.fromkeys(axis for spec in inputs for axis in spec.axes if axis):
         if axis == "batch" or axis in _SIZES:
-            ranges[axis] = _SIZES.get(axis, (1, 5))
+            ranges[axis] = (_SIZES if factor == 1 else _MULTIPLES_OF_32).get(axis, (1, 5))
         else:
             lengths = _LENGTHS[len(ranges.keys() - {"batch"}) % len(_LENGTHS)]
             short, long = (min(size * factor, longest or size * factor) for size in lengths)

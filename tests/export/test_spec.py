@@ -109,6 +109,27 @@ def test_image_probes_have_two_sizes_that_are_not_square():
     assert all(height != width for _, height, width, _ in shapes)
 
 
+def test_images_are_of_sizes_that_the_model_takes():
+    def halved(x, times):
+        for _ in range(times):
+            x = keras.layers.Conv2D(4, 3, strides=2, padding="same")(x)
+        return x
+
+    images = keras.Input((None, None, 3))
+    deep = keras.layers.UpSampling2D(32)(halved(images, 5))
+    model = keras.Model(images, keras.layers.Concatenate()([images, deep]))
+    signature = functional_spec(model).signatures["serve"]
+    assert {probe.inputs["input"].shape[1:3] for probe in signature.probes} == {(64, 96), (96, 64)}
+    for probe in signature.probes:
+        (found,) = probe.outputs.values()
+        np.testing.assert_array_equal(found[..., :3], probe.inputs["input"])
+
+    padded = keras.layers.ZeroPadding2D(1)(deep)
+    neither = keras.Model(images, keras.layers.Concatenate()([images, padded]))
+    with pytest.raises(InvalidModelError, match="height=48, width=64.*probes"):
+        functional_spec(neither)
+
+
 def test_probes_of_the_user():
     inputs = (spec("x", "float32", (None, None, 2)),)
     sized, given = user_probes(inputs, {}, [{"length": 64}, {"x": np.ones((3, 4, 2))}])
