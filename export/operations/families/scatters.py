@@ -26,6 +26,14 @@ def scatter_of_bytes(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     return tf.where(mask, tf.scatter_nd(indices, updates, shape), x)
 
 
+def scatter_maximum(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    return tf.maximum(x, _extreme(tf.math.unsorted_segment_max, x, indices, updates))
+
+
+def scatter_minimum(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    return tf.minimum(x, _extreme(tf.math.unsorted_segment_min, x, indices, updates))
+
+
 def stitched(*operands: Tensor) -> Tensor:
     """The parts of a tensor at their places, as of the shapes in gradients; a later part replaces an earlier one."""
     count = len(operands) // 2
@@ -39,14 +47,6 @@ def stitched(*operands: Tensor) -> Tensor:
     for indices, part in zip(places, parts, strict=True):
         found = tf.tensor_scatter_nd_update(found, indices[:, None], part)
     return found
-
-
-def scatter_maximum(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    return tf.maximum(x, _extreme(tf.math.unsorted_segment_max, x, indices, updates))
-
-
-def scatter_minimum(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    return tf.minimum(x, _extreme(tf.math.unsorted_segment_min, x, indices, updates))
 
 
 def _extreme(function: Callable[..., Tensor], x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
