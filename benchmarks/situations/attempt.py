@@ -54,6 +54,7 @@ def check(found, expected, limit=1e-4):
     for one, other in zip(found.values(), expected, strict=True):
         assert one.shape == other.shape, f"shape {one.shape} in place of {other.shape}"
         if other.dtype.kind in "OSU":
+            other = np.array([each.decode() for each in other.ravel()]).reshape(other.shape)
             assert (one == other).all(), f"{one} in place of {other}"
             continue
         scale = max(float(np.abs(np.nan_to_num(other.astype("float64"))).max(initial=0)), 1e-6)

@@ -39,7 +39,7 @@ class Streaming(layers.Layer):
 def stream_with_a_state_of_my_own(attempt):
     """A layer assigns a weight in each call: refused; the state as an input and an output works."""
     chunks = keras.Input(batch_shape=(1, 4, 2), name="chunk")
-    attempt.refused(keras.Model(chunks, Streaming()(chunks)), "an input and an output")
+    attempt.refused(keras.Model(chunks, Streaming()(chunks)), "make it an input of the model")
     past = keras.Input(batch_shape=(1, 2, 2), name="past")
     joined = layers.Concatenate(axis=1)([past, chunks])
     outputs = {"output": layers.Conv1D(3, 3)(joined), "next_past": joined[:, -2:]}
@@ -93,7 +93,7 @@ def random_numbers_of_tensorflow(attempt):
     """A layer that calls `tf.random` is refused; the numbers as an input work."""
     x, noise = keras.Input((4,), name="x"), keras.Input((4,), name="noise")
     noisy = layers.Lambda(lambda each: each + tf.random.normal(tf.shape(each)))
-    attempt.refused(keras.Model(x, layers.Dense(2)(noisy(x))), "make the numbers an input")
+    attempt.refused(keras.Model(x, layers.Dense(2)(noisy(x))), "make it an input of the model")
     attempt.proven(keras.Model([x, noise], layers.Dense(2)(layers.Add()([x, noise]))), [normal(3, 4), normal(3, 4)])
 
 

@@ -15,17 +15,31 @@ from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
+from keras_transformer.export.graph import replaced_layers
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.known_values import known_values, with_known_values
-from keras_transformer.export.spec.lengths import reaching_length, with_own_lengths
+from keras_transformer.export.spec.lengths import reaching_length, with_equal_axes, with_own_lengths
 from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
 # Of the floats in further probes of models of logarithms, roots and the like.
 _RANGES = ((0.05, 0.95), (1.05, 3.0))
+_SIZING = (keras.layers.Resizing, keras.layers.CenterCrop)
+
+
+def _called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: Any) -> Tensor:
+    """A layer that changes the size of images, of integers too, as Keras computes it in `fit` and `predict`.
+
+    There it computes with floats. Outside of a graph it rounds its results to integers.
+    """
+    images = keras.tree.map_structure(lambda each: keras.ops.cast(each, layer.compute_dtype), images)
+    return type(layer).call(layer, images, **options)
+
+
+_OF_FLOATS = tuple(replaced_layers.ReplacedLayer(each, "call", _called_on_floats) for each in _SIZING)
 
 # How many times as long as usual probes are, where a model fails on shorter ones.
 _FACTORS = (1, 8, 64)
@@ -227,7 +241,8 @@ def input_specs(
     if one_length:
         return tuple(specs)
     limits = _integer_limits(model, specs)
-    return with_own_lengths(specs, limits, serving_function(model, specs), dynamic_axes)
+    function = serving_function(model, specs)
+    return with_own_lengths(with_equal_axes(specs, limits, function, dynamic_axes), limits, function, dynamic_axes)
 
 
 def probes_of(
@@ -292,12 +307,14 @@ def _add_finite_probes(model: Any, signature: Signature) -> None:
 def serving_function(
     model: Any, inputs: Sequence[ArraySpec], output_names: Sequence[str] | None = None
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
-    """Inference of a Functional model as a function from named tensors to named tensors."""
+    """Inference of a Functional model as a function from named tensors to named tensors: what `predict` computes."""
+    sizing = [each for each in keras_private.flatten_layers(model) if isinstance(each, _SIZING)]
     structure, outputs = model.input, names.output_names(model) if output_names is None else output_names
     order = [spec.name for spec in inputs]
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
+        with replaced_layers.replaced(sizing, _OF_FLOATS):
+            results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
         return dict(zip(outputs, (each for _, each in names.outputs_in_order(results)), strict=True))
 
     return serve

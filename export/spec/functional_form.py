@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -12,9 +13,12 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.state import stateful_layers
+from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
 
+# Of more inputs than so many, the dtypes are not tried in all combinations.
+_MOST_INPUTS = 5
 CALL = "call"
 
 
@@ -207,26 +211,51 @@ def _renamed(structure: Any, name: str) -> Any:
 
 
 def _with_integers(call: CallLayer, structure: Any) -> Any:
-    """The inputs, those of integers that the model turns into integers before it does anything else.
+    """The inputs, those of integers that the model takes as integers alone, or turns into some before it does anything else.
 
     Keras does not keep the dtypes that a model was built with.
     """
     flat = keras.tree.flatten(structure)
     if keras.backend.backend() != "tensorflow":
         return structure
+    for dtypes in _possible_dtypes(flat):
+        try:
+            with captured():  # TensorFlow warns of an abandoned trace.
+                tensors = _traced_inputs(call, structure, dtypes)
+        except library_exceptions():  # Whatever a layer or TensorFlow raises for a dtype that it does not take.
+            continue
+        found = [
+            keras.Input(batch_shape=each.shape, dtype="int32" if _becomes_integer(tensor) else dtype)
+            if _becomes_integer(tensor) or dtype != each.dtype
+            else each
+            for each, dtype, tensor in zip(flat, dtypes, tensors, strict=False)
+        ]
+        return keras.tree.pack_sequence_as(structure, found)
+    return structure
+
+
+def _possible_dtypes(inputs: Sequence[keras.KerasTensor]) -> Iterator[list[str]]:
+    """The dtypes that inputs may have: their own, or int32 for one of them, for two, and so on."""
+    numbers = range(len(inputs))
+    most = len(inputs) if len(inputs) <= _MOST_INPUTS else 0
+    for count in range(most + 1):
+        for chosen in itertools.combinations(numbers, count):
+            yield ["int32" if number in chosen else inputs[number].dtype for number in numbers]
+
+
+def _traced_inputs(call: CallLayer, structure: Any, dtypes: Sequence[str]) -> list[Tensor]:
+    """The inputs of the graph of a call, in order."""
     import tensorflow as tf
 
     def traced(*tensors: Tensor) -> Any:
         return call(keras.tree.pack_sequence_as(structure, list(tensors)))
 
+    specs = [
+        tf.TensorSpec(each.shape, dtype) for each, dtype in zip(keras.tree.flatten(structure), dtypes, strict=True)
+    ]
     with keras.StatelessScope():
-        specs = [tf.TensorSpec(each.shape, each.dtype) for each in flat]
         graph: Any = tf.function(traced, autograph=False).get_concrete_function(*specs).graph
-        found = [
-            keras.Input(batch_shape=each.shape, dtype="int32") if _becomes_integer(tensor) else each
-            for each, tensor in zip(flat, graph.inputs, strict=False)
-        ]
-    return keras.tree.pack_sequence_as(structure, found)
+    return list(graph.inputs)
 
 
 def _becomes_integer(tensor: Tensor) -> bool:

@@ -1,6 +1,7 @@
 """Lengths of sequences: which inputs of a model share one, and the length that goes past every window, block and chunk.
 
-Two sequences may have a length each; a sequence and its mask have one.
+Two sequences may have a length each; a sequence and its mask have one. So have both axes of a square, such as the matrix of
+which nodes of a graph are neighbors.
 """
 
 from __future__ import annotations
@@ -64,6 +65,38 @@ def with_own_lengths(
     return tuple(_renamed(each, axes[each.name]) if each.name in axes else each for each in inputs)
 
 
+def with_equal_axes(
+    inputs: Sequence[ArraySpec],
+    limits: Limits,
+    function: Callable[[dict[str, Tensor]], object],
+    given: Mapping[str, object],
+) -> tuple[ArraySpec, ...]:
+    """The inputs, with one name for two axes of which the model takes equal sizes only.
+
+    Args:
+        inputs, limits, function, given: as of `with_own_lengths`. Axes that have a number for a name, `axis_2`, are tried.
+
+    Example:
+
+    >>> square = ArraySpec("x", "float32", (None, None, None), ("batch", "axis_1", "length"))
+    >>> with_equal_axes([square], {}, lambda tensors: tensors["x"] @ tensors["x"], {})[0].axes
+    ('batch', 'length', 'length')
+    """
+    axes = list(dict.fromkeys(axis for each in inputs for axis in each.axes if axis and axis != "batch"))
+    numbered = [axis for axis in axes if axis.startswith("axis_")]
+    is_clear = not numbered or len(axes) < 2 or any(each.name in given for each in inputs)
+    if is_clear or keras.backend.backend() != "tensorflow":
+        return tuple(inputs)
+    sizes = {axis: _LENGTH + number for number, axis in enumerate(axes)} | {"batch": 2}
+    if _runs(inputs, sizes, limits, function):
+        return tuple(inputs)
+    for one, other in itertools.product(numbered, axes):
+        found = [_renamed(each, other, one) for each in inputs]
+        if one != other and _runs(found, sizes, limits, function):
+            return tuple(found)
+    return tuple(inputs)
+
+
 def _groups(names: list[str], is_independent: Callable[[Sequence[str]], bool]) -> list[list[str]]:
     """The smallest groups of inputs whose lengths are independent of those of all others."""
     for size in range(1, len(names) // 2 + 1):
@@ -78,11 +111,21 @@ def _takes(
     inputs: Sequence[ArraySpec], part: Sequence[str], limits: Limits, function: Callable[[dict[str, Tensor]], object]
 ) -> bool:
     """Whether the model takes some inputs of another length than that of all others."""
-    import tensorflow as tf
-
     tried = [_renamed(each, "other_length") if each.name in part else each for each in inputs]
     sizes = {axis: 2 if axis == "batch" else _LENGTH for each in inputs for axis in each.axes if axis}
-    arrays = probe_of_sizes(tried, limits, sizes | {"other_length": _OTHER}, padded=False).inputs
+    return _runs(tried, sizes | {"other_length": _OTHER}, limits, function)
+
+
+def _runs(
+    inputs: Sequence[ArraySpec],
+    sizes: Mapping[str, int],
+    limits: Limits,
+    function: Callable[[dict[str, Tensor]], object],
+) -> bool:
+    """Whether the model takes inputs of some sizes."""
+    import tensorflow as tf
+
+    arrays = probe_of_sizes(inputs, limits, sizes, padded=False).inputs
     try:
         with captured():  # TensorFlow warns of the abandoned call.
             function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
@@ -91,8 +134,8 @@ def _takes(
     return True
 
 
-def _renamed(spec: ArraySpec, axis: str) -> ArraySpec:
-    return dataclasses.replace(spec, axes=tuple(axis if each == _AXIS else each for each in spec.axes))
+def _renamed(spec: ArraySpec, axis: str, former: str = _AXIS) -> ArraySpec:
+    return dataclasses.replace(spec, axes=tuple(axis if each == former else each for each in spec.axes))
 
 
 def reaching_length(model: keras.Model) -> int:

@@ -230,6 +230,14 @@ for name in ("SegmentSum", "SegmentProd", "SegmentMean", "SegmentMax", "SegmentM
 case("ScatterNd", lambda i, u: tf.scatter_nd(i, u, [4, 5]), PLACES, VALUES, shapes=((None, 2), (None,)))
 case("TensorScatterAdd", lambda x, i, u: tf.tensor_scatter_nd_add(x, i, u), ROWS, PLACES, VALUES)
 case("TensorScatterUpdate", lambda x, i, u: tf.tensor_scatter_nd_update(x, i, u), ROWS, PLACES[:2], VALUES[:2])
+case(
+    "DynamicStitch",
+    lambda i, x, y: tf.dynamic_stitch([i, tf.constant([1, 3])], [x, y]),
+    np.array([4, 0, 2, 3], "int32"),
+    VALUES[[0, 1, 0, 1]],
+    VALUES[:2],
+    shapes=((4,), (4, None), (2, None)),
+)
 CACHE = _RANDOM.integers(-9, 9, (2, 3, 5, 4)).astype("int8")
 case(
     "TensorScatterUpdate",

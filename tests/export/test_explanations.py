@@ -102,6 +102,12 @@ CASES = {
         (next_up(KERNEL * np.float32(0.3)), KERNEL * np.float32(0.3001)),
         signature=Signature(frozenset([0.3])),
     ),
+    "divided": Case(
+        {"kernel": KERNEL},
+        KERNEL * np.float32(1 / 255),
+        (next_up(KERNEL * np.float32(1 / 255)), KERNEL * np.float32(1 / 256)),
+        signature=Signature(frozenset([255.0])),
+    ),
     "two_factors": Case(
         {"kernel": KERNEL},
         TWICE,

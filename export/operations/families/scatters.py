@@ -39,6 +39,21 @@ def scatter_minimum(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     return tf.minimum(x, _extreme(tf.math.unsorted_segment_min, x, indices, updates))
 
 
+def stitched(*operands: Tensor) -> Tensor:
+    """The parts of a tensor at their places, as of the shapes in gradients; a later part replaces an earlier one."""
+    count = len(operands) // 2
+    places = [tf.reshape(each, [-1]) for each in operands[:count]]
+    parts = [
+        tf.reshape(part, tf.concat([[-1], tf.shape(part)[indices.shape.rank :]], 0))
+        for indices, part in zip(operands[:count], operands[count:], strict=True)
+    ]
+    size = tf.reduce_max(tf.concat(places, 0), keepdims=True) + 1
+    found = tf.zeros(tf.concat([size, tf.shape(parts[0])[1:]], 0), parts[0].dtype)
+    for indices, part in zip(places, parts, strict=True):
+        found = tf.tensor_scatter_nd_update(found, indices[:, None], part)
+    return found
+
+
 def _extreme(function: Callable[..., Tensor], x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     """The extremes of what goes to each place of `x`."""
     shape, depth = tf.shape(x), indices.shape[-1]
@@ -82,4 +97,5 @@ OPERATIONS = (
     Operation("TensorScatterMax", {TFLITE: Decomposed(scatter_maximum, when=_is_of_known_depth)}),
     Operation("TensorScatterMin", {TFLITE: Decomposed(scatter_minimum, when=_is_of_known_depth)}),
     Operation("XlaDynamicUpdateSlice", {ONNX: Decomposed(dynamic_update_slice)}),
+    Operation("DynamicStitch", {ONNX: Decomposed(stitched)}),
 )

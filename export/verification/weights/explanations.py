@@ -106,7 +106,10 @@ def is_rows_of(stored: StoredWeight, array: np.ndarray) -> bool:
 
 
 def factor(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
-    """A weight that a constant of the model multiplies, such as the scale of attention: in one rounding, bit for bit."""
+    """A weight that a number of the model multiplies, such as the scale of attention: in one rounding, bit for bit.
+
+    A weight that a number divides, as of pixels, is multiplied by the rounded reciprocal.
+    """
     for stored in unknown:
         name = next((each for each in model.candidates(stored) if _is_product(stored, each, model)), None)
         if name is not None:
@@ -116,10 +119,15 @@ def factor(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
 def _is_product(stored: StoredWeight, name: str, model: ModelWeights) -> bool:
     array = model.variables[name]
     for each in factors_of(stored, array):
-        near = model.scalars[np.isclose(model.scalars, each, rtol=_FACTOR, atol=0)]
+        near = np.concatenate([_near(each, model), 1 / _near(1 / each, model)])
         if any(is_image(stored, array * array.dtype.type(number)) for number in near):
             return True
     return False
+
+
+def _near(number: float, model: ModelWeights) -> np.ndarray:
+    """The numbers of the model that a sampled factor may be."""
+    return model.scalars[np.isclose(model.scalars, number, rtol=_FACTOR, atol=0)]
 
 
 def two_factors(unknown: Sequence[StoredWeight], model: ModelWeights) -> Explained:
