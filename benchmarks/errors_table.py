@@ -11,6 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import importlib
 import inspect
+import itertools
 import pathlib
 import string
 
@@ -53,8 +54,9 @@ def classes(base=ExportError):
 
 def meaning(error):
     """What the docstring of an error says before its arguments, which are no matter of those who read it."""
-    text = inspect.getdoc(error)
-    return text.partition("\n\nArgs:")[0].partition("\n\nExample:")[0].replace("\n", " ").replace("  ", "\n\n")
+    paragraphs = inspect.getdoc(error).split("\n\n")
+    prose = itertools.takewhile(lambda each: not each.startswith(("Args:", "Example:")), paragraphs)
+    return "\n\n".join(each.replace("\n", " ") for each in prose)
 
 
 def refusals():

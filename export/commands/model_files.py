@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # Parts of what Keras says where a class is missing, and where a file contains Python.
-_REMEDIES = {"Could not locate": Remedy.IMPORT, "Python `lambda`": Remedy.LAMBDA}
+_REMEDIES = {"Could not locate": Remedy.IMPORT, "`safe_mode=False`": Remedy.LAMBDA}
 
 
 def check_model(path: Path, imports: Sequence[str] = ()) -> pathlib.Path:

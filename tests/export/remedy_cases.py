@@ -24,6 +24,8 @@ from keras_transformer.export import errors, export, load, register_lowering
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.commands import model_files
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.operations.operation import Refused
+from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.options import ExportOptions
 from keras_transformer.export.quantization.options import Gguf, Int8, Int8Static, Learned, WeightInt4
 from keras_transformer.export.remedies import Remedy
@@ -34,9 +36,24 @@ CASES = {}
 ONES = np.ones((2, 4), "float32")
 
 
+# Those in the table of operations.
+TABLE = {text for each in OPERATIONS.values() for text in each.remedies.values()}
+for _each in OPERATIONS.values():
+    _lowerings = [how for format in _each.lowerings for how in _each.lowerings_in(format)]
+    TABLE |= {how.remedy for how in _lowerings if isinstance(how, Refused)}
+
+
 def case(remedy):
-    """Decorator of the case of a `Remedy`, or of a remedy in the table of operations."""
-    return lambda function: CASES.setdefault(remedy.name if isinstance(remedy, Remedy) else remedy, function)
+    """Decorator of the case of a `Remedy`, or of those in the table of operations that begin with some words."""
+
+    def decorated(function):
+        if isinstance(remedy, Remedy):
+            CASES[remedy.name] = function
+        elif any(text.startswith(remedy) for text in TABLE):
+            CASES[remedy] = function
+        return function
+
+    return decorated
 
 
 @contextlib.contextmanager
@@ -351,9 +368,9 @@ def operation(out):
 
 @case(Remedy.TYPE)
 def operand_type(out):
-    with refused("UnsupportedOpError", Remedy.TYPE, "'mine'", "uint16"):
-        go(calling(lambda x: ops.cast(ops.cast(x, "uint16") + ops.cast(3, "uint16"), "float32")), out, "tflite")
-    go(calling(lambda x: ops.cast(ops.cast(ops.abs(x), "int32") + 3, "float32")), out, "tflite")
+    with refused("UnsupportedOpError", Remedy.TYPE, "'mine'", "float16"):
+        go(calling(lambda x: ops.sinh(ops.cast(x, "float16"))), out, "tflite")
+    go(calling(lambda x: ops.sinh(ops.cast(x, "float32"))), out, "tflite")
     with refused("UnsupportedOpError", Remedy.TYPE, "'mine'", "float64"):
         go(calling(lambda x: tf.matmul(tf.cast(x, "float64"), tf.ones((4, 4), "float64"))), out, "tflite")
     go(calling(lambda x: tf.matmul(x, tf.ones((4, 4)))), out, "tflite")
@@ -399,7 +416,7 @@ def converter(out):
 
     register_lowering("Betainc", "onnx", fails)
     model = calling(lambda x: tf.math.betainc(ops.abs(x) + 1, ops.abs(x) + 1, ops.sigmoid(x)))
-    with refused("ConversionError", Remedy.FORMAT, "onnx", "No shape is known."):
+    with refused("ConversionError", Remedy.FORMAT, "onnx", "No shape is known"):
         go(model, out)
     go(model, out, formats=["saved_model"])
 
@@ -643,6 +660,22 @@ def lists(out):
     go(model, out, "tflite", options=ExportOptions(inputs=keras.InputSpec(shape=(2, 5, 4))))
     go(model, out, formats=["onnx"])
     go(calling(looped, (None, 4)), out, "tflite")
+
+
+@case("use keras.ops.eigh of a symmetric matrix")
+def eigenvalues(out):
+    with refused("UnsupportedOpError", "use keras.ops.eigh of a symmetric matrix", "onnx", "'mine'"):
+        go(calling(lambda x: tf.math.real(tf.linalg.eigvals(x)), (3, 3)), out)
+    go(calling(lambda x: ops.eigh(x + ops.transpose(x, (0, 2, 1)))[0], (3, 3)), out)
+
+
+@case("leave this format out, or cast the numbers")
+def bits(out):
+    model = calling(lambda x: tf.bitcast(tf.cast(x, "int64"), "int32"))
+    with refused("UnsupportedOpError", "leave this format out, or cast the numbers", "onnx", "'mine'"):
+        go(model, out)
+    go(model, out, formats=["saved_model"])
+    go(calling(lambda x: ops.cast(ops.cast(x, "int64"), "int32")), out)
 
 
 def main(out, *names):

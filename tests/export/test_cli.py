@@ -197,7 +197,7 @@ def test_wrong_usage_is_one_line(capsys):
     assert "unknown format 'tflit'; valid:" in fails(capsys, "export", "none.keras", "--out", "b", "--formats", "tflit")
     assert "did you mean 'adamw'?" in fails(capsys, "plan", "gpt2:small", "--optimizer", "adamww")
     assert "no section 'mechanism'" in (line := fails(capsys, "catalog", "mechanism"))
-    assert line.endswith("; did you mean 'mechanisms'?\n")
+    assert "; did you mean 'mechanisms'? (docs/errors.md#exporterror)" in line
 
 
 # Words of a command with a mistake, and what is answered.
@@ -257,7 +257,7 @@ def test_commands_that_need_keras_name_it(words, tmp_path):
     assert done.returncode == 1
     (line,) = (line for line in done.stderr.splitlines() if not line.startswith("loading "))
     assert line.startswith("keras-transformer: error: ")
-    assert line.endswith(" needs keras: pip install keras")
+    assert line.endswith(" needs keras: pip install keras (docs/errors.md#missinglibraryerror)")
 
 
 def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):

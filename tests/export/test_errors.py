@@ -83,3 +83,57 @@ def test_unsupported_ops_are_read_from_the_converters_message():
     assert (error.op, error.layer) == ("Erf", "m_1/a_1/Erf")
     assert error.others == (("Roll", "m_1/b/Roll"),)
     assert isinstance(_typed("something else\nand more", None, "log"), errors.ConversionError)
+
+
+def test_the_type_that_tflite_lacks_is_read_from_the_converters_message():
+    from keras_transformer.export.tflite.convert import _typed
+
+    place = """loc(callsite(fused["AddV2:", "m_1/a_1/add@__f_1"] at fused["PartitionedCall:", "x@y"]))"""
+    message = (
+        f"<unknown>:0: error: {place}: 'tf.AddV2' op is neither a custom op nor a flex op\n<unknown>:0: note: {place}: see "
+        """current operation: %1 = "tf.AddV2"(%0, %c) {device = ""} : (tensor<?x6xui16>, tensor<ui16>) -> tensor<?x6xui16>"""
+    )
+    error = _typed(message, lambda op, node: node, "")
+    assert isinstance(error, errors.UnsupportedOpError)
+    assert (
+        "op AddV2 of layer 'm_1/a_1/add' has no built-in counterpart in this format: LiteRT does not have it of uint16"
+        in (str(error))
+    )
+    assert "uint16" not in str(_typed(message.replace("ui16", "f32"), lambda op, node: node, ""))
+
+
+def test_other_errors_of_tflites_converter_name_the_layer_and_the_cause():
+    from keras_transformer.export.tflite.convert import _typed
+
+    message = (
+        'Could not translate MLIR to FlatBuffer.<unknown>:0: error: loc(callsite(fused["Conv2D:", "m/conv/Conv2D@__f_1"] at '
+        """fused["PartitionedCall:", "x@y"])): 'tfl.conv_2d' op failed to verify its bias\n<unknown>:0: note: called from"""
+    )
+    error = _typed(message, lambda op, node: node.split("/")[1], "log")
+    assert "tflite: conversion failed: layer 'conv': 'tfl.conv_2d' op failed to verify its bias; leave" in str(error)
+    assert error.log == "log"
+
+
+def test_why_a_handler_of_tf2onnx_fails_is_kept():
+    import logging
+
+    import onnx_ir as ir
+
+    from keras_transformer.export.onnx.convert import _check_unsupported
+    from keras_transformer.export.onnx.rewriters import failed_nodes
+
+    logger = logging.getLogger("tf2onnx.tfonnx")
+    with failed_nodes() as failed:
+        try:
+            raise ValueError("the rank is not known\nat all")
+        except ValueError:
+            logger.exception("Failed to convert node %r (fct=%r)\n%r", "m/a/Roll", print, "")
+        logger.error("Tensorflow op [%s: %s] is not supported", "m/b/Erf", "Erf")
+    assert list(failed) == ["m/a/Roll"]
+
+    nodes = [ir.Node("", name, [], name=f"m/a/{name}") for name in ("Roll", "Relu")]
+    model = ir.Model(ir.Graph([], [], nodes=nodes, opset_imports={"": 18}), ir_version=9)
+    with pytest.raises(
+        errors.UnsupportedOpError, match=r"onnx: op Roll of layer 'a' .*: tf2onnx fails: the rank is not known; "
+    ):
+        _check_unsupported(model, lambda op, node: node.split("/")[1], failed)
