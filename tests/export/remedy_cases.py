@@ -662,22 +662,6 @@ def lists(out):
     go(calling(looped, (None, 4)), out, "tflite")
 
 
-@case("use keras.ops.eigh of a symmetric matrix")
-def eigenvalues(out):
-    with refused("UnsupportedOpError", "use keras.ops.eigh of a symmetric matrix", "onnx", "'mine'"):
-        go(calling(lambda x: tf.math.real(tf.linalg.eigvals(x)), (3, 3)), out)
-    go(calling(lambda x: ops.eigh(x + ops.transpose(x, (0, 2, 1)))[0], (3, 3)), out)
-
-
-@case("leave this format out, or cast the numbers")
-def bits(out):
-    model = calling(lambda x: tf.bitcast(tf.cast(x, "int64"), "int32"))
-    with refused("UnsupportedOpError", "leave this format out, or cast the numbers", "onnx", "'mine'"):
-        go(model, out)
-    go(model, out, formats=["saved_model"])
-    go(calling(lambda x: ops.cast(ops.cast(x, "int64"), "int32")), out)
-
-
 def main(out, *names):
     folders = {name: pathlib.Path(out, name.replace(" ", "_")) for name in names or CASES}
     for each in folders.values():
