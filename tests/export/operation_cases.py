@@ -127,6 +127,8 @@ case(
     np.array([0.0, 1, -2], "float32"),
     name="zero",
 )
+case("SelectV2", lambda x: tf.where(x > 0, tf.sqrt(x) * 2.0, 0.5), ROWS, name="of NaN")
+case("SelectV2", lambda x, y: tf.where(x > 0, y[0], x / y), ROWS, np.maximum(OTHERS, 0), name="of infinity")
 case("AddN", lambda x: tf.add_n([x, x, -3 * x]), ROWS)
 case("BiasAdd", lambda x: tf.nn.bias_add(x, [1.0, 2, 3]), IMAGES, shapes=((None, None, None, 3),))
 case(
@@ -414,6 +416,7 @@ case(
 )
 EQUAL = np.diag([3.0, -3, 3, 0]).astype("float32")[None]
 case("SelfAdjointEigV2", lambda x: _eigh(x), EQUAL, name="equal", shapes=((None, 4, 4),))
+case("MatrixSolve", lambda x: tf.linalg.expm(x), SQUARES[0], name="exponential", shapes=((None, 5, 5),), bound=4e-6)
 case("Eig", lambda x: tf.math.real(tf.linalg.eigvals(x)), SYMMETRIC, refused=("tflite", "onnx"))
 
 
@@ -453,6 +456,24 @@ for length in (None, 8, 12, 7, 600):
         *_RANDOM.normal(size=(2, 3, 9)).astype("float32"),
         name=str(length),
         shapes=((None, 9),) * 2,
+    )
+PLANE = _RANDOM.normal(size=(2, 3, 6, 8)).astype("float32")
+for lengths in ([4, 8], [6, 12], [7, 5]):
+    shapes = ((None, 6, 8),) * 2
+    case(
+        "RFFT2D",
+        lambda x, n=lengths: _pair(tf.signal.rfft2d(x, n)),
+        PLANE[0],
+        name=str(lengths),
+        shapes=shapes[:1],
+        bound=1e-5,
+    )
+    case(
+        "IRFFT2D",
+        lambda x, y, n=lengths: tf.signal.irfft2d(tf.complex(x, y), n),
+        *PLANE,
+        name=str(lengths),
+        shapes=shapes,
     )
 PAIRED = (ROWS[0] + np.float32(2), OTHERS[0], ROWS[1], OTHERS[1])
 
@@ -504,3 +525,15 @@ for operation, function in {
 LENGTHS = np.array([3.0, -4, 0, 1e-30, 1e30, 0], "float32"), np.array([4.0, -3, 0, 2e-30, -1e30, -2], "float32")
 case("ComplexAbs", lambda x, y: tf.abs(tf.complex(x, y)), *LENGTHS)
 case("Angle", lambda x, y: tf.math.angle(tf.complex(x, y)), *LENGTHS)
+
+
+def _gradients(x, y):
+    """Of a product of tensors that are broadcast."""
+    with tf.GradientTape() as tape:
+        tape.watch([x, y])
+        product = tf.sin(x) * y
+    return tape.gradient(product, [x, y])
+
+
+case("BroadcastGradientArgs", _gradients, ROWS, OTHERS[:1])
+case("BroadcastGradientArgs", _gradients, MATRICES, MATRICES[0, :, :1], name="of another rank")
