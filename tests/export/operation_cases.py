@@ -127,8 +127,6 @@ case(
     np.array([0.0, 1, -2], "float32"),
     name="zero",
 )
-case("SelectV2", lambda x: tf.where(x > 0, tf.sqrt(x) * 2.0, 0.5), ROWS, name="of NaN")
-case("SelectV2", lambda x, y: tf.where(x > 0, y[0], x / y), ROWS, np.maximum(OTHERS, 0), name="of infinity")
 case("AddN", lambda x: tf.add_n([x, x, -3 * x]), ROWS)
 case("BiasAdd", lambda x: tf.nn.bias_add(x, [1.0, 2, 3]), IMAGES, shapes=((None, None, None, 3),))
 case(
@@ -525,15 +523,3 @@ for operation, function in {
 LENGTHS = np.array([3.0, -4, 0, 1e-30, 1e30, 0], "float32"), np.array([4.0, -3, 0, 2e-30, -1e30, -2], "float32")
 case("ComplexAbs", lambda x, y: tf.abs(tf.complex(x, y)), *LENGTHS)
 case("Angle", lambda x, y: tf.math.angle(tf.complex(x, y)), *LENGTHS)
-
-
-def _gradients(x, y):
-    """Of a product of tensors that are broadcast."""
-    with tf.GradientTape() as tape:
-        tape.watch([x, y])
-        product = tf.sin(x) * y
-    return tape.gradient(product, [x, y])
-
-
-case("BroadcastGradientArgs", _gradients, ROWS, OTHERS[:1])
-case("BroadcastGradientArgs", _gradients, MATRICES, MATRICES[0, :, :1], name="of another rank")

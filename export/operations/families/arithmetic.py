@@ -45,26 +45,6 @@ def floor_remainder(graph: Any, node: Any, name: str, arguments: Any) -> None:
     graph.make_node("Mod", inputs, attr={"fmod": 0}, name=name, outputs=outputs, shapes=shapes, dtypes=dtypes)
 
 
-def choice(graph: Any, node: Any, name: str, arguments: Any) -> None:
-    """ONNX's `Where`, if an element that is not chosen may be infinite or NaN.
-
-    tf2onnx adds products with 0 and 1, which are NaN then. Attention is fused of such products, and of others they are kept.
-    """
-    from tf2onnx.onnx_opset.controlflow import Select
-
-    if any(map(_may_be_infinite, node.inputs[1:])):
-        node.type = "Where"
-    else:
-        Select.version_9(graph, node)
-
-
-def _may_be_infinite(node: Any) -> bool:
-    """Whether a node of tf2onnx is a logarithm, a root or a quotient, or follows from one element by element."""
-    if node.type in ("Div", "RealDiv"):
-        return not node.inputs[1].is_const() or _may_be_infinite(node.inputs[0])
-    return node.type in _INFINITE or (node.type in _PASSING and any(map(_may_be_infinite, node.inputs)))
-
-
 def truncated_division(x: Tensor, y: Tensor) -> Tensor:
     quotient = x / y
     return tf.sign(quotient) * tf.floor(tf.abs(quotient))
@@ -120,22 +100,6 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-# Operations of TensorFlow and of ONNX whose results may be infinite or NaN, and those that pass them on.
-_INFINITE = ("Acos", "Acosh", "Asin", "Atanh", "Log", "Log1p", "Pow", "Reciprocal", "Rsqrt", "Sqrt", "Xlogy")
-_PASSING = (
-    "Add",
-    "AddV2",
-    "Cast",
-    "Exp",
-    "Expand",
-    "ExpandDims",
-    "Mul",
-    "Neg",
-    "Reshape",
-    "Squeeze",
-    "Sub",
-    "Unsqueeze",
-)
 _NO_INT64 = Refused("LiteRT divides integers of 32 bits only", "cast to int32 before", is_int64)
 _REMAINDER = Decomposed(truncated_remainder)
 
@@ -161,7 +125,6 @@ OPERATIONS = (
         {TFLITE: _NO_INT64, ONNX: Decomposed(truncated_division, when=is_float)},
     ),
     Operation("TruncateMod", {TFLITE: (_NO_INT64, _REMAINDER), ONNX: _REMAINDER}),
-    Operation("SelectV2", {ONNX: Native(choice)}),
     Operation("SquaredDifference", rounds=True),
     Operation("Pow", rounds=True),
     Operation("Xlogy", {ONNX: Decomposed(times_logarithm)}),

@@ -204,8 +204,7 @@ def _is_of_known_length(node: Node) -> bool:
 
 def _is_of_no_power_of_two(node: Node) -> bool:
     """Whether LiteRT has no operator of its own."""
-    lengths = node.value(1)
-    return lengths is not None and _is_of_known_length(node) and any(each.bit_count() != 1 for each in lengths.tolist())
+    return _is_of_known_length(node) and int(node.value(1)[0]).bit_count() != 1
 
 
 def _length_of_last(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
@@ -228,6 +227,7 @@ def _transform(name: str, function: Callable[[Tensor], Tensor]) -> Operation:
 
 
 _TO_REALS = Decomposed(inverse_fourier_transform_to_reals, when=_is_of_known_length)
+_OF_REAL_PLANES = Decomposed(fourier_transform_of_reals, when=_is_of_known_length)
 _OF_REALS = {
     TFLITE: Decomposed(fourier_transform_of_reals, when=_is_of_no_power_of_two),
     ONNX: Decomposed(fourier_transform_of_reals, when=_is_of_known_length),
@@ -242,5 +242,6 @@ OPERATIONS = (
         Operation(name, in_both(_TO_REALS), rounds_operands=True, sum_length=_length_given)
         for name in ("IRFFT", "IRFFT2D")
     ),
-    *(Operation(name, _OF_REALS, rounds_operands=True, sum_length=_length_given) for name in ("RFFT", "RFFT2D")),
+    Operation("RFFT", _OF_REALS, rounds_operands=True, sum_length=_length_given),
+    Operation("RFFT2D", in_both(_OF_REAL_PLANES), rounds_operands=True, sum_length=_length_given),
 )
