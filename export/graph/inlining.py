@@ -177,8 +177,10 @@ class _Body:
 
     def name_of(self, node: str) -> str:
         """What an operation of the function is called in the graph."""
-        name = self.scope if node == RESULT else f"{self.scope}/{node}"
-        while name != self.scope and name in self._taken:
+        if node == RESULT:
+            return self.scope
+        name = f"{self.scope}/{node}"
+        while name in self._taken:
             name += "_"  # No name that TensorFlow gives ends like this.
         return name
 

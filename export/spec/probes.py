@@ -121,13 +121,17 @@ def fill_references(
         may_be_nan: bool. Whether NaN is a result like others.
 
     Raises:
-        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call, a
-            `NotDeterministicError`.
+        InvalidModelError: the function fails on a probe, computes NaN or a complex number, or returns other values in a
+            second call, a `NotDeterministicError`.
     """
     with full_precision():
         for probe in (each for each in signature.probes if not each.outputs):
             probe.outputs = _reference(signature, probe)
             for name, value in probe.outputs.items():
+                if value.dtype.kind == "c":
+                    raise InvalidModelError(
+                        f"output '{name}' is complex: return both parts, keras.ops.view_as_real of it"
+                    )
                 if not may_be_nan and value.dtype.kind == "f" and np.isnan(value).any():
                     raise InvalidModelError(
                         f"the model itself computes NaN in output '{name}' on {probe.label}", Remedy.FINITE

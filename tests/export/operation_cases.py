@@ -744,6 +744,7 @@ case(
 )
 EQUAL = np.diag([3.0, -3, 3, 0]).astype("float32")[None]
 case("SelfAdjointEigV2", lambda x: _eigh(x), EQUAL, name="equal", shapes=((None, 4, 4),))
+case("MatrixSolve", lambda x: tf.linalg.expm(x), SQUARES[0], name="exponential", shapes=((None, 5, 5),), bound=4e-6)
 case("Eig", lambda x: tf.math.real(tf.linalg.eigvals(x)), SYMMETRIC, refused=("tflite", "onnx"))
 
 
@@ -783,6 +784,24 @@ for length in (None, 8, 12, 7, 600):
         *_RANDOM.normal(size=(2, 3, 9)).astype("float32"),
         name=str(length),
         shapes=((None, 9),) * 2,
+    )
+PLANE = _RANDOM.normal(size=(2, 3, 6, 8)).astype("float32")
+for lengths in ([4, 8], [6, 12], [7, 5]):
+    shapes = ((None, 6, 8),) * 2
+    case(
+        "RFFT2D",
+        lambda x, n=lengths: _pair(tf.signal.rfft2d(x, n)),
+        PLANE[0],
+        name=str(lengths),
+        shapes=shapes[:1],
+        bound=1e-5,
+    )
+    case(
+        "IRFFT2D",
+        lambda x, y, n=lengths: tf.signal.irfft2d(tf.complex(x, y), n),
+        *PLANE,
+        name=str(lengths),
+        shapes=shapes,
     )
 PAIRED = (ROWS[0] + np.float32(2), OTHERS[0], ROWS[1], OTHERS[1])
 

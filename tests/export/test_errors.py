@@ -7,10 +7,10 @@ import pytest
 from keras_transformer.export import errors
 
 UNSUPPORTED = {
-    "cholesky_tflite": ("tflite", "Cholesky", "my_factor"),
-    "functional_cholesky_tflite": ("tflite", "Cholesky", "cholesky"),
+    "eigenvalues_tflite": ("tflite", "Eig", "my_values"),
+    "functional_eigenvalues_tflite": ("tflite", "Eig", "eig"),
+    "eigenvalues_onnx": ("onnx", "Eig", "my_values"),
     "map_tflite": ("tflite", "TensorListReserve", "rows"),
-    "rfft_onnx": ("onnx", "RFFT", "spectrum"),
 }
 BAD = (*UNSUPPORTED, "noise", "wrong_erfc", "impossible_tolerance")
 

@@ -13,13 +13,13 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
-from keras_transformer.export.errors import ExportError, UnknownFormatError, UnsupportedOpError
+from keras_transformer.export.errors import ExportError, InvalidModelError, UnknownFormatError, UnsupportedOpError
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
 if keras.backend.backend() == "tensorflow":
     from operation_cases import CASES
 
-    from keras_transformer.export import register_lowering
+    from keras_transformer.export import export, load, register_lowering
     from keras_transformer.export.data.array_spec import ArraySpec
     from keras_transformer.export.data.export_spec import Probe, Signature
     from keras_transformer.export.graph.repeated_layers import RepeatedLayers
@@ -396,6 +396,39 @@ def test_a_function_may_use_what_the_table_replaces_but_not_itself(registered):
     register_lowering("Lgamma", "tflite", lambda x: tf.math.lgamma(x) + 1.0)
     with pytest.raises(ExportError, match="Lgamma.*contains the operation itself"):
         lowered_graph(tf.math.lgamma, "tflite", x)
+
+
+def test_complex_outputs_are_refused_with_a_remedy(tmp_path):
+    real, imaginary = keras.Input((4,), name="real"), keras.Input((4,), name="imaginary")
+
+    class Complex(keras.layers.Layer):
+        def call(self, real, imaginary):
+            return keras.ops.view_as_complex(keras.ops.stack([real, imaginary], -1))
+
+    z = Complex(name="z")(real, imaginary)
+    with pytest.raises(InvalidModelError, match="output 'z' is complex.*view_as_real"):
+        export(keras.Model([real, imaginary], z), tmp_path / "refused", ["onnx"], progress=False)
+
+    remedied = keras.Model([real, imaginary], keras.ops.view_as_real(z))
+    export(remedied, tmp_path / "remedied", ["onnx"], progress=False)
+    x, y = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    (found,) = load(tmp_path / "remedied", "onnx")({"real": x, "imaginary": y}).values()
+    np.testing.assert_array_equal(found, np.stack([x, y], -1))
+
+
+def test_an_operation_of_a_function_has_a_name_that_no_other_has():
+    x = np.random.default_rng(0).normal(size=(2, 9)).astype("float32")
+
+    def function(x):
+        y = tf.math.sinh(x, name="y")
+        with tf.name_scope("y/"):
+            return y + tf.constant([6.0], name="mul/x")
+
+    graph = lowered_graph(function, "tflite", x)
+    names = [node.name for node in graph.graph_def.node]
+    assert {"y", "y/mul/x", "y/mul/x_"} <= set(names)
+    assert len(names) == len(set(names))
+    np.testing.assert_allclose(ran(graph, [x])[0], np.sinh(x) + 6.0, rtol=1e-6)
 
 
 def test_what_cannot_be_registered():

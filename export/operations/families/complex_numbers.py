@@ -18,15 +18,11 @@ _COMPLEX = (tf.complex64, tf.complex128)
 
 
 def _is_complex(node: Node) -> bool:
-    return node.dtype() in _COMPLEX
-
-
-def _is_choice_of_complex(node: Node) -> bool:
-    return node.dtype(1) in _COMPLEX
+    return (node.attribute("T") or node.attribute("Tparams")) in _COMPLEX
 
 
 def _is_cast_to_complex(node: Node) -> bool:
-    return node.attribute("DstT") in _COMPLEX and not _is_complex(node)
+    return node.attribute("DstT") in _COMPLEX and node.attribute("SrcT") not in _COMPLEX
 
 
 def _is_complex_constant(node: Node) -> bool:
@@ -122,9 +118,7 @@ def _adjoint(x: Tensor, is_adjoint: bool) -> tuple[Tensor, Tensor]:
     return tf.linalg.matrix_transpose(real), -tf.linalg.matrix_transpose(imaginary)
 
 
-def _part_by_part(
-    function: Callable[..., Tensor], *attributes: str, when: Callable[[Node], bool] = _is_complex
-) -> Decomposed:
+def _part_by_part(function: Callable[..., Tensor], *attributes: str) -> Decomposed:
     """An operation that moves, selects or adds numbers is applied to the real parts, and to the imaginary ones."""
 
     def of_parts(*operands: Tensor, **options: object) -> Tensor:
@@ -135,7 +129,7 @@ def _part_by_part(
         return tf.complex(*found)
 
     of_parts.__name__ = "part_by_part"
-    return Decomposed(of_parts, attributes, when)
+    return Decomposed(of_parts, attributes, _is_complex)
 
 
 def _concatenated(*operands: Tensor) -> Tensor:
@@ -185,7 +179,7 @@ OF_COMPLEX = {
     "Reshape": _part_by_part(tf.reshape),
     "ReverseV2": _part_by_part(tf.reverse),
     "Roll": _part_by_part(tf.roll),
-    "SelectV2": _part_by_part(tf.where, when=_is_choice_of_complex),
+    "SelectV2": _part_by_part(tf.where),
     "Shape": Decomposed(shape, ("out_type",), _is_complex),
     "Slice": _part_by_part(tf.slice),
     "Square": Decomposed(square, when=_is_complex),

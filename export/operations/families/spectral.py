@@ -89,62 +89,86 @@ def _like(x: Tensor, other: Tensor) -> Tensor:
     return x
 
 
-def _along_last_axes(x: Pair, sign: int, axes: int) -> Pair:
-    """The transform along one or two last axes; that of the positive sign is divided by the number of elements."""
-    for _ in range(axes):
-        if axes == 2:
-            x = tf.linalg.matrix_transpose(x[0]), tf.linalg.matrix_transpose(x[1])
-        x = _transformed(x, sign, _factors(x[0].shape[-1]))
-    scale = 1.0 / math.prod(x[0].shape[-axes:]) if sign == 1 else 1.0
-    return x[0] * scale, x[1] * scale
+def _along(x: Pair, axis: int, sign: int) -> Pair:
+    """The transform along the last axis, -1, or along that before, -2; divided by its size if the sign is positive."""
+    if axis == -2:
+        real, imaginary = _along(_transposed(x), -1, sign)
+        return _transposed((real, imaginary))
+    count = x[0].shape[-1]
+    real, imaginary = _transformed(x, sign, _factors(count))
+    return (real / count, imaginary / count) if sign == 1 else (real, imaginary)
+
+
+def _transposed(x: Pair) -> Pair:
+    return tf.linalg.matrix_transpose(x[0]), tf.linalg.matrix_transpose(x[1])
+
+
+def _of_complex(z: Tensor, axes: int, sign: int) -> Tensor:
+    """The transform along one or two last axes."""
+    x = tf.math.real(z), tf.math.imag(z)
+    for axis in range(-axes, 0):
+        x = _along(x, axis, sign)
+    return tf.complex(*x)
 
 
 def fourier_transform(z: Tensor) -> Tensor:
-    return tf.complex(*_along_last_axes(_parts(z), -1, 1))
+    return _of_complex(z, 1, -1)
 
 
 def inverse_fourier_transform(z: Tensor) -> Tensor:
-    return tf.complex(*_along_last_axes(_parts(z), 1, 1))
+    return _of_complex(z, 1, 1)
 
 
 def fourier_transform_of_planes(z: Tensor) -> Tensor:
-    return tf.complex(*_along_last_axes(_parts(z), -1, 2))
+    return _of_complex(z, 2, -1)
 
 
 def inverse_fourier_transform_of_planes(z: Tensor) -> Tensor:
-    return tf.complex(*_along_last_axes(_parts(z), 1, 2))
-
-
-def _parts(z: Tensor) -> Pair:
-    return tf.math.real(z), tf.math.imag(z)
+    return _of_complex(z, 2, 1)
 
 
 def fourier_transform_of_reals(x: Tensor, length: Tensor) -> Tensor:
-    """The frequencies up to the middle one; the others are their conjugates."""
-    size = int(tf.get_static_value(length)[0])
-    x = _fitted(x, size)
-    real, imaginary = _along_last_axes((x, tf.zeros_like(x)), -1, 1)
-    return tf.complex(real[..., : size // 2 + 1], imaginary[..., : size // 2 + 1])
+    """Along the last axis the frequencies up to the middle one; the others are their conjugates."""
+    sizes = tf.get_static_value(length).tolist()
+    x = _fitted(x, sizes)
+    real, imaginary = _along((x, tf.zeros_like(x)), -1, -1)
+    middle = sizes[-1] // 2 + 1
+    found = real[..., :middle], imaginary[..., :middle]
+    for axis in range(-len(sizes), -1):
+        found = _along(found, axis, -1)
+    return tf.complex(*found)
 
 
 def inverse_fourier_transform_to_reals(z: Tensor, length: Tensor) -> Tensor:
-    """The imaginary parts of the first frequency and of a middle one are not read."""
-    size = int(tf.get_static_value(length)[0])
+    sizes = tf.get_static_value(length).tolist()
+    kept = [*sizes[:-1], sizes[-1] // 2 + 1]
+    found = _fitted(tf.math.real(z), kept), _fitted(tf.math.imag(z), kept)
+    for axis in range(-len(sizes), -1):
+        found = _along(found, axis, 1)
+    return _along(_with_conjugates(found, sizes[-1]), -1, 1)[0]
+
+
+def _with_conjugates(x: Pair, size: int) -> Pair:
+    """So many frequencies of real numbers, of those up to the middle one.
+
+    The imaginary parts of the first one and of a middle one are not read.
+    """
+    real, imaginary = x
     middle = size // 2 + 1
-    real, imaginary = (_fitted(each, middle) for each in _parts(z))
-    mirrored = slice(1, size - middle + 1)
     is_read = np.ones(middle, "float32")
-    is_read[[0, *([-1] if size % 2 == 0 else [])]] = 0
+    is_read[0] = 0
+    if size % 2 == 0:
+        is_read[-1] = 0
     imaginary = imaginary * is_read
-    real = tf.concat([real, tf.reverse(real[..., mirrored], [-1])], -1)
-    imaginary = tf.concat([imaginary, -tf.reverse(imaginary[..., mirrored], [-1])], -1)
-    return _along_last_axes((real, imaginary), 1, 1)[0]
+    real_behind, imaginary_behind = (tf.reverse(each[..., 1 : size - middle + 1], [-1]) for each in (real, imaginary))
+    return tf.concat([real, real_behind], -1), tf.concat([imaginary, -imaginary_behind], -1)
 
 
-def _fitted(x: Tensor, size: int) -> Tensor:
-    """As many elements of the last axis, with zeros behind where there are fewer."""
-    missing = max(0, size - x.shape[-1])
-    return tf.pad(x, [*[[0, 0]] * (x.shape.rank - 1), [0, missing]])[..., :size]
+def _fitted(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """As many elements of the last axes, with zeros behind where there are fewer."""
+    missing = [[0, max(0, size - given)] for size, given in zip(sizes, x.shape[-len(sizes) :], strict=True)]
+    x = tf.pad(x, [*[[0, 0]] * (x.shape.rank - len(sizes)), *missing])
+    return x[(..., *(slice(size) for size in sizes))]
 
 
 def _is_of_known_size(node: Node) -> bool:
@@ -167,14 +191,14 @@ def _is_of_sizes(node: Node, axes: int) -> bool:
 
 
 def _is_of_known_length(node: Node) -> bool:
-    """Whether the size of the last axis and the length are known, and the length has no large prime."""
-    shape, length = node.part.spec(node.inputs[0]).shape, node.value(1)
+    """Whether the sizes of the last axes and the lengths are known, and the lengths have no large primes."""
+    shape, lengths = node.part.spec(node.inputs[0]).shape, node.value(1)
     return (
         node.dtype() in (tf.complex64, tf.float32)
-        and length is not None
-        and max(_factors(int(length[0]))) <= _LARGEST_PRIME
+        and lengths is not None
+        and all(max(_factors(each)) <= _LARGEST_PRIME for each in lengths.tolist())
         and shape.rank is not None
-        and shape[-1] is not None
+        and None not in shape[-lengths.size :]
     )
 
 
@@ -193,7 +217,7 @@ def _length_of_planes(attributes: Mapping[str, Any], inputs: Sequence[Tensor], r
 
 
 def _length_given(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
-    return sum(_factors(int(inputs[1][0])))
+    return sum(sum(_factors(int(each))) for each in inputs[1])
 
 
 def _transform(name: str, function: Callable[[Tensor], Tensor]) -> Operation:
@@ -204,6 +228,7 @@ def _transform(name: str, function: Callable[[Tensor], Tensor]) -> Operation:
 
 
 _TO_REALS = Decomposed(inverse_fourier_transform_to_reals, when=_is_of_known_length)
+_OF_REAL_PLANES = Decomposed(fourier_transform_of_reals, when=_is_of_known_length)
 _OF_REALS = {
     TFLITE: Decomposed(fourier_transform_of_reals, when=_is_of_no_power_of_two),
     ONNX: Decomposed(fourier_transform_of_reals, when=_is_of_known_length),
@@ -214,6 +239,10 @@ OPERATIONS = (
     _transform("FFT2D", fourier_transform_of_planes),
     _transform("IFFT", inverse_fourier_transform),
     _transform("IFFT2D", inverse_fourier_transform_of_planes),
-    Operation("IRFFT", in_both(_TO_REALS), rounds_operands=True, sum_length=_length_given),
+    *(
+        Operation(name, in_both(_TO_REALS), rounds_operands=True, sum_length=_length_given)
+        for name in ("IRFFT", "IRFFT2D")
+    ),
     Operation("RFFT", _OF_REALS, rounds_operands=True, sum_length=_length_given),
+    Operation("RFFT2D", in_both(_OF_REAL_PLANES), rounds_operands=True, sum_length=_length_given),
 )

@@ -30,15 +30,18 @@ def cholesky(x: Tensor) -> Tensor:
     left = in_one_batch(x)
     positions = tf.range(size(left))
 
-    def column(number: Tensor, left: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    def column(number: Tensor, left: Tensor, factor: Tensor, is_definite: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         given = tf.gather(left, number, axis=2)
-        scaled = given / tf.sqrt(tf.gather(given, number, axis=1)[:, tf.newaxis])
+        pivot = tf.gather(given, number, axis=1)[:, tf.newaxis]
+        is_definite = tf.logical_and(is_definite, pivot > 0.0)
+        scaled = given / tf.sqrt(tf.where(is_definite, pivot, 1.0))
         new = tf.where(positions >= number, scaled, 0.0)[:, :, tf.newaxis]
         left = left - new * tf.linalg.matrix_transpose(new)
-        return left, tf.where(tf.equal(positions, number), new, factor)
+        return left, tf.where(tf.equal(positions, number), new, factor), is_definite
 
-    _, factor = repeated(size(left), column, left, tf.zeros_like(left))
-    is_failed = tf.reduce_any(tf.math.is_nan(factor), [1, 2], keepdims=True)
+    is_definite = tf.ones_like(left[:, 0, :1], tf.bool)
+    _, factor, is_definite = repeated(size(left), column, left, tf.zeros_like(left), is_definite)
+    is_failed = tf.logical_not(is_definite)[:, :, tf.newaxis]
     is_lower = positions[:, tf.newaxis] >= positions
     return in_batch_of(x, tf.where(tf.logical_and(is_failed, is_lower), math.nan, factor))
 

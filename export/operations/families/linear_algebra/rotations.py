@@ -74,14 +74,12 @@ def _orthogonal_columns(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     rows, count = matrix.shape[1:]
 
-    def products(pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        first, second = tf.split(pairs[:, :, :rows], 2, 1)
-        return tuple(tf.reduce_sum(x * y, 2) for x, y in ((first, first), (second, second), (first, second)))
-
     def rotated(pairs: Tensor) -> tuple[Tensor, Tensor]:
-        first, second, product = products(pairs)
-        cosine = tf.math.divide_no_nan(tf.abs(product), tf.sqrt(first) * tf.sqrt(second))
-        return _rotated(pairs, *_rotation(first, second, product)), tf.reduce_max(cosine)
+        first, second = tf.split(pairs[:, :, :rows], 2, 1)
+        squares = tf.reduce_sum(first * first, 2), tf.reduce_sum(second * second, 2)
+        product = tf.reduce_sum(first * second, 2)
+        cosine = tf.math.divide_no_nan(tf.abs(product), tf.sqrt(squares[0]) * tf.sqrt(squares[1]))
+        return _rotated(pairs, *_rotation(*squares, product)), tf.reduce_max(cosine)
 
     found = _swept(_with_basis(tf.linalg.matrix_transpose(matrix)), rotated, _EPSILON * math.sqrt(rows))[:, :count]
     lengths = tf.sqrt(tf.reduce_sum(tf.square(found[:, :, :rows]), 2))
