@@ -95,12 +95,6 @@ CASES = {
         (next_up(KERNEL * np.float32(0.3)), KERNEL * np.float32(0.3001)),
         signature=Signature(frozenset([0.3])),
     ),
-    "divided": Case(
-        {"kernel": KERNEL},
-        KERNEL * np.float32(1 / 255),
-        (next_up(KERNEL * np.float32(1 / 255)), KERNEL * np.float32(1 / 256)),
-        signature=Signature(frozenset([255.0])),
-    ),
     "two_factors": Case(
         {"kernel": KERNEL},
         TWICE,
@@ -186,6 +180,13 @@ def test_a_planted_fault_is_refused(name, fault):
         assert caught.value.weight in case.variables
     else:
         assert record(case, stored, variables)[2] == [*case.variables, "array"]
+
+
+@pytest.mark.parametrize(("factor", "equal"), [(1 / 255, 1), (1 / 256, 0), (255, 1)])
+def test_a_weight_that_a_number_divides_is_multiplied_by_the_rounded_reciprocal(factor, equal):
+    case = Case({"kernel": KERNEL}, KERNEL, (), signature=Signature(frozenset([255.0])))
+    assert record(case, KERNEL * np.float32(factor))[0] == equal
+    assert record(case, next_up(KERNEL * np.float32(factor)))[0] == 0
 
 
 def test_a_constant_that_is_its_own_variable_must_be_equal_bit_for_bit():
