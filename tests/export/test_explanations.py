@@ -201,6 +201,6 @@ def test_a_weight_that_a_number_divides_is_multiplied_by_the_rounded_reciprocal(
     case = Case({"kernel": KERNEL}, KERNEL, (), signature=Signature(frozenset([255.0])))
     divided = KERNEL * np.float32(1 / 255)
     assert record(case, divided)[0] == 1
-    for fault in (next_up(divided.copy()), KERNEL * np.float32(1 / 256), divided / np.float32(255)):
+    for fault in (next_up(divided.copy()), KERNEL * np.float32(1 / 256), KERNEL * np.float32(1 / 254)):
         with pytest.raises(WeightError):
             record(case, fault)
