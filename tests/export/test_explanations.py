@@ -102,12 +102,6 @@ CASES = {
         (next_up(KERNEL * np.float32(0.3)), KERNEL * np.float32(0.3001)),
         signature=Signature(frozenset([0.3])),
     ),
-    "divided": Case(
-        {"kernel": KERNEL},
-        KERNEL * np.float32(1 / 255),
-        (next_up(KERNEL * np.float32(1 / 255)), KERNEL * np.float32(1 / 256)),
-        signature=Signature(frozenset([255.0])),
-    ),
     "two_factors": Case(
         {"kernel": KERNEL},
         TWICE,
@@ -219,3 +213,12 @@ def test_the_operations_that_read_an_array_choose_among_variables_of_one_size():
     model = ModelWeights(variables, [Signature(readers={"query": {"first"}, "key": {"second"}})])
     assert explanations.same(StoredWeight("array", KERNEL, readers=frozenset(["second"])), model) == "key"
     assert explanations.same(StoredWeight("array", KERNEL, readers=frozenset(["first"])), model) == "query"
+
+
+def test_a_weight_that_a_number_divides_is_multiplied_by_the_rounded_reciprocal():
+    case = Case({"kernel": KERNEL}, KERNEL, (), signature=Signature(frozenset([255.0])))
+    divided = KERNEL * np.float32(1 / 255)
+    assert record(case, divided)[0] == 1
+    for fault in (next_up(divided.copy()), KERNEL * np.float32(1 / 256), KERNEL * np.float32(1 / 254)):
+        with pytest.raises(WeightError):
+            record(case, fault)
