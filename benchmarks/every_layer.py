@@ -7,7 +7,7 @@
 What is tried is in `layer_cases.py`. The cases of a layer are outputs of one model for each shape of inputs; where that
 fails, each is a model of its own. A cell says how many cases are proven, and why others are refused. The command fails if a
 file computes something else than Keras, or an export ends in an error that is none of the package's own. Without `--only`,
-it writes docs/keras_layers.md.
+it writes docs/keras_layers.md, or docs/keras_applications.md.
 """
 
 import os
@@ -22,13 +22,21 @@ import sys
 from keras_cells import FORMATS, NO_CASE, PROVEN, cell, compared, in_one_line, is_fault, results
 from measure import Table, versions
 
-FILE = pathlib.Path(__file__).parents[1] / "docs" / "keras_layers.md"
-HEAD = """# Every layer of Keras
+DOCS = pathlib.Path(__file__).parents[1] / "docs"
+LAYERS = """# Every layer of Keras
 
 Each class of `keras.layers` with its options, of fixed and of dynamic sizes, exported, run in the runtime of each format and
 compared with Keras, by `python benchmarks/every_layer.py`. A cell says how many cases are proven, and why others are not.
 
 """
+APPLICATIONS_OF_KERAS = """# Networks of keras.applications
+
+A network of each kind of `keras.applications`, with random weights, of images of any number, exported, run in the runtime of
+each format and compared with Keras, by `python benchmarks/every_layer.py --applications`.
+
+"""
+# Longer cells are cut off in the terminal.
+WIDTH = 80
 
 
 def _model(cases):
@@ -104,18 +112,16 @@ def _results(names, options):
         yield name, {format: {"": found} for format in options.formats} if isinstance(found, str) else found
 
 
-def page(rows):
-    """The text of docs/keras_layers.md, of the results by the name of a layer."""
-    from layer_cases import EXCLUDED
-
-    lines = [f"| layer | cases | {' | '.join(FORMATS.values())} |", "|---" * (2 + len(FORMATS)) + "|"]
+def page(rows, head, left_out):
+    """The text of a page, of the results by name, and of the reason why a name has no case."""
+    lines = [f"| name | cases | {' | '.join(FORMATS.values())} |", "|---" * (2 + len(FORMATS)) + "|"]
     for name, found in sorted(rows.items()):
         cells = [cell(found[format]) for format in FORMATS]
         lines.append(f"| {name} | {len(found['onnx'])} | {' | '.join(cells)} |")
-    left_out = "; ".join(f"{name} ({reason})" for name, reason in EXCLUDED.items())
     whole = sum(all(cell(each) == PROVEN for each in found.values()) for found in rows.values())
-    count = f"{whole} of {len(rows)} layers are proven with all cases in all three formats.\n\n"
-    return f"{HEAD}{count}" + "\n".join(lines) + f"\n\nWithout a case: {left_out}.\n"
+    count = f"{whole} of {len(rows)} are proven with all cases in all three formats.\n\n"
+    others = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+    return f"{head}{count}" + "\n".join(lines) + (f"\n\nWithout a case: {others}.\n" if others else "\n")
 
 
 def main():
@@ -128,18 +134,21 @@ def main():
     options = parser.parse_args()
     if options.worker:
         return _work(options.only, options)
-    from layer_cases import APPLICATIONS, CASES
+    from layer_cases import APPLICATIONS, CASES, EXCLUDED
 
     table = Table("Every layer of Keras", versions("tensorflow", "keras", "onnxruntime", "ai-edge-litert"))
     rows = {}
     for name, found in _results(options.only or (APPLICATIONS if options.applications else sorted(CASES)), options):
         rows[name] = found
-        table.add(layer=name, **{format: cell(each) for format, each in found.items()})
+        table.add(layer=name, **{format: cell(each)[:WIDTH] for format, each in found.items()})
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
     print(table)
-    if not options.only and not options.applications and len(options.formats) == len(FORMATS):
-        FILE.write_text(page(rows))
+    if not options.only and len(options.formats) == len(FORMATS):
+        name, *said = (
+            ("applications", APPLICATIONS_OF_KERAS, {}) if options.applications else ("layers", LAYERS, EXCLUDED)
+        )
+        (DOCS / f"keras_{name}.md").write_text(page(rows, *said))
     tried = [each for found in rows.values() for cases in found.values() for each in cases.values()]
     return 1 if any(map(is_fault, tried)) else 0
 

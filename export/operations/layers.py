@@ -47,11 +47,12 @@ def cropped_or_resized(
 
     Keras decides it while it traces, where no size is known to be too small.
     """
+    kind: Any = type(layer)
     images = ops.cast(images, layer.compute_dtype)
     height, width = (tf.shape(images)[axis] for axis in _image_axes(layer, images))
     found = tf.cond(
         tf.logical_and(height >= layer.height, width >= layer.width),
-        lambda: type(layer).transform_images(layer, images),
+        lambda: kind.transform_images(layer, images),
         lambda: ops.image.resize(
             images, (layer.height, layer.width), crop_to_aspect_ratio=True, data_format=layer.data_format
         ),

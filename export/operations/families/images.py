@@ -154,9 +154,9 @@ def _read(images: Tensor, places: Sequence[Tensor], fill: Tensor, numbers: Tenso
     rows, columns = (
         tf.minimum(tf.maximum(each, 0), length - 1) for each, length in zip((rows, columns), lengths, strict=True)
     )
-    numbers = tf.reshape(tf.range(batch) if numbers is None else numbers, [-1, 1, 1])
+    image = tf.reshape(tf.range(batch) if numbers is None else numbers, [-1, 1, 1])
     flat = tf.reshape(images, tf.stack([-1, channels]))
-    found = tf.gather(flat, (numbers * lengths[0] + rows) * lengths[1] + columns)
+    found = tf.gather(flat, (image * lengths[0] + rows) * lengths[1] + columns)
     return tf.where(tf.expand_dims(is_inside, 3), found, fill)
 
 
