@@ -18,7 +18,7 @@ from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_norm, of_block, padding_input, token_input
 from keras_transformer.positions import Rotary
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, Config
 
 # The config files of the published checkpoints.
 SIZES = {
@@ -124,46 +124,17 @@ def Gemma3n(
     norm = RMSNormalization(epsilon=rms_norm_epsilon)
     windows = [of_block(window, index) for index in range(size.num_layers)]
     sources = sharing_sources([each is not None for each in windows], sharing)
-    rotaries = positions or (Rotary(1e6, "halves"), Rotary(layout="halves"))
 
-    def make_block(index: int) -> keras.layers.Layer:
-        position = rotaries[windows[index] is not None]
-        options = {"use_bias": use_attention_bias}
-        attention = CrossDecoderAttention(
-            size.num_heads,
-            grouped.key_dim,
-            position=clone(position),
-            dropout=attention_dropout,
-            window=windows[index],
-            scoring=ScaledDot(1.0),
-            query_norm=norm,
-            name="self_attention",
-            **options,
-        )
-        parts = {
-            "attention": attention,
-            "feedforward": clone(of_block(feedforwards, index), name="feedforward"),
-            "alt_up": AltUp(streams.num_streams, streams.active, streams.coefficient_limit, norm, name="alt_up"),
-            "laurel_rank": streams.laurel_rank,
-            "activation": activation,
-            "scales_output": streams.scales_output,
-            "norm": norm,
-            "name": f"decoder_block_{index}",
-        }
-        if sources[index] is not None:
-            return AltUpBlock(**parts)
-        key_value = SharedKeyValue(
-            grouped.num_key_value_heads,
-            grouped.key_dim,
-            position=clone(position),
-            key_norm=norm,
-            value_norm_epsilon=rms_norm_epsilon,
-            name="key_value",
-            **options,
-        )
-        return AltUpKeyValueBlock(key_value=key_value, **parts)
-
-    feedforwards = feedforward or _feedforwards(size, activation)
+    blocks = _Blocks(
+        grouped,
+        streams,
+        norm,
+        feedforward or _feedforwards(size, activation),
+        windows,
+        positions or (Rotary(1e6, "halves"), Rotary(layout="halves")),
+        activation,
+        {"use_bias": use_attention_bias, "dropout": attention_dropout},
+    )
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     table = streams.layer_vocabulary_size or min(vocabulary_size, _LAYER_VOCABULARY)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
@@ -172,16 +143,85 @@ def Gemma3n(
     layer_inputs = of_layers(inputs["token_ids"], x)
     x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
     x = StreamExpansion(streams.num_streams, name="stream_expansion")(x)
-    made = []
-    for index in range(size.num_layers):
-        block, source = make_block(index), sources[index]
-        if source is None:
-            x, *pair = block(x, layer_inputs[index], padding_mask=inputs["padding_mask"])
-            made.append(pair)
-        else:
-            x = block(x, layer_inputs[index], *made[source], padding_mask=inputs["padding_mask"])
+    x = blocks.apply(x, layer_inputs, inputs["padding_mask"], sources)
     x = StreamReduction(streams.num_streams, name="stream_reduction")(x)
     return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
+
+
+class _Blocks(NamedTuple):
+    """The parts of the blocks, each of which has copies of its own.
+
+    Attributes:
+        feedforwards: sequence that repeats over the blocks.
+        windows: of each block.
+        rotaries: the positions of blocks that see all tokens, and of blocks with a window.
+        attention: "use_bias" and "dropout" of attention.
+    """
+
+    grouped: GroupedSize
+    streams: Gemma3nStreams
+    norm: keras.layers.Layer
+    feedforwards: Sequence[keras.layers.Layer]
+    windows: Sequence[int | None]
+    rotaries: tuple[Rotary, Rotary]
+    activation: Activation
+    attention: Config
+
+    def apply(
+        self,
+        x: keras.KerasTensor,
+        layer_inputs: Sequence[keras.KerasTensor],
+        padding_mask: keras.KerasTensor,
+        sources: Sequence[int | None],
+    ) -> keras.KerasTensor:
+        """Returns the streams after all blocks; `sources`: see `sharing_sources`."""
+        made = []
+        for index, source in enumerate(sources):
+            if source is None:
+                x, *pair = self._key_value_block(index)(x, layer_inputs[index], padding_mask=padding_mask)
+                made.append(pair)
+            else:
+                x = AltUpBlock(**self._parts(index))(x, layer_inputs[index], *made[source], padding_mask=padding_mask)
+        return x
+
+    def _key_value_block(self, index: int) -> AltUpKeyValueBlock:
+        parts = self._parts(index)
+        key_value = SharedKeyValue(
+            self.grouped.num_key_value_heads,
+            self.grouped.key_dim,
+            position=clone(self._position(index)),
+            key_norm=self.norm,
+            value_norm_epsilon=self.norm.epsilon,
+            use_bias=self.attention["use_bias"],
+            name="key_value",
+        )
+        return AltUpKeyValueBlock(key_value=key_value, **parts)
+
+    def _parts(self, index: int) -> Config:
+        streams, norm = self.streams, self.norm
+        attention = CrossDecoderAttention(
+            self.grouped.size.num_heads,
+            self.grouped.key_dim,
+            position=clone(self._position(index)),
+            window=self.windows[index],
+            scoring=ScaledDot(1.0),
+            query_norm=norm,
+            name="self_attention",
+            **self.attention,
+        )
+        return {
+            "attention": attention,
+            "feedforward": clone(of_block(self.feedforwards, index), name="feedforward"),
+            "alt_up": AltUp(streams.num_streams, streams.active, streams.coefficient_limit, norm, name="alt_up"),
+            "laurel_rank": streams.laurel_rank,
+            "activation": self.activation,
+            "scales_output": streams.scales_output,
+            "norm": norm,
+            "name": f"decoder_block_{index}",
+        }
+
+    def _position(self, index: int) -> Rotary:
+        return self.rotaries[self.windows[index] is not None]
 
 
 def sharing_sources(has_window: Sequence[bool], num_sharing_blocks: int) -> list[int | None]:
