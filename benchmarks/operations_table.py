@@ -34,8 +34,8 @@ from keras_transformer.export import register_lowering
 register_lowering("Xdivy", "onnx", lambda x, y: tf.math.divide_no_nan(x, y))
 ```
 
-The file is compared with your model as every other one: a wrong function is found. What becomes of the functions of Keras is on
-[a page of its own](keras_functions.md).
+The file is compared with your model as every other one: a wrong function is found. What becomes of the functions of Keras
+is on [a page of its own](keras_functions.md).
 
 """
 
