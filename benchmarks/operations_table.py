@@ -34,8 +34,8 @@ from keras_transformer.export import register_lowering
 register_lowering("Xdivy", "onnx", lambda x, y: tf.math.divide_no_nan(x, y))
 ```
 
-The file is compared with your model as every other one: a wrong function is found. What becomes of functions of Keras is on
-[a page of its own](keras_functions.md).
+The file is compared with your model as every other one: a wrong function is found. What becomes of the functions of Keras
+is on [a page of its own](keras_functions.md).
 
 """
 
@@ -62,17 +62,12 @@ def cell(lowerings):
     return "; ".join(parts if is_total else [*parts, f"else {KEPT}" if parts else KEPT])
 
 
-def rounding(operation):
-    """What of an operation is rounded."""
-    return "operands" if operation.rounds_operands else "yes" if operation.rounds else ""
-
-
 def page():
     """The text of docs/operations.md."""
     lines = ["| operation | TFLite | ONNX | rounds |", "|---|---|---|---|"]
     for name, each in sorted(OPERATIONS.items()):
         cells = [cell(each.lowerings_in(format)) for format in (TFLITE, ONNX)]
-        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rounding(each)} |")
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {'yes' if each.rounds else ''} |")
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -32,6 +32,11 @@ def is_int8(node: Node) -> bool:
     return node.dtype() == tf.int8
 
 
+def is_byte(node: Node) -> bool:
+    """Whether the first input is int8 or uint8."""
+    return node.dtype() in (tf.int8, tf.uint8)
+
+
 def is_int64(node: Node) -> bool:
     """Whether the first input is int64."""
     return node.dtype() == tf.int64

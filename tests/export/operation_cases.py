@@ -127,6 +127,20 @@ for name in ("Sum", "Prod", "Max"):
     case(name, lambda x, op=function: op(input=tf.cast(x, tf.uint32), axis=[1]), NARROW.astype("uint8"), name="uint32")
 _binary("Add", NARROW, NARROW_OTHERS, "int8")
 case("Tile", lambda x: tf.tile(x, [2, 1]), NARROW)
+case("SelectV2", lambda x: tf.where(x > 100, x, x + 1), NARROW.astype("uint8"), name="uint8")
+case(
+    "TensorScatterUpdate",
+    lambda x: tf.tensor_scatter_nd_update(x, [[1]], x[:1]),
+    NARROW.astype("uint8"),
+    name="uint8",
+    shapes=((None, 4),),
+)
+for name, function in (("ArgMax", tf.argmax), ("ArgMin", tf.argmin)):
+    for axis in (0, -1):
+        case(name, lambda x, of=function, axis=axis: of(x, axis), LONG[:6].reshape(2, 3), name=f"int64 {axis}")
+case("UnsortedSegmentSum", lambda x: tf.math.unsorted_segment_sum(x, [2, 0, -1, 2, 2, 0], 4), LONG >> 2, name="int64")
+case("Pow", lambda x: x**3, WHOLE.astype("int64"), name="int64")
+case("Pow", lambda x, y: x**y, WHOLE.astype("int64"), np.abs(WHOLE).astype("int64"), name="int64 computed")
 case("Neg", lambda x: -x, NARROW, name="int8")
 case("Pow", lambda x: x**3, NARROW, name="int8")
 case(
@@ -319,7 +333,13 @@ case("Sum", _gradients, ROWS[:, :1], OTHERS[0], name="gradient of ranks")
 case("Select", lambda x, y: RAW.Select(condition=x > 0, x=1 / x, y=y), ROWS * np.float32([0, 1, 1, 1, 1]), OTHERS)
 UNSURE = np.array([[np.inf, -np.inf, np.nan, 2, 0, -3]], "float32")
 case("SelectV2", lambda x: tf.where(tf.math.is_finite(x), x, 0.0), UNSURE)
-case("SelectV2", lambda x: tf.where(x > 0, tf.where(x > 1, np.float32(np.inf), 2.0), x), ROWS, name="constants")
+# The converter of TFLite makes constants finite.
+case(
+    "SelectV2",
+    lambda x: tf.minimum(tf.where(x > 0, tf.where(x > 1, np.float32(np.inf), 2.0), x), 9.0),
+    ROWS,
+    name="constants",
+)
 case("SelectV2", lambda x: tf.where(x > 0, tf.math.log(x), -1.0), np.abs(ROWS) - 0.5, name="logarithm")
 case(
     "SelectV2", lambda x: tf.where(tf.abs(x) > 0, tf.sin(x) / x, 1.0), ROWS * np.float32([0, 1, 1, 1, 1]), name="0 / 0"

@@ -100,6 +100,15 @@ def truncated_remainder_of_int64(x: Tensor, y: Tensor) -> Tensor:
     return tf.where(tf.logical_and(tf.not_equal(rest, 0), is_other_sign), rest - y, rest)
 
 
+def power_of_int64(x: Tensor, y: Tensor) -> Tensor:
+    """By the six bits of an exponent: all beyond overflow, but for those of -1, 0 and 1."""
+    found = tf.ones_like(x + y)
+    for _ in range(6):
+        found = tf.where(tf.equal(tf.math.floormod(y, 2), 1), found * x, found)
+        x, y = x * x, tf.math.floordiv(y, 2)
+    return found
+
+
 def product_or_zero(x: Tensor, y: Tensor) -> Tensor:
     """0 where `y` is 0, also for infinities and NaN of `x`."""
     is_zero = tf.equal(y, 0)
@@ -232,7 +241,7 @@ OPERATIONS = (
     Operation("TruncateMod", {TFLITE: _REMAINDERS, ONNX: Native(remainder)}),
     Operation("NextAfter", {TFLITE: _NEXT, ONNX: _NEXT}),
     Operation("SquaredDifference", rounds=True),
-    Operation("Pow", rounds=True),
+    Operation("Pow", {TFLITE: Decomposed(power_of_int64, when=is_int64)}, rounds=True),
     Operation("Xlogy", {ONNX: Decomposed(times_logarithm)}),
     Operation("Xlog1py", {ONNX: Decomposed(times_logarithm_of_one_more)}),
     Operation("Xdivy", {ONNX: Decomposed(divided_unless_zero)}),

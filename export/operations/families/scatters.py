@@ -7,13 +7,13 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.conditions import is_int8
+from keras_transformer.export.operations.conditions import is_byte
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
 
 def scatter_of_bytes(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    """An update of int8, such as that of a rounded cache, which the converter has for wider types only.
+    """An update of bytes, such as that of a rounded cache, which the converter has for wider types only.
 
     It is a choice between new rows and old ones, with a mask of one element for each row.
     """
@@ -93,7 +93,7 @@ def _is_of_known_depth(node: Node) -> bool:
 OPERATIONS = (
     Operation("ScatterNd", {ONNX: Decomposed(scatter_of_sums, when=_may_meet)}),
     Operation("TensorScatterAdd", rounds=True),
-    Operation("TensorScatterUpdate", {TFLITE: Decomposed(scatter_of_bytes, when=is_int8)}),
+    Operation("TensorScatterUpdate", {TFLITE: Decomposed(scatter_of_bytes, when=is_byte)}),
     Operation("TensorScatterMax", {TFLITE: Decomposed(scatter_maximum, when=_is_of_known_depth)}),
     Operation("TensorScatterMin", {TFLITE: Decomposed(scatter_minimum, when=_is_of_known_depth)}),
     Operation("XlaDynamicUpdateSlice", {ONNX: Decomposed(dynamic_update_slice)}),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
+from keras_transformer.export.operations.conditions import is_int64
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
@@ -56,6 +57,21 @@ def bin_count(x: Tensor, size: Tensor, weights: Tensor, *, binary_output: bool) 
     return counted if x.shape.rank == 2 else tf.reshape(counted, [-1])
 
 
+def largest_int64(x: Tensor, axis: Tensor, *, output_type: tf.DType) -> Tensor:
+    """The index of the largest int64, which LiteRT sorts only."""
+    return _first(x, axis, output_type)
+
+
+def smallest_int64(x: Tensor, axis: Tensor, *, output_type: tf.DType) -> Tensor:
+    return _first(-1 - x, axis, output_type)
+
+
+def _first(x: Tensor, axis: Tensor, dtype: tf.DType) -> Tensor:
+    last, axis = x.shape.rank - 1, int(tf.get_static_value(axis)) % x.shape.rank
+    order = [each for each in range(last + 1) if each != axis]
+    return tf.cast(tf.math.top_k(tf.transpose(x, [*order, axis]), 1).indices[..., 0], dtype)
+
+
 def nth_element(x: Tensor, number: Tensor, *, reverse: bool) -> Tensor:
     signed = x if reverse else -x
     found = tf.math.top_k(signed, number + 1).values[..., -1]
@@ -70,10 +86,18 @@ def _is_of_rows(node: Node) -> bool:
     return node.part.spec(node.inputs[0]).shape.rank in (1, 2)
 
 
+def _is_int64_of_known_axis(node: Node) -> bool:
+    return is_int64(node) and node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
+
+
+_LARGEST = Decomposed(largest_int64, ("output_type",), _is_int64_of_known_axis)
+_SMALLEST = Decomposed(smallest_int64, ("output_type",), _is_int64_of_known_axis)
 _LOWER, _UPPER = Decomposed(lower_bound, ("out_type",)), Decomposed(upper_bound, ("out_type",))
 _IN_TOP, _NTH = Decomposed(in_top), Decomposed(nth_element, ("reverse",))
 
 OPERATIONS = (
+    Operation("ArgMax", {TFLITE: _LARGEST}),
+    Operation("ArgMin", {TFLITE: _SMALLEST}),
     Operation("Bucketize", {ONNX: Decomposed(bucket, ("boundaries",))}),
     Operation(
         "DenseBincount",

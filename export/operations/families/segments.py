@@ -6,12 +6,21 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_transformer.export.operations.conditions import is_int64
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
 def segment_sum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
     return _scattered(tf.tensor_scatter_nd_add, 0, x, segments, count)
+
+
+def segment_sum_of_int64(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    """LiteRT adds what it scatters to one place, int64 too."""
+    count = tf.cast(count, segments.dtype)
+    rows = tf.where(segments < 0, count, segments)
+    shape = tf.concat([[count + 1], tf.shape(x, out_type=segments.dtype)[segments.shape.rank :]], 0)
+    return tf.scatter_nd(tf.expand_dims(rows, -1), x, shape)[:-1]
 
 
 def segment_maximum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
@@ -67,7 +76,11 @@ OPERATIONS = (
     Operation("SegmentMean", in_both(Decomposed(segment_mean)), rounds=True),
     Operation("SegmentMax", in_both(Decomposed(segment_maximum))),
     Operation("SegmentMin", in_both(Decomposed(segment_minimum))),
-    Operation("UnsortedSegmentSum", {ONNX: Decomposed(segment_sum_by_scatter)}, rounds=True),
+    Operation(
+        "UnsortedSegmentSum",
+        {TFLITE: Decomposed(segment_sum_of_int64, when=is_int64), ONNX: Decomposed(segment_sum_by_scatter)},
+        rounds=True,
+    ),
     Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}),
     Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}),
 )

@@ -91,6 +91,11 @@ def _is_far_from_zero(node: Any) -> bool:
     return bool(node.is_const()) or (node.type in ("Sqrt", "Identity") and _is_far_from_zero(node.inputs[0]))
 
 
+def selected_bytes(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """LiteRT selects int8, and no uint8."""
+    return tf.cast(tf.where(condition, tf.cast(x, tf.int32), tf.cast(y, tf.int32)), tf.uint8)
+
+
 def one_hot(indices: Tensor, depth: Tensor, on: Tensor, off: Tensor, *, axis: int) -> Tensor:
     """A comparison with the numbers below the depth: ONNX counts indices below 0 from the end."""
     dtype = tf.int64 if indices.dtype == tf.int64 else tf.int32
@@ -103,6 +108,10 @@ def one_hot(indices: Tensor, depth: Tensor, on: Tensor, off: Tensor, *, axis: in
 def never(x: Tensor, zero: Tensor) -> Tensor:
     """A boolean is not below 0, a comparison that the converter does not take."""
     return tf.zeros_like(x, tf.bool)
+
+
+def _is_of_unsigned_bytes(node: Node) -> bool:
+    return node.dtype(1) == tf.uint8
 
 
 def _is_below_zero(node: Node) -> bool:
@@ -121,11 +130,11 @@ def _may_be_outside(node: Node) -> bool:
     return not is_known or node.dtype(2) != tf.float32
 
 
-_SELECTED = Native(selected)
+_SELECTED, _BYTES = Native(selected), Decomposed(selected_bytes, when=_is_of_unsigned_bytes)
 
 OPERATIONS = (
     Operation("Less", {TFLITE: Decomposed(never, when=_is_below_zero)}),
     Operation("OneHot", {ONNX: Decomposed(one_hot, ("axis",), _may_be_outside)}),
     Operation("Select", {ONNX: _SELECTED}),
-    Operation("SelectV2", {ONNX: _SELECTED}),
+    Operation("SelectV2", {TFLITE: _BYTES, ONNX: _SELECTED}),
 )

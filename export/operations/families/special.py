@@ -102,20 +102,20 @@ def inverse_error_function(x: Tensor) -> Tensor:
 def normal_quantile(p: Tensor, factor: float = 1.0) -> Tensor:
     """The quantile of the normal distribution, times a factor.
 
-    It is a polynomial in the middle, and a series of the logarithm beyond `exp(-2)`. LiteRT makes products finite, so that
-    infinity comes last.
+    It is a polynomial in the middle, and a series of the logarithm beyond `exp(-2)`. At the ends it is the logarithm itself:
+    in TFLite products, sums and constants are finite.
     """
     is_upper = p > 1.0 - math.exp(-2)
     lower = tf.where(is_upper, 1.0 - p, p)
     center = tf.minimum(tf.maximum(p - 0.5, math.exp(-2) - 0.5), 0.5 - math.exp(-2))
     middle = center * horner(_MIDDLE, center * center)
-    reach = tf.sqrt(-2.0 * tf.math.log(tf.minimum(lower, math.exp(-2))))
+    logarithm = tf.math.log(lower)
+    reach = tf.sqrt(-2.0 * tf.minimum(logarithm, -2.0))
     inverse = 1.0 / reach
     series = clenshaw(_TAIL, (inverse - _FARTHEST) * (2 / (_NEAREST - _FARTHEST)) - 1.0)
     tail = tf.where(is_upper, reach - series, series - reach)
     found = tf.where(lower > math.exp(-2), middle, tail) * factor
-    ends = tf.where(tf.equal(p, 0.0), tf.constant(-math.inf, p.dtype), tf.constant(math.inf, p.dtype))
-    found = tf.where(tf.logical_or(tf.equal(p, 0.0), tf.equal(p, 1.0)), ends, found)
+    found = tf.where(tf.equal(lower, 0.0), tf.where(is_upper, -logarithm, logarithm), found)
     return tf.where(tf.logical_and(p >= 0.0, p <= 1.0), found, tf.constant(math.nan, p.dtype))
 
 
