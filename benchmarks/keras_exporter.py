@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 
 import numpy as np
+from engines import in_words
 from keras_cells import in_one_line
 
 COLUMNS = {"keras_saved_model": "Keras's SavedModel", "keras_onnx": "Keras's ONNX", "keras_litert": "Keras's LiteRT"}
@@ -28,7 +29,7 @@ def of_keras(model, inputs, expected, column):
         try:
             found = run()
         except Exception as error:
-            return f"does not load or run: {in_one_line(error)[:120]}"
+            return f"does not load or run: {in_words(error)[:120]}"
     return _difference([np.asarray(each) for each in found], expected)
 
 

@@ -461,8 +461,10 @@ AXES = dict.fromkeys(
     ("SAM3PromptableConceptBackbone", "SAM3PromptableConceptImageSegmenter"),
     dict.fromkeys(("boxes", "box_labels"), {1: "boxes"}),
 )
-# Of inputs of one length only: their layers count in Python over the positions.
-LENGTH = dict.fromkeys(("Qwen3_5Backbone", "Qwen3_5MoeBackbone", "RWKV7Backbone"), 16)
+# Of inputs of one length only: their layers count in Python over the positions, or transform them (Fourier).
+LENGTH = dict.fromkeys(
+    ("FNetBackbone", "FNetTextClassifier", "Qwen3_5Backbone", "Qwen3_5MoeBackbone", "RWKV7Backbone"), 16
+)
 
 
 @functools.cache
