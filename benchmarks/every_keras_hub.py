@@ -46,7 +46,8 @@ def try_cell(name):
     import keras
     import numpy as np
     import tensorflow as tf
-    from keras_hub_cases import AXES, FITTING, arrays, build
+    from keras_hub_arguments import AXES, FITTING
+    from keras_hub_cases import arrays, build
 
     name, column = name.split()
     keras.backend.clear_session()
@@ -84,7 +85,7 @@ def by_family(found):
 
 
 def _in_words(name):
-    from keras_hub_cases import FITTING, LENGTH
+    from keras_hub_arguments import FITTING, LENGTH
 
     if name in LENGTH:
         return f"{name} (length {LENGTH[name]})"
