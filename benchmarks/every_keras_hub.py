@@ -21,6 +21,7 @@ import json
 import pathlib
 import sys
 
+from engines import in_words
 from keras_cells import ERROR, FORMATS, PROVEN, cell, compared, in_one_line, is_fault, results
 from keras_exporter import COLUMNS, RIGHT, of_keras
 from measure import versions
@@ -62,9 +63,8 @@ def try_cell(name):
         probes = [given] if name in FITTING else None
         return compared(model, given, column, probes=probes, options=ExportOptions(dynamic_axes=AXES.get(name)))
     inputs = keras.tree.map_structure(lambda tensor: tf.constant(given[tensor.name]), model.input)
-    return of_keras(
-        model, inputs, [np.asarray(each) for each in tf.nest.flatten(model(inputs, training=False))], column
-    )
+    expected = [np.asarray(each) for each in tf.nest.flatten(model(inputs, training=False))]
+    return in_words(of_keras(model, inputs, expected, column))
 
 
 def _work(names):

@@ -4,7 +4,6 @@ import pathlib
 import tempfile
 
 import numpy as np
-from engines import in_words
 from keras_cells import in_one_line
 
 COLUMNS = {"keras_saved_model": "Keras's SavedModel", "keras_onnx": "Keras's ONNX", "keras_litert": "Keras's LiteRT"}
@@ -29,8 +28,8 @@ def of_keras(model, inputs, expected, column):
         try:
             found = run()
         except Exception as error:
-            return f"does not load or run: {in_words(error)[:120]}"
-    return _difference([np.asarray(each) for each in found], expected)
+            return f"does not load or run: {in_one_line(error)[:120]}"
+    return difference([np.asarray(each) for each in found], expected)
 
 
 def _saved_model(model, inputs, folder):
@@ -79,8 +78,13 @@ def _by_name(names, inputs):
     return dict(zip(names, map(np.asarray, keras.tree.flatten(inputs)), strict=True))
 
 
-def _difference(found, expected):
-    """`RIGHT`, or by how much of the scale the outputs of a file differ, in the order that suits it best."""
+def difference(found, expected):
+    """`RIGHT`, or by how much of the scale the outputs of a file differ, in the order that suits it best.
+
+    Args:
+        found: list of arrays, the outputs of the file.
+        expected: list of arrays, those of the model.
+    """
     worst, left = 0.0, list(found)
     for each in expected:
         same = [other for other in left if other.shape == each.shape]
