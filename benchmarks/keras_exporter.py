@@ -36,7 +36,12 @@ def _saved_model(model, inputs, folder):
     import tensorflow as tf
 
     model.export(folder / "model", format="tf_saved_model", verbose=False)
-    return lambda: tf.nest.flatten(tf.saved_model.load(folder / "model").serve(inputs))
+
+    def run():
+        loaded = tf.saved_model.load(folder / "model")  # Its functions need the variables that it owns.
+        return tf.nest.flatten(loaded.serve(inputs))
+
+    return run
 
 
 def _onnx(model, inputs, folder):
