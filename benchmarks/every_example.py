@@ -135,19 +135,20 @@ def page(found):
     """The text of docs/example_models.md, of the results by model and column."""
     from example_models import EXAMPLES, FIELD
 
-    beside = COLUMNS if all(set(COLUMNS) <= set(row) for row in found.values()) else {}
+    beside = COLUMNS if any(set(COLUMNS) & set(row) for row in found.values()) else {}
     columns = {**FORMATS, **beside}
     heads = ["model", "what it is", *columns.values(), "seconds", "MB"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in sorted(EXAMPLES, key=lambda name: (FIELD[name], name)):
         text = in_one_line(EXAMPLES[name].__doc__).split(": ")[0].rstrip(".")
-        cells = [_cell(found[name][column]) for column in columns]
+        cells = [_cell(found[name].get(column, "not tried")) for column in columns]
         cost = [str(found[name].get(key, "")) for key in ("seconds", "megabytes")]
         lines.append(f"| {name.replace('_', ' ')} | {FIELD[name]}: {text} | {' | '.join([*cells, *cost])} |")
     whole = sum(all(found[name][format] == PROVEN for format in FORMATS) for name in EXAMPLES)
-    counts = [f"{sum(row[column] == RIGHT for row in found.values())} of {title}" for column, title in beside.items()]
+    tried = {title: [row[column] for row in found.values() if column in row] for column, title in beside.items()}
+    counts = [f"{cells.count(RIGHT)} of {len(cells)} ({title})" for title, cells in tried.items()]
     said = f"{whole} of {len(EXAMPLES)} models are proven in all three formats at the first call."
-    said += f" Of the files of Keras's own exporter are right: {', '.join(counts)}." if beside else ""
+    said += f" Files of Keras's own exporter that are right: {', '.join(counts)}." if beside else ""
     installed = ", ".join(f"{key} {value}" for key, value in versions("keras", "tensorflow", "onnxruntime").items())
     return f"{HEAD}{BESIDE if beside else ''}\n{said} ({installed})\n\n" + "\n".join(lines) + "\n"
 

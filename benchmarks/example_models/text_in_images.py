@@ -105,21 +105,15 @@ class Viterbi(layers.Layer):
         )
 
     def call(self, scores):
-        def forward(best, step):
+        best, pointers = scores[:, 0], []
+        for step in range(1, scores.shape[1]):
             candidates = best[:, :, None] + self.transitions
-            best = ops.max(candidates, axis=1) + step
-            return best, ops.argmax(candidates, axis=1)
-
-        steps = ops.transpose(scores[:, 1:], (1, 0, 2))
-        best, pointers = ops.scan(forward, scores[:, 0], steps)
-        last = ops.argmax(best, axis=-1)
-
-        def backward(tag, pointer):
-            tag = ops.take_along_axis(pointer, tag[:, None], axis=1)[:, 0]
-            return tag, tag
-
-        _, tags = ops.scan(backward, last, pointers, reverse=True)
-        return ops.concatenate([ops.transpose(tags), last[:, None]], axis=1)
+            pointers.append(ops.argmax(candidates, axis=1))
+            best = ops.max(candidates, axis=1) + scores[:, step]
+        tags = [ops.argmax(best, axis=-1)]
+        for pointer in reversed(pointers):
+            tags.insert(0, ops.take_along_axis(pointer, tags[0][:, None], axis=1)[:, 0])
+        return ops.stack(tags, axis=1)
 
 
 def named_entities():

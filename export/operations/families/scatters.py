@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_byte
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -97,5 +97,5 @@ OPERATIONS = (
     Operation("TensorScatterMax", {TFLITE: Decomposed(scatter_maximum, when=_is_of_known_depth)}),
     Operation("TensorScatterMin", {TFLITE: Decomposed(scatter_minimum, when=_is_of_known_depth)}),
     Operation("XlaDynamicUpdateSlice", {ONNX: Decomposed(dynamic_update_slice)}),
-    Operation("DynamicStitch", {ONNX: Decomposed(stitched)}),
+    Operation("DynamicStitch", in_both(Decomposed(stitched))),
 )
