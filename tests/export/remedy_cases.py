@@ -713,6 +713,22 @@ def lists(out):
     go(calling(looped, (None, 4)), out, "tflite")
 
 
+@case("decode with keras.ops.ctc_decode")
+def beams(out):
+    def decoded(strategy):
+        def call(x):
+            lengths = ops.full((ops.shape(x)[0],), 6, dtype="int32")
+            return ops.cast(ops.ctc_decode(x, lengths, strategy=strategy)[0][0], "float32")
+
+        return calling(call, (6, 5))
+
+    for format in ("tflite", "onnx"):
+        with refused("UnsupportedOpError", "decode with keras.ops.ctc_decode", format, "'mine'"):
+            go(decoded("beam_search"), out, format)
+        go(decoded("greedy"), out, format)
+    go(calling(lambda x: ops.log_softmax(x), (6, 5)), out, ("tflite", "onnx"))
+
+
 @case("use keras.ops.eigh of a symmetric matrix")
 def eigenvalues(out):
     with refused("UnsupportedOpError", "use keras.ops.eigh of a symmetric matrix", "onnx", "'mine'"):
