@@ -624,6 +624,22 @@ def changed(out):
     go(model, out, quantize=typed(found, "Gguf("))
 
 
+@case("decode with keras.ops.ctc_decode")
+def beams(out):
+    def decoded(strategy):
+        def call(x):
+            lengths = ops.full((ops.shape(x)[0],), 6, dtype="int32")
+            return ops.cast(ops.ctc_decode(x, lengths, strategy=strategy)[0][0], "float32")
+
+        return calling(call, (6, 5))
+
+    for format in ("tflite", "onnx"):
+        with refused("UnsupportedOpError", "decode with keras.ops.ctc_decode", format, "'mine'"):
+            go(decoded("beam_search"), out, format)
+        go(decoded("greedy"), out, format)
+    go(calling(lambda x: ops.log_softmax(x), (6, 5)), out, ("tflite", "onnx"))
+
+
 @case(Remedy.TOKENIZER)
 def tokenizer(out):
     words = text.BytePair.train(["the cat sat on the mat"], 270)
@@ -711,38 +727,6 @@ def lists(out):
     go(model, out, "tflite", options=ExportOptions(inputs=keras.InputSpec(shape=(2, 5, 4))))
     go(model, out, formats=["onnx"])
     go(calling(looped, (None, 4)), out, "tflite")
-
-
-@case("decode with keras.ops.ctc_decode")
-def beams(out):
-    def decoded(strategy):
-        def call(x):
-            lengths = ops.full((ops.shape(x)[0],), 6, dtype="int32")
-            return ops.cast(ops.ctc_decode(x, lengths, strategy=strategy)[0][0], "float32")
-
-        return calling(call, (6, 5))
-
-    for format in ("tflite", "onnx"):
-        with refused("UnsupportedOpError", "decode with keras.ops.ctc_decode", format, "'mine'"):
-            go(decoded("beam_search"), out, format)
-        go(decoded("greedy"), out, format)
-    go(calling(lambda x: ops.log_softmax(x), (6, 5)), out, ("tflite", "onnx"))
-
-
-@case("use keras.ops.eigh of a symmetric matrix")
-def eigenvalues(out):
-    with refused("UnsupportedOpError", "use keras.ops.eigh of a symmetric matrix", "onnx", "'mine'"):
-        go(calling(lambda x: tf.math.real(tf.linalg.eigvals(x)), (3, 3)), out)
-    go(calling(lambda x: ops.eigh(x + ops.transpose(x, (0, 2, 1)))[0], (3, 3)), out)
-
-
-@case("leave this format out, or cast the numbers")
-def bits(out):
-    model = calling(lambda x: tf.bitcast(tf.cast(x, "int64"), "int32"))
-    with refused("UnsupportedOpError", "leave this format out, or cast the numbers", "onnx", "'mine'"):
-        go(model, out)
-    go(model, out, formats=["saved_model"])
-    go(calling(lambda x: ops.cast(ops.cast(x, "int64"), "int32")), out)
 
 
 def main(out, *names):
