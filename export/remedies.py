@@ -188,6 +188,34 @@ class Remedy(enum.Enum):
         "start processes with the method 'spawn' or 'forkserver', or load SavedModels in the new process alone",
     )
 
+    TOKENIZER = (
+        "A bundle without a tokenizer",
+        "A file that takes text needs the tokenizer of the bundle.",
+        "pass one to export: export(model, directory, tokenizer=tokenizer)",
+    )
+
+    # Training on the device.
+    COMPILE = (
+        "A model that was not compiled",
+        "`export_training` takes the loss and the optimizer of the model, which has none.",
+        "compile it, or pass {what}=",
+    )
+    TRAINABLE = (
+        "A model without trainable weights",
+        "All layers are frozen, so that nothing would be trained on the device.",
+        "set trainable = True of its head, say",
+    )
+    FREEZE = (
+        "A weight without a gradient",
+        "The loss does not depend on a weight that is trainable.",
+        "freeze its layer: layer.trainable = False",
+    )
+    LABELS = (
+        "An input with the name of the labels",
+        "The signature `train` has an input of this name for the labels of a batch.",
+        "give it another name than {name!r}",
+    )
+
     # Quantization.
     QUANTIZE = (
         "An evaluation of float files",

@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
-from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
+from keras_transformer.export.errors import ExportError, InvalidModelError, NotDeterministicError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.inputs import decoded
 from keras_transformer.export.runtime.precision import full_precision
@@ -172,6 +172,8 @@ def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
 
     try:
         outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
+    except ExportError:
+        raise
     except Exception as error:  # A user's own layer may raise anything.
         raise InvalidModelError(
             f"the model itself fails on the probe {probe.label}: {one_line(error)}",

@@ -20,6 +20,7 @@ from keras_transformer.export.data.report import Artifact, Report
 from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError, RunError
 from keras_transformer.export.loading.load import SERVE, load
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import TFLITE
 from keras_transformer.export.text.graph import IDS, SEGMENTS, TokenizeGraph
 from keras_transformer.export.text.joined_files import check_equal, check_inputs
@@ -86,7 +87,7 @@ def write_text_tflite(bundle: Path, path: Path, signature: str = SERVE) -> Repor
     manifest = read_manifest(directory)
     tokenizer = read_tokenizer(directory, manifest)
     if tokenizer is None or manifest.tokenizer is None:
-        raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
+        raise InvalidBundleError(f"'{bundle}' has no tokenizer", Remedy.TOKENIZER)
     source = manifest.path(directory, TFLITE, signature)
     inputs, outputs = manifest.signature(signature)
     check_inputs(signature, inputs)

@@ -21,6 +21,7 @@ from keras_transformer.export.engines.files import check_file_target
 from keras_transformer.export.errors import InvalidBundleError, InvalidModelError
 from keras_transformer.export.loading.load import SERVE, load
 from keras_transformer.export.onnx.options import PLAIN_OPSET, OnnxOptions
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import ONNX
 from keras_transformer.export.text import extensions
 from keras_transformer.export.text.joined_files import check_equal, check_inputs, outputs_for
@@ -80,7 +81,7 @@ def write_text_onnx(bundle: Path, path: Path, signature: str | None = None) -> R
     manifest = read_manifest(directory)
     tokenizer = read_tokenizer(directory, manifest)
     if tokenizer is None:
-        raise InvalidBundleError(f"'{bundle}' has no tokenizer: pass one to export")
+        raise InvalidBundleError(f"'{bundle}' has no tokenizer", Remedy.TOKENIZER)
     known = manifest.signatures
     name = signature or next(each for each in (SERVE, TOKENIZE, next(iter(known))) if each in known)
     manifest.path(directory, ONNX, name)  # Raises where there is none.

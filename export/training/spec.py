@@ -12,6 +12,7 @@ from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.operation_origin import locator
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import names
 from keras_transformer.export.spec.functional import check_model, input_specs
@@ -138,7 +139,7 @@ def _arrays(model: keras.Model, specs: Sequence[ArraySpec], batch: Any) -> tuple
     """The batch as arrays by input name, and its labels."""
     if LABELS in {each.name for each in specs}:
         raise InvalidModelError(
-            f"an input of the model is named '{LABELS}', as that of the signature: give it another name"
+            f"an input of the model is named '{LABELS}', as that of the signature", Remedy.LABELS, name=LABELS
         )
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise InvalidModelError("batch must be a pair (x, y), as fit takes it")
@@ -188,7 +189,7 @@ def _optimizer(model: keras.Model, optimizer: Any) -> Any:
 def _given(value: object, compiled: Any, what: str, model: keras.Model) -> Any:
     found = compiled if value is None else value
     if found is None:
-        raise InvalidModelError(f"model '{model.name}' has no {what}: compile it, or pass {what}=")
+        raise InvalidModelError(f"model '{model.name}' has no {what}", Remedy.COMPILE, what=what)
     return found
 
 

@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.remedies import Remedy
 from keras_transformer.utils.types import Tensor
 
 LABELS, LOSS = "labels", "loss"
@@ -77,7 +78,7 @@ class TrainingSteps:
         gradients = tape.gradient(loss, weights)
         missing = [each.path for each, gradient in zip(self.weights, gradients, strict=True) if gradient is None]
         if missing:
-            raise InvalidModelError(f"the loss does not depend on weight '{missing[0]}': freeze its layer")
+            raise InvalidModelError(f"the loss does not depend on weight '{missing[0]}'", Remedy.FREEZE)
         weights, others = self._optimizer.stateless_apply(list(state[count:]), gradients, weights)
         return loss, [*weights, *others]
 
@@ -92,7 +93,7 @@ def _check(model: keras.Model, weights: Sequence[keras.Variable]) -> None:
             f"layer '{reduced.name}' computes in {reduced.compute_dtype}: build the model in float32"
         )
     if not weights:
-        raise InvalidModelError(f"model '{model.name}' has no trainable weight: set trainable = True of its head, say")
+        raise InvalidModelError(f"model '{model.name}' has no trainable weight", Remedy.TRAINABLE)
     if len(model.outputs) != 1:
         raise InvalidModelError(f"model '{model.name}' has {len(model.outputs)} outputs; one trains on the device")
     regularized = next((each.path for each in weights if getattr(each, "regularizer", None) is not None), None)

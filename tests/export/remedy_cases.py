@@ -19,8 +19,8 @@ import tensorflow as tf
 from keras import layers, ops
 from worker_cases import run_cases
 
-from keras_transformer import checkpoints, load_model, models, quantization, tasks
-from keras_transformer.export import errors, export, load, register_lowering
+from keras_transformer import checkpoints, load_model, models, quantization, tasks, text
+from keras_transformer.export import errors, export, export_training, load, register_lowering, write_text_tflite
 from keras_transformer.export.commands import main as cli
 from keras_transformer.export.commands import model_files
 from keras_transformer.export.onnx.options import OnnxOptions
@@ -622,6 +622,85 @@ def changed(out):
     with refused("QuantizationError", Remedy.CHANGED, "value/kernel") as found:
         go(model, out, quantize="gguf")
     go(model, out, quantize=typed(found, "Gguf("))
+
+
+@case("decode with keras.ops.ctc_decode")
+def beams(out):
+    def decoded(strategy):
+        def call(x):
+            lengths = ops.full((ops.shape(x)[0],), 6, dtype="int32")
+            return ops.cast(ops.ctc_decode(x, lengths, strategy=strategy)[0][0], "float32")
+
+        return calling(call, (6, 5))
+
+    for format in ("tflite", "onnx"):
+        with refused("UnsupportedOpError", "decode with keras.ops.ctc_decode", format, "'mine'"):
+            go(decoded("beam_search"), out, format)
+        go(decoded("greedy"), out, format)
+    go(calling(lambda x: ops.log_softmax(x), (6, 5)), out, ("tflite", "onnx"))
+
+
+@case(Remedy.TOKENIZER)
+def tokenizer(out):
+    words = text.BytePair.train(["the cat sat on the mat"], 270)
+    size = models.Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=32)
+    backbone = models.Encoder(size, words.vocabulary_size, max_sequence_length=16)
+    model, static = tasks.SequenceClassifier(backbone, num_classes=3), {"batch": 1, "length": 16}
+    go(model, out, "tflite", options=ExportOptions(static=static))
+    with refused("InvalidBundleError", Remedy.TOKENIZER):
+        write_text_tflite(out / "bundle", out / "text.tflite", "serve_1x16")
+    go(model, out, "tflite", tokenizer=words, options=ExportOptions(static=static))
+    write_text_tflite(out / "bundle", out / "text.tflite", "serve_1x16")
+
+
+def trained(model, out, **options):
+    export_training(model, out / "training", (ONES, np.ones((2, 3), "float32")), progress=False, **options)
+
+
+@case(Remedy.COMPILE)
+def compiled(out):
+    model = dense()
+    with refused("InvalidModelError", Remedy.COMPILE, "has no loss", "pass loss="):
+        trained(model, out)
+    trained(model, out, loss="mse", optimizer="sgd")
+    model.compile("sgd", "mse")
+    trained(model, out)
+
+
+@case(Remedy.TRAINABLE)
+def trainable(out):
+    model = dense()
+    model.compile("sgd", "mse")
+    model.trainable = False
+    with refused("InvalidModelError", Remedy.TRAINABLE):
+        trained(model, out)
+    model.trainable = True
+    trained(model, out)
+
+
+@case(Remedy.FREEZE)
+def frozen(out):
+    x = keras.Input((4,), name="x")
+    aside = layers.Dense(3, name="aside")
+    model = keras.Model(x, layers.Dense(3)(x) + ops.stop_gradient(aside(x)))
+    model.compile("sgd", "mse")
+    with refused("InvalidModelError", Remedy.FREEZE, "aside/"):
+        trained(model, out)
+    aside.trainable = False
+    trained(model, out)
+
+
+@case(Remedy.LABELS)
+def labels(out):
+    def model(name):
+        x = keras.Input((4,), name=name)
+        found = keras.Model(x, layers.Dense(3)(x))
+        found.compile("sgd", "mse")
+        return found
+
+    with refused("InvalidModelError", Remedy.LABELS, "labels"):
+        trained(model("labels"), out)
+    trained(model("x"), out)
 
 
 # Remedies in the table of operations.

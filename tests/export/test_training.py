@@ -136,7 +136,7 @@ X, Y = np.ones((4, 6), "float32"), np.zeros((4, 3), "float32")
 @pytest.mark.parametrize(
     ("model", "batch", "options", "message"),
     [
-        (small, (X, Y), {"optimizer": "sgd"}, "'small' has no loss: compile it, or pass loss="),
+        (small, (X, Y), {"optimizer": "sgd"}, "'small' has no loss; compile it, or pass loss="),
         (small, (X, Y), {"loss": "mse"}, "'small' has no optimizer"),
         (small, X, {"loss": "mse", "optimizer": "sgd"}, r"pair \(x, y\)"),
         (
