@@ -458,6 +458,12 @@ for method in ("bilinear", "nearest"):
             bound=1e-5,
         )
 LOGITS = np.repeat(_RANDOM.normal(size=(6, 3, 4)), 2, axis=0).astype("float32")
+case(
+    "CTCBeamSearchDecoder",
+    lambda x, n: tf.nn.ctc_beam_search_decoder(x, n, beam_width=3)[1],
+    *(LOGITS, np.array([12, 5, 1], "int32")),
+    refused=("tflite", "onnx"),
+)
 for merged in (False, True):
     for blank in (0, -1):
         case(
@@ -499,10 +505,4 @@ for factor in (0.4, 3.0):
         bound=4e-6,
     )
 case("HSVToRGB", lambda x: tf.image.hsv_to_rgb(x), COLORS, shapes=PICTURES)
-case(
-    "CTCBeamSearchDecoder",
-    lambda x, n: tf.nn.ctc_beam_search_decoder(x, n, beam_width=3)[1],
-    *(LOGITS, np.array([12, 5, 1], "int32")),
-    refused=("tflite", "onnx"),
-)
 case("TensorListReserve", lambda x: tf.map_fn(lambda row: row * 2, x), ROWS, shapes=((3, 5),))

@@ -100,26 +100,6 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-def with_bias_of_second_axis(x: Tensor, bias: Tensor) -> Tensor:
-    """The converters know biases of the second axis for images only, and tf2onnx behind a convolution only."""
-    return x + tf.reshape(bias, [-1, *[1] * (x.shape.rank - 2)])
-
-
-def _is_no_image(node: Node) -> bool:
-    return node.attribute("data_format") == "NCHW" and node.part.spec(node.inputs[0]).shape.rank in (3, 5)
-
-
-def _is_behind_no_convolution(node: Node) -> bool:
-    """Whether tf2onnx does not make a bias part of a convolution of images."""
-    producer = node.producer(0)
-    is_alone = producer is None or producer.op not in ("Conv2D", "Conv2DBackpropInput")
-    return _is_no_image(node) or (node.attribute("data_format") == "NCHW" and is_alone)
-
-
-_BIAS = {
-    TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
-    ONNX: Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
-}
 _NO_INT64 = Refused("LiteRT divides integers of 32 bits only", "cast to int32 before", is_int64)
 _REMAINDER = Decomposed(truncated_remainder)
 
@@ -151,5 +131,4 @@ OPERATIONS = (
     Operation("Xlog1py", {ONNX: Decomposed(times_logarithm_of_one_more)}),
     Operation("Xdivy", {ONNX: Decomposed(divided_unless_zero)}),
     Operation("AddN", rounds=True),
-    Operation("BiasAdd", _BIAS, rounds=True),
 )
