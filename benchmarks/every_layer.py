@@ -69,9 +69,7 @@ def try_layer(name, formats):
             keras.backend.clear_session()
             together = _tried(cases, format) if len(cases) > 1 else None
             for each in cases:
-                result = together if together == PROVEN else _tried([each], format)
-                if not result.startswith(NO_CASE):
-                    found[format][each.options] = result
+                found[format][each.options] = together if together == PROVEN else _tried([each], format)
     return found
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
@@ -20,8 +21,7 @@ from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.known_values import known_values, with_known_values
-from keras_transformer.export.spec.lengths import reaching_length, with_equal_axes, with_own_lengths
-from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.export.spec.lengths import reaching_length, with_equal_axes, with_long_probes, with_own_lengths
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
@@ -40,9 +40,6 @@ def _called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: Any)
 
 
 _OF_FLOATS = tuple(replaced_layers.ReplacedLayer(each, "call", _called_on_floats) for each in _SIZING)
-
-# How many times as long as usual probes are, where a model fails on shorter ones.
-_FACTORS = (1, 8, 64)
 
 
 def functional_spec(
@@ -104,25 +101,10 @@ def _signature(
     outputs: Sequence[str] | None,
 ) -> Signature:
     """The signature of the inference of a model, with its states, its probes and what it computes of them."""
-    found: list[Signature] = []
-    failed: list[Exception] = []
-    for factor in _FACTORS if given is None and any(map(_has_length, inputs)) else (1,):
-        try:
-            signature = _signature_of_probes(model, inputs, given, outputs, factor)
-        except library_exceptions(InvalidModelError) as error:
-            failed.append(error)
-            continue
-        if not any(map(_is_empty, signature.probes)):
-            return signature
-        found.append(signature)
-    if not found:
-        raise failed[0]
-    return found[0]
-
-
-def _is_empty(probe: Probe) -> bool:
-    """Whether nothing is computed, of a sequence that is shorter than a frame, say."""
-    return all(value.size == 0 for value in probe.outputs.values())
+    make = functools.partial(_signature_of_probes, model, inputs, given, outputs)
+    if given is not None:
+        return make(1)
+    return with_long_probes(make, inputs, [tensor.shape for _, tensor in names.outputs_in_order(model.output)])
 
 
 def _signature_of_probes(
@@ -156,11 +138,6 @@ def _signature_of_probes(
         _add_reaching_probe(model, signature)
     probes.check_finite(signature.probes)
     return signature
-
-
-def _has_length(spec: ArraySpec) -> bool:
-    """Whether an input has a dynamic length, height or width."""
-    return any(axis in ("height", "width") or "length" in axis for axis in spec.axes if axis)
 
 
 def _fill(model: Any, signature: Signature) -> None:

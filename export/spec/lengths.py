@@ -15,6 +15,8 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.export_spec import Probe, Signature
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.probes import Limits, is_mask, probe_of_sizes
 from keras_transformer.export.spec.vocabulary import longest_sequence
 from keras_transformer.utils.captured_stderr import captured
@@ -29,7 +31,52 @@ _MOST_INPUTS = 5
 # Past the tiles and tables of 64 and 128 positions that are usual, where a model names none.
 _USUAL = 131
 _MOST = 1100
+# How many times as long as usual probes are, where a model fails on shorter ones.
+_FACTORS = (1, 8, 64)
 _WORDS = ("window", "block_size", "chunk_size", "chunk_length", "segment_length", "max_distance", "bucket_size")
+
+
+def with_long_probes(
+    make: Callable[[int], Signature], inputs: Sequence[ArraySpec], shapes: Sequence[Sequence[int | None]]
+) -> Signature:
+    """A signature whose probes are as long as the model needs, such as for a frame of a spectrogram.
+
+    Args:
+        make: the signature with probes so many times as long as usual.
+        inputs: tuple of `ArraySpec`; probes of those without a length, a height or a width are as usual.
+        shapes: what the model says of the shape of each output.
+
+    Raises:
+        InvalidModelError: the model fails on probes of each length; of the shortest.
+    """
+    axes = [axis for spec in inputs for axis in spec.axes if axis]
+    has_length = any(axis in ("height", "width") or _AXIS in axis for axis in axes)
+    found: list[Signature] = []
+    failed: list[Exception] = []
+    for factor in _FACTORS if has_length else (1,):
+        try:
+            signature = make(factor)
+        except library_exceptions(InvalidModelError) as error:
+            failed.append(error)
+            continue
+        if all(_has_shapes(probe, shapes) for probe in signature.probes):
+            return signature
+        found.append(signature)
+    if not found:
+        raise failed[0]
+    return found[0]
+
+
+def _has_shapes(probe: Probe, shapes: Sequence[Sequence[int | None]]) -> bool:
+    """Whether a probe's outputs have the shapes that the model says, and elements.
+
+    Of a sequence that is shorter than a kernel TensorFlow returns the sequence itself, or nothing.
+    """
+    values = list(probe.outputs.values())[: len(shapes)]
+    return any(value.size for value in values) and all(
+        value.ndim == len(shape) and all(size in (None, found) for size, found in zip(shape, value.shape, strict=True))
+        for value, shape in zip(values, shapes, strict=True)
+    )
 
 
 def with_own_lengths(

@@ -625,6 +625,12 @@ for method in ("bilinear", "nearest"):
             bound=1e-5,
         )
 LOGITS = np.repeat(_RANDOM.normal(size=(6, 3, 4)), 2, axis=0).astype("float32")
+case(
+    "CTCBeamSearchDecoder",
+    lambda x, n: tf.nn.ctc_beam_search_decoder(x, n, beam_width=3)[1],
+    *(LOGITS, np.array([12, 5, 1], "int32")),
+    refused=("tflite", "onnx"),
+)
 for merged in (False, True):
     for blank in (0, -1):
         case(
@@ -676,12 +682,6 @@ def _filled(x):
 
 
 case("TensorListStack", _filled, ROWS, name="in a loop of Python")
-case(
-    "CTCBeamSearchDecoder",
-    lambda x, n: tf.nn.ctc_beam_search_decoder(x, n, beam_width=3)[1],
-    *(LOGITS, np.array([12, 5, 1], "int32")),
-    refused=("tflite", "onnx"),
-)
 case("TensorListReserve", lambda x: tf.map_fn(lambda row: row * 2, x), ROWS, shapes=((3, 5),))
 
 # Matrices of sizes that are known, in batches of any.

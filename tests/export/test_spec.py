@@ -224,9 +224,13 @@ def test_probes_are_longer_where_the_model_does_not_take_short_ones():
     x = keras.Input((None, 2), name="x")
     frames = keras.layers.Conv1D(3, 30)(x)
     spec = functional_spec(keras.Model(x, frames))
-    lengths = {probe.inputs["x"].shape[1] for probe in spec.signatures["serve"].probes}
+    probes = spec.signatures["serve"].probes
+    lengths = {probe.inputs["x"].shape[1] for probe in probes}
     assert {40, 136} <= lengths
     assert min(lengths) == 40
+    for probe in probes:
+        (found,) = probe.outputs.values()
+        assert found.shape == (probe.inputs["x"].shape[0], probe.inputs["x"].shape[1] - 29, 3)
 
 
 def test_a_probe_that_the_model_does_not_take_says_so():

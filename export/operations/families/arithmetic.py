@@ -188,22 +188,6 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-def with_bias_of_second_axis(x: Tensor, bias: Tensor) -> Tensor:
-    """The converters know biases of the second axis for images only, and tf2onnx behind a convolution only."""
-    return x + tf.reshape(bias, [-1, *[1] * (x.shape.rank - 2)])
-
-
-def _is_no_image(node: Node) -> bool:
-    return node.attribute("data_format") == "NCHW" and node.part.spec(node.inputs[0]).shape.rank in (3, 5)
-
-
-def _is_behind_no_convolution(node: Node) -> bool:
-    """Whether tf2onnx does not make a bias part of a convolution of images."""
-    producer = node.producer(0)
-    is_alone = producer is None or producer.op not in ("Conv2D", "Conv2DBackpropInput")
-    return _is_no_image(node) or (node.attribute("data_format") == "NCHW" and is_alone)
-
-
 _FLOOR_DIVISION = Decomposed(floor_division_of_int64, when=is_int64)
 _DIVISION = Decomposed(truncated_division_of_int64, when=is_int64)
 _REMAINDERS = (
@@ -215,10 +199,6 @@ _NEXT = (
     Decomposed(next_after, when=is_float32),
     Decomposed(next_after_in_float64, when=_is_cast_back, operands=_uncast),
 )
-_BIAS = {
-    TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
-    ONNX: Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
-}
 
 OPERATIONS = (
     Operation("Abs", {TFLITE: Decomposed(absolute_integer, when=is_integer)}),
@@ -246,5 +226,4 @@ OPERATIONS = (
     Operation("Xlog1py", {ONNX: Decomposed(times_logarithm_of_one_more)}),
     Operation("Xdivy", {ONNX: Decomposed(divided_unless_zero)}),
     Operation("AddN", rounds=True),
-    Operation("BiasAdd", _BIAS, rounds=True),
 )

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Products of matrices, and biases."""
 
 from __future__ import annotations
 
@@ -82,6 +82,26 @@ def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor)
     return einsum_multiply_adds(attributes["equation"].s.decode(), shapes) / max(1, math.prod(result.shape))
 
 
+def with_bias_of_second_axis(x: Tensor, bias: Tensor) -> Tensor:
+    """The converters know biases of the second axis for images only, and tf2onnx behind a convolution only."""
+    return x + tf.reshape(bias, [-1, *[1] * (x.shape.rank - 2)])
+
+
+def _is_no_image(node: Node) -> bool:
+    return node.attribute("data_format") == "NCHW" and node.part.spec(node.inputs[0]).shape.rank in (3, 5)
+
+
+def _is_behind_no_convolution(node: Node) -> bool:
+    """Whether tf2onnx does not make a bias part of a convolution of images."""
+    producer = node.producer(0)
+    is_alone = producer is None or producer.op not in ("Conv2D", "Conv2DBackpropInput")
+    return _is_no_image(node) or (node.attribute("data_format") == "NCHW" and is_alone)
+
+
+_BIAS = {
+    TFLITE: Decomposed(with_bias_of_second_axis, when=_is_no_image),
+    ONNX: Decomposed(with_bias_of_second_axis, when=_is_behind_no_convolution),
+}
 _OPTIONS = ("adj_x", "adj_y", "Tout")
 _BYTES = Decomposed(product_of_bytes, _OPTIONS, is_int8)
 _ALL = Decomposed(product_of_all, ("equation",), _adds_nothing)
@@ -92,5 +112,6 @@ OPERATIONS = (
     Operation("BatchMatMul", rounds=True, sum_length=_of_batches),
     Operation("BatchMatMulV2", rounds=True, sum_length=_of_batches, reads_weight=1),
     Operation("BatchMatMulV3", {TFLITE: _BYTES, ONNX: _TRANSPOSED}, rounds=True, sum_length=_of_batches),
+    Operation("BiasAdd", _BIAS, rounds=True),
     Operation("Einsum", {TFLITE: (DIAGONAL_SUM, _ALL)}, rounds=True, sum_length=_of_einsum),
 )
