@@ -7,7 +7,7 @@ operator for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import keras
 import tensorflow as tf
@@ -47,7 +47,7 @@ def cropped_or_resized(
 
     Keras decides it while it traces, where no size is known to be too small.
     """
-    kind: Any = type(layer)
+    kind = cast(Any, type(layer))
     images = ops.cast(images, layer.compute_dtype)
     height, width = (tf.shape(images)[axis] for axis in _image_axes(layer, images))
     found = tf.cond(
