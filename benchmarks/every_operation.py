@@ -2,6 +2,7 @@
 
     python benchmarks/every_operation.py --ops
     python benchmarks/every_operation.py --ops --only fft qr
+    python benchmarks/every_operation.py --layers        # as every_layer.py; also --applications, --keras-hub
 
 Every function of `keras.ops`, its modules and `keras.activations` has cases in `benchmarks/keras_functions`, of the dtypes
 that it takes. Each is the only layer of a functional model, with fixed and with dynamic sizes, which is exported in each
@@ -25,6 +26,12 @@ import tempfile
 FORMATS = ("saved_model", "tflite", "onnx")
 KINDS = ("fixed", "dynamic")
 PROVEN = "proven"
+# What else is tried in this manner: the command of each.
+OTHERS = {
+    "layers": ["every_layer.py"],
+    "applications": ["every_layer.py", "--applications"],
+    "keras-hub": ["every_keras_hub.py"],
+}
 # What Keras itself does not compute in a graph is no matter of the formats.
 KERAS, NOTHING = "Keras", "–"
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "keras_functions.md"
@@ -173,16 +180,29 @@ def page(table):
     return HEAD + "\n".join(lines) + "\n"
 
 
+def _other(options):
+    """Runs the command of another kind of names."""
+    script, *arguments = OTHERS[options.other]
+    arguments += ["--only", *options.only] if options.only else []
+    arguments += ["--json", options.json] if options.json else []
+    return subprocess.call([sys.executable, pathlib.Path(__file__).with_name(script), *arguments])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", action="store_true", help="the functions of keras.ops and keras.activations")
-    parser.add_argument("--only", nargs="+", help="names of functions; the page is not written")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--ops", action="store_true", help="the functions of keras.ops and keras.activations")
+    for name, (script, *_) in OTHERS.items():
+        kinds.add_argument(f"--{name}", action="store_const", const=name, dest="other", help=f"as {script}")
+    parser.add_argument("--only", nargs="+", help="these names; the page is not written")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the cells")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         work(options.worker[0], json.loads(options.worker[1]))
-        return
+        return 0
+    if options.other:
+        return _other(options)
     from keras_functions import CASES
 
     table = rows(cells([key for key in CASES if not options.only or key[0] in options.only]))
@@ -195,7 +215,8 @@ def main():
             if row[format] not in (PROVEN, NOTHING):
                 print(f"{name} {format}: {row[format]}")
     print("{} of {} in all three formats".format(*counts(table)))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
