@@ -479,3 +479,25 @@ def test_outputs_that_are_constants_or_equal_to_others_keep_names_and_types():
     np.testing.assert_array_equal([one, other], [[3, -4]] * 2)
     np.testing.assert_allclose(half, 1 / (1 + np.exp(-x)), rtol=1e-6)
     np.testing.assert_allclose(y, half + [3, -4], rtol=1e-6)
+
+
+def test_products_of_integers_share_no_zero_point_of_zero():
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        graph (int8[N, 2] x) => (int32[N, 2] z)
+        <int8[2, 2] weight = {3, -4, 5, 6}, int8 zero = {0}, int8 two = {2}>
+        {
+            one = MatMulInteger(x, weight, zero, zero)
+            other = MatMulInteger(x, weight, two, zero)
+            z = Add(one, other)
+        }""")
+    simplified = ir.from_proto(model)
+    simplify(simplified)
+    saved = ir.to_proto(simplified)
+    points = [[bool(each) for each in node.input[2:]] for node in saved.graph.node if node.op_type == "MatMulInteger"]
+    assert sorted(map(any, points)) == [False, True]
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    session = onnxruntime.InferenceSession(saved.SerializeToString(), options)
+    # (1, -2) and (-1, -4) times the weight.
+    np.testing.assert_array_equal(session.run(None, {"x": np.array([[1, -2]], "int8")})[0], [[-30, -36]])

@@ -6,6 +6,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import optimizer
 
+from keras_transformer.export.onnx.graph import all_nodes
 from keras_transformer.export.onnx.passes.naming import make_names_unique
 
 _FOLD_BYTES = 4096
@@ -26,11 +27,23 @@ def simplify(model: ir.Model) -> None:
         common.DeduplicateInitializersPass(),
     ):
         each(model)
+    _drop_zero_points(model.graph)
     _return_own_values(model.graph)
     _remove_duplicates(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
     _separate_outputs(model.graph, outputs)
     make_names_unique(model.graph)
+
+
+def _drop_zero_points(graph: ir.Graph) -> None:
+    """Leaves out zero points that are 0, as of the converter: ONNX Runtime fails where several products share one."""
+    for node in all_nodes(graph):
+        if node.op_type == "MatMulInteger":
+            for number in range(2, len(node.inputs)):
+                value = node.inputs[number]
+                constant = None if value is None else value.const_value
+                if constant is not None and not constant.numpy().any():
+                    node.replace_input_with(number, None)
 
 
 def _return_own_values(graph: ir.Graph) -> None:
