@@ -127,7 +127,7 @@ def test_what_a_tokenizer_needs_is_named_and_is_enough(bundles):
     missing = run("onnx", script)
     for kind in TOKENIZERS:
         library = LIBRARIES.get(kind)
-        needed = f"the bundle's tokenizer needs {library}: pip install {library}"
+        needed = f"the bundle's tokenizer needs {library}: pip install {library} (docs/errors.md#missinglibraryerror)"
         assert missing[kind] == (needed if library else "ab cd")
     assert run("onnx", script, "tokenizers", "sentencepiece") == dict.fromkeys(TOKENIZERS, "ab cd")
 
@@ -144,8 +144,9 @@ def test_a_missing_runtime_is_named(exported):
         print(json.dumps(found))
     """
     tflite, saved_model = run("onnx", script)
-    assert tflite == "backend 'tflite' needs ai-edge-litert: pip install ai-edge-litert"
-    assert saved_model == "backend 'saved_model' needs tensorflow: pip install tensorflow"
+    for backend, library, found in (("tflite", "ai-edge-litert", tflite), ("saved_model", "tensorflow", saved_model)):
+        address = "docs/errors.md#missinglibraryerror"
+        assert found == f"backend '{backend}' needs {library}: pip install {library} ({address})"
 
 
 def test_the_command_line_needs_no_more(exported):
