@@ -131,7 +131,8 @@ def _part(function: Any, library: Any) -> tuple[TracedGraph, set[str]]:
     inputs, weights = (
         tuple(each for each in names if each.startswith(WEIGHT) is is_weight) for is_weight in (False, True)
     )
-    return TracedGraph(graph_def, graph_def, inputs, {each: f"{each}:0" for each in results}, weights), used
+    native = {each for each in used if NATIVE in each}  # The library has functions of the rest of the graph too.
+    return TracedGraph(graph_def, graph_def, inputs, {each: f"{each}:0" for each in results}, weights), native
 
 
 class Ends(NamedTuple):
