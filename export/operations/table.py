@@ -9,14 +9,14 @@ from typing import Any
 
 from keras_transformer.export.errors import ExportError, UnknownFormatError
 from keras_transformer.export.operations import families
-from keras_transformer.export.operations.families import complex_numbers, narrow_integers
+from keras_transformer.export.operations.families.numbers import complex_numbers, narrow_integers
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
 
 
 def _entries() -> Iterator[Operation]:
     """The entries of all modules of `families`; one may serve others only."""
-    for each in pkgutil.iter_modules(families.__path__):
-        yield from getattr(importlib.import_module(f"{families.__name__}.{each.name}"), "OPERATIONS", ())
+    for each in pkgutil.walk_packages(families.__path__, f"{families.__name__}."):
+        yield from getattr(importlib.import_module(each.name), "OPERATIONS", ())
 
 
 OPERATIONS: dict[str, Operation] = {each.name: each for each in _entries()}

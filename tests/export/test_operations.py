@@ -25,11 +25,11 @@ if keras.backend.backend() == "tensorflow":
     from keras_transformer.export.graph.repeated_layers import RepeatedLayers
     from keras_transformer.export.graph.traced_graph import trace
     from keras_transformer.export.operations import table
-    from keras_transformer.export.operations.families import (
+    from keras_transformer.export.operations.families.arrays import slices
+    from keras_transformer.export.operations.families.numbers import (
         arithmetic,
         bits,
         exponentials,
-        slices,
         special,
         trigonometry,
     )

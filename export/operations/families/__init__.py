@@ -1,1 +1,1 @@
-"""The operations, by family: each file has the functions and ends with `OPERATIONS`, the entries of the table."""
+"""The operations, by family: each file has functions and ends with `OPERATIONS`, the entries of the table."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.families.polynomials import chebyshev_series, clenshaw, fitted, horner
+from keras_transformer.export.operations.families.numbers.polynomials import chebyshev_series, clenshaw, fitted, horner
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 

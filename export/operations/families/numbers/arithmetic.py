@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float, is_float32, is_int64, is_integer
-from keras_transformer.export.operations.families.places import DISTANCE
+from keras_transformer.export.operations.families.numbers.places import DISTANCE
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation
 from keras_transformer.utils.types import Tensor
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int8
-from keras_transformer.export.operations.families.diagonals import DIAGONAL_SUM
+from keras_transformer.export.operations.families.arrays.diagonals import DIAGONAL_SUM
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
 from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 from keras_transformer.utils.types import Tensor

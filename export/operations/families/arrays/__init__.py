@@ -1,0 +1,1 @@
+"""Operations that move, choose, count or add up elements."""

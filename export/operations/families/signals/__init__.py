@@ -1,0 +1,1 @@
+"""Operations of images, sequences and spectra."""
