@@ -248,8 +248,8 @@ case(
     "DynamicStitch",
     lambda i, x, y: tf.dynamic_stitch([i, tf.constant([1, 3])], [x, y]),
     np.array([4, 0, 2, 3], "int32"),
-    VALUES[[0, 1, 0, 1]],
-    VALUES[:2],
+    ROWS[[0, 1, 0, 2]],
+    ROWS[:2],
     shapes=((4,), (4, None), (2, None)),
 )
 CACHE = _RANDOM.integers(-9, 9, (2, 3, 5, 4)).astype("int8")
