@@ -199,11 +199,11 @@ def lengths(out):
 
 @case(Remedy.PROBES)
 def probes(out):
-    model = calling(lambda x: ops.reshape(ops.reshape(x, (ops.shape(x)[0], -1, 4, 3)), ops.shape(x)), (None, 3))
+    model = calling(lambda x: ops.reshape(ops.reshape(x, (ops.shape(x)[0], -1, 11, 3)), ops.shape(x)), (None, 3))
     with refused("InvalidModelError", Remedy.PROBES, "Calling.call()", "Input to reshape", "length=5"):
         go(model, out)
-    go(model, out, probes=[{"x": np.ones((2, 8, 3))}])
-    go(model, out, probes=[{"length": 12}])
+    go(model, out, probes=[{"x": np.ones((2, 22, 3))}])
+    go(model, out, probes=[{"length": 33}])
 
 
 @case(Remedy.FINITE)
