@@ -36,6 +36,8 @@ _MODULES = (
 _OF_LAYER = re.compile(r"Exception encountered when calling (.+?)\.\s+\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
 # And below the config of a whole model that cannot be loaded.
 _OF_CONFIG = "Exception encountered: "
+# And below what it says of shapes that it cannot infer, whatever the reason.
+_OF_INFERENCE = "Error encountered: "
 # TensorFlow begins with the place, and ends with the cause and the name of the node.
 _TRACING, _EXECUTION = "in user code:", "Graph execution error:"
 _FUNCTION, _NODE = re.compile(r"\{\{function_node [^}]*\}\} "), ("[[{{node ", "[Op:")
@@ -124,7 +126,7 @@ def _cause(text: str) -> str:
     """The cause in one line, or ""."""
     if match := _OF_LAYER.search(text):
         inner = _cause(match[2]) if match[2].lstrip().startswith((_TRACING, _EXECUTION)) else " ".join(_lines(match[2]))
-        return f"{match[1]}: {inner.partition(_ADVICE)[0]}"
+        return f"{match[1]}: {inner.partition(_ADVICE)[0].rpartition(_OF_INFERENCE)[2]}"
     if _OF_CONFIG in text:
         return _cause(text.rpartition(_OF_CONFIG)[2])
     lines = _lines(text)

@@ -48,6 +48,16 @@ def test_the_cause_in_a_compiled_function_is_the_last_line():
     assert one_line(caught.value) == "ValueError: It sums nothing. Not even that."
 
 
+def test_the_cause_why_a_shape_is_not_inferred_is_the_last_line():
+    class Two(keras.layers.Layer):
+        def call(self, one, other):
+            return one + other
+
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
+        Two()(keras.Input((3,)))
+    assert one_line(caught.value).endswith("missing a required argument: 'other'")
+
+
 def test_the_cause_in_a_config_is_the_last_one():
     model = keras.saving.serialize_keras_object(keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]))
     model["config"]["layers"][1]["config"]["units"] = "many"

@@ -37,10 +37,10 @@ def tagger():
         (
             {"target": "litert-gpu"},
             TargetError,
-            r"'length' is not given: pass options=ExportOptions\(static=\{\"batch\": 1, \"length\": 128\}, target='litert",
+            r"'length' is not given; pass options=ExportOptions\(static=\{\"batch\": 1, \"length\": 128\}, target='litert",
         ),
         ({"target": "qnn", "static": [{"length": 4}, {"batch": 2}]}, TargetError, "the size of 'length' is not given"),
-        ({"target": "qnn", "formats": ["tflite"]}, TargetError, "it runs onnx files, not tflite: leave formats out"),
+        ({"target": "qnn", "formats": ["tflite"]}, TargetError, "it runs onnx files, not tflite; leave `formats` out"),
         ({"target": "xnnpack", "formats": ["tflite", "onnx"]}, TargetError, "it runs tflite files, not tflite, onnx"),
         (
             {"target": "litert-gpu", "quantize": "weight_int4", "static": {"length": 4}},
