@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,7 @@ from keras_transformer.export.graph.inlining import RESULT
 from keras_transformer.export.graph.operation_results import result_part
 from keras_transformer.export.graph.part import Node, constant
 from keras_transformer.export.graph.traced_graph import with_numbered_functions, with_own_functions
-from keras_transformer.export.operations.operation import Decomposed
+from keras_transformer.export.operations.operation import Attributes, Decomposed
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def traced(
     lowering: Decomposed,
     values: Sequence[np.ndarray | None],
     specs: Sequence[tf.TensorSpec],
-    attributes: Mapping[str, Any],
+    attributes: Attributes,
 ) -> ConcreteFunction:
     """The concrete function of a decomposition, of those operands that are no known constants."""
 

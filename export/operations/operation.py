@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.export.graph.part import Node
 
+# Those of an operation by name, as a graph has them.
+Attributes: TypeAlias = Mapping[str, Any]
 # The formats that are converted from the traced graph. A SavedModel contains it as it is.
 TFLITE, ONNX = "tflite", "onnx"
 
@@ -108,7 +110,7 @@ class Operation:
     rounds: bool = False
     rounds_operands: bool = False
     is_absolute: bool = False
-    sum_length: Callable[[Mapping[str, Any], Sequence[Tensor], Tensor], float] | None = None
+    sum_length: Callable[[Attributes, Sequence[Tensor], Tensor], float] | None = None
     reads_weight: int | None = None
     moves_weight: bool = False
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int8
 from keras_transformer.export.operations.families.arrays.diagonals import DIAGONAL_SUM
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
 from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 from keras_transformer.utils.types import Tensor
-
-Attributes = Mapping[str, Any]
 
 
 def product_of_bytes(x: Tensor, y: Tensor, *, adj_x: bool, adj_y: bool, Tout: tf.DType) -> Tensor:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import ONNX, Attributes, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -57,7 +56,7 @@ def half_sum_of_squares(x: Tensor) -> Tensor:
     return 0.5 * tf.reduce_sum(x * x)
 
 
-def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(inputs[0].shape) / max(1, math.prod(result.shape))
 
 

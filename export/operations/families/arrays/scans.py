@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import Attributes, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -69,7 +68,7 @@ def _is_of_known_axis(node: Node) -> bool:
     return node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
 
 
-def _length(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return inputs[0].shape[int(inputs[1])]
 
 

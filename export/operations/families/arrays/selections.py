@@ -27,7 +27,7 @@ _MOVES = (
 )
 
 
-def selected(graph: Any, node: Any, name: str, arguments: Any) -> None:
+def selected(graph: Any, node: Any, name: str, arguments: object) -> None:
     """ONNX's `Where` if what is not selected may be infinite or NaN; otherwise products with 0 and 1, which are faster."""
     from tf2onnx.onnx_opset.controlflow import Select
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import Decomposed, Lowering, Operation, in_both
+from keras_transformer.export.operations.operation import Attributes, Decomposed, Lowering, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -85,5 +85,5 @@ def factorization(
     return Operation(name, lowerings, rounds_operands=True, sum_length=_largest_size)
 
 
-def _largest_size(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _largest_size(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return max(inputs[0].shape[-2:])

@@ -43,12 +43,12 @@ def floor_remainder_of_floats(x: Tensor, y: Tensor) -> Tensor:
     return tf.where(tf.logical_and(tf.not_equal(rest, 0.0), is_other_sign), rest + y, rest)
 
 
-def floor_remainder(graph: Any, node: Any, name: str, arguments: Any) -> None:
+def floor_remainder(graph: Any, node: Any, name: str, arguments: object) -> None:
     """ONNX's `Mod` of integers, which has the sign of the divisor."""
     _make_remainder(graph, node, name, fmod=0)
 
 
-def remainder(graph: Any, node: Any, name: str, arguments: Any) -> None:
+def remainder(graph: Any, node: Any, name: str, arguments: object) -> None:
     """ONNX's `Mod` with the sign of the dividend."""
     _make_remainder(graph, node, name, fmod=1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -74,7 +73,7 @@ def sign_bit(x: Tensor) -> Tensor:
     return tf.cast(is_negative, tf.int32) * tf.constant(_SIGN)
 
 
-def bits_of_float(x: Tensor, **attributes: Any) -> Tensor:
+def bits_of_float(x: Tensor, **attributes: object) -> Tensor:
     """The bits of a float32 as int32: sign, exponent and fraction by arithmetic. Deviation: of NaN there is one."""
     size = tf.minimum(tf.abs(x), np.finfo("float32").max)
     reached = tf.cast(tf.expand_dims(size, -1) >= tf.constant(_SMALLEST), tf.int32)
@@ -87,7 +86,7 @@ def bits_of_float(x: Tensor, **attributes: Any) -> Tensor:
     return bits + sign_bit(x)
 
 
-def float_of_bits(x: Tensor, **attributes: Any) -> Tensor:
+def float_of_bits(x: Tensor, **attributes: object) -> Tensor:
     """The float32 of which an int32 has the bits."""
     is_negative = x < 0
     size = tf.where(is_negative, x - _SIGN, x)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
-
-Attributes = Mapping[str, Any]
 
 
 def padded_convolution(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from keras_transformer.export.operations.operation import Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import Attributes, Decomposed, Operation, in_both
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
@@ -160,7 +159,7 @@ def _read(images: Tensor, places: Sequence[Tensor], fill: Tensor, numbers: Tenso
     return tf.where(tf.expand_dims(is_inside, 3), found, fill)
 
 
-def _of_places(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _of_places(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     """The place of a result among `n` elements is rounded too, by up to `n` units, as is a sum of `8 n²` numbers."""
     return 8.0 * max(*inputs[0].shape[1:3], *result.shape[1:3]) ** 2
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
 from keras_transformer.utils.types import Tensor
 
 
@@ -64,7 +63,7 @@ def _has_channels_last(node: Node) -> bool:
     return node.attribute("data_format") == "NDHWC" and node.part.spec(node.inputs[0]).shape[-1] is not None
 
 
-def _of_window(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _of_window(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return math.prod(attributes["ksize"].list.i)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, Decomposed, Native, Operation, in_both
+from keras_transformer.export.operations.operation import ONNX, Attributes, Decomposed, Native, Operation, in_both
 from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
@@ -136,7 +136,7 @@ _KERNELS: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
 }
 
 
-def by_sizes(graph: Any, node: Any, name: str, arguments: Any) -> None:
+def by_sizes(graph: Any, node: Any, name: str, arguments: object) -> None:
     """ONNX's `Resize`, of sizes where factors, rounded to float32, would give others."""
     from tf2onnx.onnx_opset.nn import Resize
 
@@ -160,7 +160,7 @@ def _is_not_aligned(node: Node) -> bool:
     return not node.attribute("align_corners")
 
 
-def _of_places(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _of_places(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     """The place of a result among `n` elements is rounded too, by up to `n` units, as is a sum of `8 n²` numbers."""
     return 8.0 * max(inputs[0].shape[1:3]) ** 2
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation, in_both
 from keras_transformer.utils.types import Tensor
 
 # Numbers up to which a transform is one matrix.
@@ -208,15 +207,15 @@ def _is_of_no_power_of_two(node: Node) -> bool:
     return _is_of_known_length(node) and length is not None and int(length[0]).bit_count() != 1
 
 
-def _length_of_last(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length_of_last(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return sum(_factors(inputs[0].shape[-1]))
 
 
-def _length_of_planes(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length_of_planes(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return sum(sum(_factors(each)) for each in inputs[0].shape[-2:])
 
 
-def _length_given(attributes: Mapping[str, Any], inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length_given(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return sum(sum(_factors(int(each))) for each in inputs[1])
 
 
