@@ -45,8 +45,9 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
 
 def _check_operations(graph: TracedGraph, locate: Callable[[str, str], str]) -> None:
     """Refuses operations with which a SavedModel would not be loaded again, since they do more than compute."""
+    functions = {each.signature.name for each in graph.graph_def.library.function}  # Some are called by their names.
     found = {(node.op, locate(node.op, node.name)): None for node in every_node(graph.graph_def)}
-    effects = [each for each in found if each[0] not in COMPUTING]
+    effects = [each for each in found if each[0] not in COMPUTING and each[0] not in functions]
     if effects:
         (op, layer), *others = effects
         raise UnsupportedOpError(SAVED_MODEL, op, layer, others, "it does more than compute", Remedy.EFFECT)

@@ -2,11 +2,13 @@
 
 import pathlib
 
+import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformer.export import InvalidBundleError
+from keras_transformer.export import InvalidBundleError, export, load
 from keras_transformer.export.saved_model.graph_check import check_saved_model
 from keras_transformer.export.saved_model.runtime import load_saved_model
 
@@ -73,6 +75,19 @@ def of_a_call(path):
 def test_a_function_may_be_called_as_an_operation_of_its_name(tmp_path):
     path = changed(of_a_call(tmp_path / "model"), call_by_name("a_function"))
     check_saved_model(pathlib.Path(path))
+
+
+def test_a_model_may_call_functions_by_their_names(tmp_path):
+    labels, logits = keras.Input((3,), dtype="int32", name="labels"), keras.Input((7, 5), name="logits")
+    sizes = [keras.ops.full_like(labels[:, 0], size) for size in (3, 7)]
+    model = keras.Model([labels, logits], keras.ops.ctc_loss(labels, logits, *sizes, mask_index=4))
+    export(model, tmp_path / "bundle", ["saved_model"], progress=False)
+    given = [
+        np.array([[0, 1, 2], [3, 3, 1]], "int32"),
+        np.random.default_rng(0).normal(size=(2, 7, 5)).astype("float32"),
+    ]
+    found = load(tmp_path / "bundle", backend="saved_model")(given)["output"]
+    np.testing.assert_allclose(found, model(given), rtol=1e-5)
 
 
 def test_a_function_has_no_name_of_an_operation_that_is_not_allowed(tmp_path):
