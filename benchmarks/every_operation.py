@@ -177,7 +177,7 @@ def page(table):
     lines = [f"{proven} of {computed} functions are proven in all three formats.", ""]
     lines += ["| function | SavedModel | TFLite | ONNX | not in Keras |", "|---|---|---|---|---|"]
     lines += [f"| `{name}` | {' | '.join(row[each] for each in (*FORMATS, KERAS))} |" for name, row in table.items()]
-    return HEAD + "\n".join(lines) + "\n"
+    return HEAD + "\n".join(lines).replace("](", "] (") + "\n"  # Such a text is no link.
 
 
 def _other(options):
