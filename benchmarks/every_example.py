@@ -24,9 +24,9 @@ import sys
 import tempfile
 import time
 
-from keras_cells import ERROR, FORMATS, PROVEN, WRONG, in_one_line, is_equal, is_fault, results
+from keras_cells import ERROR, FORMATS, PROVEN, WRONG, in_cell, in_one_line, is_equal, is_fault, kept_results
 from keras_exporter import COLUMNS, RIGHT, of_keras
-from measure import versions
+from measure import listed, versions
 
 OURS = "ours"
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "example_models.md"
@@ -141,7 +141,7 @@ def page(found):
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in sorted(EXAMPLES, key=lambda name: (FIELD[name], name)):
         text = in_one_line(EXAMPLES[name].__doc__).split(": ")[0].rstrip(".")
-        cells = [_cell(found[name].get(column, "not tried")) for column in columns]
+        cells = [in_cell(found[name].get(column, "not tried")[:300]) for column in columns]
         cost = [str(found[name].get(key, "")) for key in ("seconds", "megabytes")]
         lines.append(f"| {name.replace('_', ' ')} | {FIELD[name]}: {text} | {' | '.join([*cells, *cost])} |")
     whole = sum(all(found[name][format] == PROVEN for format in FORMATS) for name in EXAMPLES)
@@ -149,12 +149,13 @@ def page(found):
     counts = [f"{cells.count(RIGHT)} of {len(cells)} ({title})" for title, cells in tried.items()]
     said = f"{whole} of {len(EXAMPLES)} models are proven in all three formats at the first call."
     said += f" Files of Keras's own exporter that are right: {', '.join(counts)}." if beside else ""
-    installed = ", ".join(f"{key} {value}" for key, value in versions("keras", "tensorflow", "onnxruntime").items())
+    installed = listed(versions("keras", "tensorflow", "onnxruntime"))
     return f"{HEAD}{BESIDE if beside else ''}\n{said} ({installed})\n\n" + "\n".join(lines) + "\n"
 
 
-def _cell(result):
-    return result[:300].replace("|", "/").replace("<", "&lt;")
+def _entries(column, result):
+    """What a worker finds of a model by column: one text for all formats where its process ended."""
+    return dict.fromkeys(FORMATS if column == OURS else [column], result) if isinstance(result, str) else result
 
 
 def main():
@@ -168,18 +169,9 @@ def main():
         return _work(options.worker)
     from example_models import EXAMPLES
 
-    kept = pathlib.Path(options.json) if options.json else None
-    found = json.loads(kept.read_text()) if kept and kept.exists() else {}
     columns = COLUMNS if options.keras else [OURS]
     keys = [f"{name} {column}" for name in options.only or EXAMPLES for column in columns]
-    for key, result in results([sys.executable, __file__, "--worker"], keys, batch=60 if options.keras else 1):
-        name, column = key.split()
-        if isinstance(result, str):  # The process ended.
-            result = dict.fromkeys(FORMATS if column == OURS else [column], result)
-        found.setdefault(name, {}).update(result)
-        print(f"{key}: {result}", flush=True)
-        if kept:
-            kept.write_text(json.dumps(found, indent=1) + "\n")
+    found = kept_results(options.json, keys, _entries, batch=60 if options.keras else 1)
     if all(set(FORMATS) <= set(found.get(name, {})) for name in EXAMPLES):
         FILE.write_text(page(found))
     return 1 if any(is_fault(row.get(format, "")) for row in found.values() for format in FORMATS) else 0

@@ -22,9 +22,9 @@ import pathlib
 import sys
 
 from engines import in_words
-from keras_cells import ERROR, FORMATS, PROVEN, cell, compared, in_one_line, is_fault, results
+from keras_cells import ERROR, FORMATS, PROVEN, cell, compared, in_one_line, is_fault, kept_results
 from keras_exporter import COLUMNS, RIGHT, of_keras
-from measure import versions
+from measure import listed, versions
 
 KERAS = {name: COLUMNS[name] for name in ("keras_onnx", "keras_litert")}
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "keras_hub.md"
@@ -112,7 +112,7 @@ def page(found):
         lines.append(f"| {name} | {', '.join(map(_in_words, row['onnx']))} | {' | '.join(cells)} |")
     tried = {column: [row[column] for row in found.values() if column in row] for column in columns}
     counts = "; ".join(f"{title}: {_count(tried[column], column)}" for column, title in columns.items())
-    installed = ", ".join(f"{name} {version}" for name, version in versions("keras", "keras-hub", "tensorflow").items())
+    installed = listed(versions("keras", "keras-hub", "tensorflow"))
     beside = BESIDE if columns is not FORMATS else ""
     return (
         f"{HEAD}{beside}\nClasses that are right, {len(rows)} families ({installed}): {counts}.\n\n"
@@ -133,16 +133,9 @@ def main():
         return _work(options.worker)
     from keras_hub_cases import classes
 
-    kept = pathlib.Path(options.json) if options.json else None
-    found = json.loads(kept.read_text()) if kept and kept.exists() else {}
     columns = KERAS if options.keras else options.formats
     tried = [f"{name} {column}" for name in options.only or sorted(classes()) for column in columns]
-    for key, result in results([sys.executable, __file__, "--worker"], tried):
-        name, column = key.split()
-        found.setdefault(name, {})[column] = result
-        print(f"{key}: {result}", flush=True)
-        if kept:
-            kept.write_text(json.dumps(found, indent=1) + "\n")
+    found = kept_results(options.json, tried, lambda column, result: {column: result})
     if all(set(FORMATS) <= set(found.get(name, {})) for name in classes()):
         FILE.write_text(page(found))
     return 1 if any(is_fault(row.get(column, "")) for row in found.values() for column in FORMATS) else 0

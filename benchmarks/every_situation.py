@@ -17,8 +17,8 @@ import pathlib
 import sys
 import tempfile
 
-from keras_cells import ERROR, FORMATS, in_one_line, results
-from measure import versions
+from keras_cells import ERROR, FORMATS, in_cell, in_one_line, kept_results
+from measure import listed, versions
 
 WORKS, REMEDIED = "works", "refused; with the remedy it works"
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "situations.md"
@@ -61,10 +61,10 @@ def page(found):
     lines = [f"| topic | situation | {' | '.join(FORMATS.values())} |", "|---" * (2 + len(FORMATS)) + "|"]
     for topic, module in TOPICS.items():
         for each in module.SITUATIONS:
-            cells = [found[each.__name__][format].replace("|", "/").replace("<", "&lt;") for format in FORMATS]
+            cells = [in_cell(found[each.__name__][format]) for format in FORMATS]
             lines.append(f"| {topic} | {in_one_line(each.__doc__)} | {' | '.join(cells)} |")
     whole = sum(not any(each.startswith(ERROR) for each in row.values()) for row in found.values())
-    installed = ", ".join(f"{key} {value}" for key, value in versions("keras", "tensorflow", "onnxruntime").items())
+    installed = listed(versions("keras", "tensorflow", "onnxruntime"))
     said = f"{whole} of {len(found)} work, or are refused with a remedy that works. ({installed})\n\n"
     return HEAD + said + "\n".join(lines) + "\n"
 
@@ -80,15 +80,8 @@ def main():
         return _work(options.worker)
     from situations import SITUATIONS
 
-    kept = pathlib.Path(options.json) if options.json else None
-    found = json.loads(kept.read_text()) if kept and kept.exists() else {}
     keys = [f"{name} {format}" for name in options.only or SITUATIONS for format in options.formats]
-    for key, result in results([sys.executable, __file__, "--worker"], keys):
-        name, format = key.split()
-        found.setdefault(name, {})[format] = result
-        print(f"{key}: {result}", flush=True)
-        if kept:
-            kept.write_text(json.dumps(found, indent=1) + "\n")
+    found = kept_results(options.json, keys, lambda format, result: {format: result})
     if all(set(FORMATS) <= set(found.get(name, {})) for name in SITUATIONS):
         FILE.write_text(page(found))
     return 1 if any(each.startswith(ERROR) for row in found.values() for each in row.values()) else 0

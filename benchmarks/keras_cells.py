@@ -1,7 +1,9 @@
 """What becomes of the models of a table in each format: exported, run and compared by worker processes, said in cells."""
 
 import json
+import pathlib
 import subprocess
+import sys
 import tempfile
 
 FORMATS = {"saved_model": "SavedModel", "tflite": "TFLite", "onnx": "ONNX"}
@@ -93,6 +95,31 @@ def results(command, names, batch=60):
             yield given[0], f"{ERROR}: the process ended with {process.returncode}"
 
 
+def kept_results(path, keys, entries, batch=60):
+    """The results by name and column: those that a file keeps, with those that workers of this script find.
+
+    Args:
+        path: of the file, which is written after each result; None for no file.
+        keys: list of `"name column"`.
+        entries: function of a column and its result, which returns what goes to the name: a dict of column to result.
+        batch: as of `results`.
+    """
+    path = pathlib.Path(path) if path else None
+    found = json.loads(path.read_text()) if path and path.exists() else {}
+    for key, result in results([sys.executable, sys.argv[0], "--worker"], keys, batch):
+        name, column = key.split()
+        found.setdefault(name, {}).update(entries(column, result))
+        print(f"{key}: {result}", flush=True)
+        if path:
+            path.write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def in_cell(text):
+    """A text as Markdown has it in a cell."""
+    return text.replace("|", "/").replace("<", "&lt;")
+
+
 def cell(found, right=PROVEN):
     """What is said of the cases of a row in one column.
 
@@ -110,7 +137,7 @@ def cell(found, right=PROVEN):
         if each != right:
             reasons.setdefault(each.split(":")[0] if each.startswith(WRONG) else each, []).append(options)
     parts = [f"{' / '.join(filter(None, options))}: {reason[:160]}" for reason, options in reasons.items()]
-    return f"{count} of {len(found)}; " + "; ".join(parts).replace("|", "/").replace("<", "&lt;")
+    return f"{count} of {len(found)}; {in_cell('; '.join(parts))}"
 
 
 def is_fault(result):

@@ -109,6 +109,11 @@ def versions(*packages):
     return found
 
 
+def listed(versions):
+    """Returns a dict of package to version in one line."""
+    return ", ".join(f"{package} {version}" for package, version in versions.items())
+
+
 @contextlib.contextmanager
 def working_folder(directory, name):
     """Yields a folder for exported files: `directory / name`, which is kept, or a temporary one.
@@ -206,8 +211,7 @@ class Table:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
         ]
         body.insert(1, "  ".join("-" * width for width in widths))
-        head = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return "\n".join([self.title, head, "", *body, *(["", *self.notes] if self.notes else [])])
+        return "\n".join([self.title, listed(self.versions), "", *body, *(["", *self.notes] if self.notes else [])])
 
     def finish(self, path=None):
         """Prints the table and writes it to `path`, if given."""

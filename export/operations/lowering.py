@@ -59,8 +59,9 @@ def lowered(
     found = with_two_branches(given)
     found = with_carried_elements(found) if format == ONNX else found
     # What takes the place of one operation may let another one be replaced, such as the part of a complex number.
+    lowerings = lowerings_in(format)
     for number in range(_MOST_PASSES):
-        lowering = _Lowering(lowerings_in(format), (number,))
+        lowering = _Lowering(lowerings, (number,))
         chosen = lowering.chosen(found, list(graph.outputs.values()), graph.weights)
         _check_refused(chosen, format, locate)
         before, found = found, lowering.applied(found, chosen)

@@ -78,6 +78,10 @@ class Refused:
 Lowering = Decomposed | Native | Refused
 
 
+def _listed(found: Lowering | Sequence[Lowering]) -> tuple[Lowering, ...]:
+    return (found,) if isinstance(found, Lowering) else tuple(found)
+
+
 def in_both(lowering: Lowering | Sequence[Lowering]) -> dict[str, Lowering | Sequence[Lowering]]:
     """The same lowering in both formats."""
     return {TFLITE: lowering, ONNX: lowering}
@@ -114,12 +118,11 @@ class Operation:
     reads_weight: int | None = None
     moves_weight: bool = False
 
-    def preceded_by(self, lowering: Lowering) -> Operation:
-        """The same operation with another lowering in both formats, which comes before its own."""
-        lowerings = {format: (lowering, *self.lowerings_in(format)) for format in (TFLITE, ONNX)}
-        return dataclasses.replace(self, lowerings=lowerings)
+    def preceded_by(self, lowerings: Mapping[str, Lowering | Sequence[Lowering]]) -> Operation:
+        """The same operation with further lowerings by format, which come before its own."""
+        found = {format: (*_listed(each), *self.lowerings_in(format)) for format, each in lowerings.items()}
+        return dataclasses.replace(self, lowerings={**self.lowerings, **found})
 
     def lowerings_in(self, format: str) -> tuple[Lowering, ...]:
         """What becomes of it in a format, in the order of precedence; nothing where the converter keeps it."""
-        found = self.lowerings.get(format, ())
-        return (found,) if isinstance(found, Lowering) else tuple(found)
+        return _listed(self.lowerings.get(format, ()))

@@ -18,6 +18,8 @@ _Cell: TypeAlias = keras.layers.LSTMCell | keras.layers.GRUCell | keras.layers.S
 
 _OPERATORS = {keras.layers.LSTMCell: "LSTM", keras.layers.GRUCell: "GRU", keras.layers.SimpleRNNCell: "RNN"}
 _LAYERS = (keras.layers.RNN, keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN)
+# In which order ONNX takes the gates of an LSTM: input, output, forget gate, candidate, by their places in kernels of Keras.
+LSTM_GATES = (0, 3, 1, 2)
 # Activations by what ONNX calls them. Those with numbers of their own, such as `hard_sigmoid`, are left out.
 _ACTIVATIONS = {keras.activations.tanh: "Tanh", keras.activations.sigmoid: "Sigmoid", keras.activations.relu: "Relu"}
 

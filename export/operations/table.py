@@ -20,10 +20,9 @@ def _entries() -> Iterator[Operation]:
 
 
 OPERATIONS: dict[str, Operation] = {each.name: each for each in _entries()}
-for _name, _lowering in complex_numbers.OF_COMPLEX.items():
-    OPERATIONS[_name] = OPERATIONS.get(_name, Operation(_name)).preceded_by(_lowering)
-for _name in narrow_integers.NAMES:
-    OPERATIONS[_name] = narrow_integers.computed_in_wider_type(OPERATIONS.get(_name, Operation(_name)))
+for _kind in (complex_numbers.OF_COMPLEX, narrow_integers.OF_NARROW):
+    for _name, _lowerings in _kind.items():
+        OPERATIONS[_name] = OPERATIONS.get(_name, Operation(_name)).preceded_by(_lowerings)
 # What users have registered, by format and operation.
 _REGISTERED: dict[str, dict[str, Decomposed]] = {TFLITE: {}, ONNX: {}}
 

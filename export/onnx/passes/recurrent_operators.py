@@ -9,17 +9,14 @@ import onnx_ir as ir
 
 from keras_transformer.export.graph.native_functions import operator_of
 from keras_transformer.export.graph.repeated_layers import WEIGHT
-from keras_transformer.export.onnx.graph import name_of
+from keras_transformer.export.onnx.graph import add_constant, make_node, name_of
 from keras_transformer.export.onnx.options import PLAIN_OPSET
 from keras_transformer.export.onnx.passes.repeated_parts import Ends
-from keras_transformer.export.operations.recurrence import Recurrence
+from keras_transformer.export.operations.recurrence import LSTM_GATES, Recurrence
 
 if TYPE_CHECKING:
     from tensorflow.core.framework.function_pb2 import FunctionDef
 
-# In which order the operator takes the gates of Keras. Keras: input, forget, candidate, output; ONNX: input, output, forget,
-# candidate. The gates of a GRU have the same order.
-_GATES = {"LSTM": (0, 3, 1, 2)}
 _FIRST = -(2**63)
 
 
@@ -46,14 +43,13 @@ class _Builder:
 
     def __init__(self, recurrence: Recurrence, names: list[str]) -> None:
         self._recurrence = recurrence
-        self._inputs = [ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT)) for name in names]
-        self._nodes: list[ir.Node] = []
-        self._constants: list[ir.Value] = []
+        inputs = [ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT)) for name in names]
+        self._graph = ir.Graph(inputs, [], nodes=[], opset_imports={"": PLAIN_OPSET}, name="recurrent_layer")
 
     def model(self) -> ir.Model:
         """The graph as a model."""
-        weights = [each for each in self._inputs if (each.name or "").startswith(WEIGHT)]
-        sequences, *states = self._inputs[: -len(weights)]
+        weights = [each for each in self._graph.inputs if name_of(each).startswith(WEIGHT)]
+        sequences, *states = self._graph.inputs[: -len(weights)]
         kernel, recurrent, *bias = weights
         operands = [
             self._add("Transpose", sequences, perm=[1, 0, 2]),
@@ -68,15 +64,8 @@ class _Builder:
         outputs += [self._add("Squeeze", each, self._constant([0])) for each in made[1:]]
         for number, each in enumerate(outputs):
             each.name = f"result_{number}"
-        graph = ir.Graph(
-            self._inputs,
-            outputs,
-            nodes=self._nodes,
-            initializers=self._constants,
-            opset_imports={"": PLAIN_OPSET},
-            name="recurrent_layer",
-        )
-        return ir.Model(graph, ir_version=10)
+        self._graph.outputs.extend(outputs)
+        return ir.Model(self._graph, ir_version=10)
 
     def _operator(self, operands: list[ir.Value | None], states: int) -> list[ir.Value]:
         recurrence = self._recurrence
@@ -88,9 +77,8 @@ class _Builder:
         if recurrence.operator == "GRU":
             options["linear_before_reset"] = int(recurrence.resets_after)
         made = [ir.Value(name=name) for name in ("steps", "state", "carry")[: states + 1]]
-        self._nodes.append(
-            ir.node(recurrence.operator, operands, options, outputs=made, name=recurrence.operator.lower())
-        )
+        name = recurrence.operator.lower()
+        self._graph.append(ir.node(recurrence.operator, operands, options, outputs=made, name=name))
         return made
 
     def _sequences(self, steps: ir.Value) -> ir.Value:
@@ -103,11 +91,10 @@ class _Builder:
 
     def _ordered(self, weight: ir.Value, axis: int = 1) -> ir.Value:
         """A weight with its gates in the order of the operator. A runtime computes that when it loads the file."""
-        order = _GATES.get(self._recurrence.operator)
-        if order is None:
+        if self._recurrence.operator != "LSTM":  # The gates of a GRU have the same order.
             return weight
         units = np.arange(self._recurrence.units)
-        places = np.concatenate([gate * len(units) + units for gate in order])
+        places = np.concatenate([gate * len(units) + units for gate in LSTM_GATES])
         return self._add("Gather", weight, self._constant(places), axis=axis)
 
     def _bias(self, bias: ir.Value) -> ir.Value:
@@ -123,11 +110,10 @@ class _Builder:
         return self._add("Unsqueeze", value, self._constant([0]))
 
     def _constant(self, value: Any) -> ir.Value:
-        tensor = ir.tensor(np.asarray(value), name=f"constant_{len(self._constants)}")
-        self._constants.append(ir.Value(name=tensor.name, const_value=tensor))
-        return self._constants[-1]
+        return add_constant(self._graph, f"constant_{len(self._graph.initializers)}", np.asarray(value))
 
     def _add(self, op: str, *inputs: ir.Value, **attributes: Any) -> ir.Value:
-        name = f"{op.lower()}_{len(self._nodes)}"
-        self._nodes.append(ir.node(op, inputs, attributes, outputs=[ir.Value(name=name)], name=name))
-        return self._nodes[-1].outputs[0]
+        name = f"{op.lower()}_{len(self._graph)}"
+        node = make_node(op, inputs, name, name, **attributes)
+        self._graph.append(node)
+        return node.outputs[0]

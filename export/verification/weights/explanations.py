@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.export.data.weights import StoredWeight
+from keras_transformer.export.operations.recurrence import LSTM_GATES
 from keras_transformer.export.verification.weights.factors import (
     channel_factors_of,
     factors_of,
@@ -37,8 +38,6 @@ _TWO_CHANNELS = 1e-6
 _START = 8
 # Converters round the constants that they compute in another order than TensorFlow: units in the last place.
 _ULPS = 8
-# Input, output, forget gate and candidate, by their places in a kernel of Keras.
-_GATES = (0, 3, 1, 2)
 
 
 def same(stored: StoredWeight, model: ModelWeights) -> str | None:
@@ -279,9 +278,9 @@ def _recurrent_forms(array: np.ndarray, size: int) -> Iterator[np.ndarray]:
     zeros = np.zeros(size - array.size, array.dtype)
     if zeros.size:
         yield np.concatenate([array.reshape(-1), zeros])
-    if array.ndim and array.shape[-1] % len(_GATES) == 0:
-        gates = np.split(array, len(_GATES), axis=-1)
-        found = np.concatenate([gates[number] for number in _GATES], axis=-1)
+    if array.ndim and array.shape[-1] % len(LSTM_GATES) == 0:
+        gates = np.split(array, len(LSTM_GATES), axis=-1)
+        found = np.concatenate([gates[number] for number in LSTM_GATES], axis=-1)
         yield np.concatenate([found.reshape(-1), zeros]) if zeros.size else found
 
 

@@ -1,9 +1,6 @@
-"""Diagonals of matrices: read, written, and summed by an equation."""
+"""Diagonals of matrices: read and written."""
 
 from __future__ import annotations
-
-import functools
-import re
 
 import tensorflow as tf
 
@@ -73,42 +70,6 @@ def _is_no_square_of_zeros(node: Node) -> bool:
     is_zero = padding is not None and not padding.any()
     return _has_known_sizes(node) and (_is_beside_main(node) or not is_square or not is_zero)
 
-
-def sum_of_diagonals(*operands: Tensor, equation: str) -> Tensor:
-    """A sum of products in which an operand has a label twice: that of its diagonals."""
-    given, result = equation.replace(" ", "").split("->")
-    pairs = [_without_repeats(*pair) for pair in zip(operands, given.split(","), strict=True)]
-    if all(label in result for _, labels in pairs for label in labels):
-        return functools.reduce(tf.multiply, (_spread(x, labels, result) for x, labels in pairs))
-    return tf.einsum(f"{','.join(labels for _, labels in pairs)}->{result}", *(x for x, _ in pairs))
-
-
-def _spread(x: Tensor, labels: str, result: str) -> Tensor:
-    """A tensor with an axis for each label of the result, of size 1 for those that it lacks."""
-    x = tf.transpose(x, [labels.index(label) for label in result if label in labels])
-    for axis, label in enumerate(result):
-        x = x if label in labels else tf.expand_dims(x, axis)
-    return x
-
-
-def _without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
-    """A tensor with one axis for each label, and the labels of its axes."""
-    while repeated := next((each for each in labels if labels.count(each) > 1), ""):
-        first, second = [axis for axis, each in enumerate(labels) if each == repeated][:2]
-        others = [axis for axis in range(len(labels)) if axis not in (first, second)]
-        x = tf.linalg.diag_part(tf.transpose(x, [*others, first, second]))
-        labels = "".join(labels[axis] for axis in others) + repeated
-    return x, labels
-
-
-def _has_repeats(node: Node) -> bool:
-    equation = node.attribute("equation").replace(" ", "")
-    operands = equation.split("->")[0].split(",")
-    is_plain = re.fullmatch(r"[a-zA-Z,]+->[a-zA-Z]*", equation) is not None
-    return is_plain and any(len(set(each)) < len(each) for each in operands)
-
-
-DIAGONAL_SUM = Decomposed(sum_of_diagonals, ("equation",), _has_repeats)
 
 OPERATIONS = (
     Operation(

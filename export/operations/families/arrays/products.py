@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_int8
-from keras_transformer.export.operations.families.arrays.diagonals import DIAGONAL_SUM
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Attributes, Decomposed, Operation
-from keras_transformer.planning.graph.multiply_adds import einsum_multiply_adds
 from keras_transformer.utils.types import Tensor
 
 
@@ -31,37 +28,6 @@ def product_of_transposed(x: Tensor, y: Tensor, *, adj_x: bool, adj_y: bool, Tou
     return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=Tout)
 
 
-def product_of_all(x: Tensor, y: Tensor, *, equation: str) -> Tensor:
-    """The products of all elements of two tensors: an einsum that adds nothing up."""
-    operands, result = equation.split("->")
-    aligned = [_aligned(each, labels, result) for each, labels in zip((x, y), operands.split(","), strict=True)]
-    return aligned[0] * aligned[1]
-
-
-def _aligned(x: Tensor, labels: str, result: str) -> Tensor:
-    """A tensor with the axes of the result of an einsum, of size 1 where it has none of its own."""
-    own = [label for label in result if label in labels]
-    x = x if list(labels) == own else tf.transpose(x, [labels.index(label) for label in own])
-    for axis, label in enumerate(result):
-        x = x if label in labels else tf.expand_dims(x, axis)
-    return x
-
-
-def _adds_nothing(node: Node) -> bool:
-    """Whether an einsum of two operands adds nothing up, and the converter does not take it.
-
-    It takes what has no axis in both operands, and at most one dynamic size in each.
-    """
-    operands, result = node.attribute("equation").split("->")
-    labels = operands.split(",")
-    is_plain = len(labels) == 2 and "." not in operands and all(len(set(each)) == len(each) for each in labels)
-    if not is_plain or set(result) != set("".join(labels)):
-        return False
-    shapes = [node.part.spec(each).shape for each in node.inputs]
-    is_dynamic = any(shape.rank and shape.as_list().count(None) > 1 for shape in shapes)
-    return is_dynamic or not set(labels[0]).isdisjoint(labels[1])
-
-
 def _is_transposed(node: Node) -> bool:
     return is_int8(node) and bool(node.attribute("adj_x") or node.attribute("adj_y"))
 
@@ -72,11 +38,6 @@ def _of_matrices(attributes: Attributes, inputs: Sequence[Tensor], result: Tenso
 
 def _of_batches(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
     return inputs[0].shape[-2 if attributes["adj_x"].b else -1]
-
-
-def _of_einsum(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
-    shapes = [tuple(each.shape) for each in inputs]
-    return einsum_multiply_adds(attributes["equation"].s.decode(), shapes) / max(1, math.prod(result.shape))
 
 
 def with_bias_of_second_axis(x: Tensor, bias: Tensor) -> Tensor:
@@ -101,7 +62,6 @@ _BIAS = {
 }
 _OPTIONS = ("adj_x", "adj_y", "Tout")
 _BYTES = Decomposed(product_of_bytes, _OPTIONS, is_int8)
-_ALL = Decomposed(product_of_all, ("equation",), _adds_nothing)
 _TRANSPOSED = Decomposed(product_of_transposed, _OPTIONS, _is_transposed)
 
 OPERATIONS = (
@@ -110,5 +70,4 @@ OPERATIONS = (
     Operation("BatchMatMulV2", rounds=True, sum_length=_of_batches, reads_weight=1),
     Operation("BatchMatMulV3", {TFLITE: _BYTES, ONNX: _TRANSPOSED}, rounds=True, sum_length=_of_batches),
     Operation("BiasAdd", _BIAS, rounds=True),
-    Operation("Einsum", {TFLITE: (DIAGONAL_SUM, _ALL)}, rounds=True, sum_length=_of_einsum),
 )

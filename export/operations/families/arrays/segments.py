@@ -17,10 +17,7 @@ def segment_sum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor
 
 def segment_sum_of_int64(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
     """LiteRT adds what it scatters to one place, int64 too."""
-    count = tf.cast(count, segments.dtype)
-    rows = tf.where(segments < 0, count, segments)
-    shape = tf.concat([[count + 1], tf.shape(x, out_type=segments.dtype)[segments.shape.rank :]], 0)
-    return tf.scatter_nd(tf.expand_dims(rows, -1), x, shape)[:-1]
+    return tf.scatter_nd(*_places(x, segments, count))[:-1]
 
 
 def segment_maximum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
@@ -32,11 +29,19 @@ def segment_minimum_by_scatter(x: Tensor, segments: Tensor, count: Tensor) -> Te
 
 
 def _scattered(scatter: Callable[..., Tensor], first: float, x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
-    """Elements go to the row of their segment; those of negative segments to a further row, which is left out."""
+    rows, x, shape = _places(x, segments, count)
+    return scatter(tf.fill(shape, tf.constant(first, x.dtype)), rows, x)[:-1]
+
+
+def _places(x: Tensor, segments: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The row of each element, that of its segment, the elements, and the shape of all rows.
+
+    Elements of negative segments go to a further row, which is left out.
+    """
     count = tf.cast(count, segments.dtype)
     rows = tf.where(segments < 0, count, segments)
     shape = tf.concat([[count + 1], tf.shape(x, out_type=segments.dtype)[segments.shape.rank :]], 0)
-    return scatter(tf.fill(shape, tf.constant(first, x.dtype)), tf.expand_dims(rows, -1), x)[:-1]
+    return tf.expand_dims(rows, -1), x, shape
 
 
 def segment_sum(x: Tensor, segments: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from keras_transformer.export.operations.families.linear_algebra.matrices import
     in_batch_of,
     in_one_batch,
     repeated,
-    size,
 )
 from keras_transformer.export.operations.operation import TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.sizes import size
 from keras_transformer.utils.types import Tensor
 
 
@@ -28,7 +28,7 @@ def cholesky(x: Tensor) -> Tensor:
     The upper triangle is not read.
     """
     left = in_one_batch(x)
-    positions = tf.range(size(left))
+    positions = tf.range(size(left, 1))
 
     def column(number: Tensor, left: Tensor, factor: Tensor, is_definite: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         given = tf.gather(left, number, axis=2)
@@ -40,7 +40,7 @@ def cholesky(x: Tensor) -> Tensor:
         return left, tf.where(tf.equal(positions, number), new, factor), is_definite
 
     is_definite = tf.ones_like(left[:, 0, :1], tf.bool)
-    _, factor, is_definite = repeated(size(left), column, left, tf.zeros_like(left), is_definite)
+    _, factor, is_definite = repeated(size(left, 1), column, left, tf.zeros_like(left), is_definite)
     is_failed = tf.logical_not(is_definite)[:, :, tf.newaxis]
     is_lower = positions[:, tf.newaxis] >= positions
     return in_batch_of(x, tf.where(tf.logical_and(is_failed, is_lower), math.nan, factor))
@@ -56,7 +56,7 @@ def triangular_solution(matrix: Tensor, right: Tensor, *, lower: bool, adjoint: 
 
 def _substituted(matrix: Tensor, right: Tensor, is_lower: bool, is_unit: bool = False) -> Tensor:
     """The solution of triangular equations `(B, n, n)`, whose first unknown is the last one of an upper matrix."""
-    count = size(matrix)
+    count = size(matrix, 1)
     positions = tf.range(count)
     rows = positions[:, tf.newaxis]
     matrix = tf.where(rows >= positions if is_lower else rows <= positions, matrix, 0.0)
@@ -78,7 +78,7 @@ def _factors(x: Tensor) -> list[Tensor]:
     The pivot of each column is its largest element.
     """
     matrix = in_one_batch(x)
-    positions = tf.range(size(matrix))
+    positions = tf.range(size(matrix, 1))
     order = tf.zeros_like(matrix[:, :, 0], tf.int32) + positions
 
     def column(number: Tensor, matrix: Tensor, order: Tensor, sign: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,12 +89,12 @@ def _factors(x: Tensor) -> list[Tensor]:
         sign = tf.where(tf.equal(pivot, number), sign, -sign)
         return _eliminated(matrix, number), order, sign
 
-    return repeated(size(matrix), column, matrix, order, tf.ones_like(matrix[:, 0, :1]))
+    return repeated(size(matrix, 1), column, matrix, order, tf.ones_like(matrix[:, 0, :1]))
 
 
 def _eliminated(matrix: Tensor, number: Tensor) -> Tensor:
     """A matrix without what one row explains of those below it; their factors stand in the column of the same number."""
-    positions = tf.range(size(matrix))
+    positions = tf.range(size(matrix, 1))
     row, column = tf.gather(matrix, number, axis=1), tf.gather(matrix, number, axis=2)
     # Of a column of zeros nothing is left to eliminate.
     factors = tf.math.divide_no_nan(column, tf.gather(row, number, axis=1)[:, tf.newaxis])
@@ -130,7 +130,7 @@ def inverse(matrix: Tensor, *, adjoint: bool) -> Tensor:
 def _diagonal_and_sign(x: Tensor) -> tuple[Tensor, Tensor]:
     """The diagonal of the upper factor `(B, n)`, and the sign of the order of the rows `(B,)`."""
     factors, _, sign = _factors(x)
-    return tf.reduce_sum(tf.where(identity(size(factors)) > 0.0, factors, 0.0), 2), sign[:, 0]
+    return tf.reduce_sum(tf.where(identity(size(factors, 1)) > 0.0, factors, 0.0), 2), sign[:, 0]
 
 
 def determinant(x: Tensor) -> Tensor:

@@ -27,11 +27,6 @@ def in_batch_of(x: Tensor, result: Tensor) -> Tensor:
     return found
 
 
-def size(matrix: Tensor) -> int | Tensor:
-    """The number of rows of `(B, m, n)`."""
-    return tf.shape(matrix)[1] if matrix.shape[1] is None else matrix.shape[1]
-
-
 def identity(count: int | Tensor) -> Tensor:
     """The identity `(n, n)` in float32."""
     positions = tf.range(count)

@@ -159,7 +159,7 @@ def _averaged(x: Tensor, axis: Tensor, *, keep_dims: bool) -> Tensor:
 
 _SLICED = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 # What becomes of operations that take other numbers too, and have entries of their own for these.
-OF_COMPLEX = {
+_OF_COMPLEX = {
     "AddV2": _part_by_part(tf.add),
     "BatchMatMulV2": Decomposed(matrix_product, ("adj_x", "adj_y"), _is_complex),
     "BroadcastTo": _part_by_part(tf.broadcast_to),
@@ -191,6 +191,7 @@ OF_COMPLEX = {
     "Transpose": _part_by_part(tf.transpose),
     "ZerosLike": _part_by_part(tf.zeros_like),
 }
+OF_COMPLEX = {name: in_both(lowering) for name, lowering in _OF_COMPLEX.items()}
 _REAL = Decomposed(real_part, when=_is_of_parts, operands=_parts_of_operand)
 _IMAGINARY = Decomposed(imaginary_part, when=_is_of_parts, operands=_parts_of_operand)
 

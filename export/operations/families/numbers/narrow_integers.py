@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from keras_transformer.export.graph.part import Node
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation
+from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed
 from keras_transformer.utils.types import Tensor
 
 # A sum or a product in the wider type has the same last bits.
@@ -26,16 +25,7 @@ _NAMES = {
     ),
     ONNX: (*_ARITHMETIC, "Max", "Maximum", "Min", "Minimum", "PadV2", "RightShift", "UnsortedSegmentProd"),
 }
-NAMES = tuple(sorted({name for names in _NAMES.values() for name in names}))
 _WIDER = {tf.int8: tf.int32, tf.uint8: tf.int32, tf.int16: tf.int32, tf.uint16: tf.int32, tf.uint32: tf.int64}
-
-
-def computed_in_wider_type(operation: Operation) -> Operation:
-    """An operation that narrow integers are cast for, before all else that becomes of it."""
-    lowering = _through_wider_type(operation.name)
-    formats = [format for format, names in _NAMES.items() if operation.name in names]
-    found = {format: (lowering, *operation.lowerings_in(format)) for format in formats}
-    return dataclasses.replace(operation, lowerings={**operation.lowerings, **found})
 
 
 def _through_wider_type(operation: str) -> Decomposed:
@@ -59,3 +49,10 @@ def _through_wider_type(operation: str) -> Decomposed:
 def _is_narrow(node: Node) -> bool:
     """Whether the first input is of integers that have a wider type."""
     return node.dtype() in _WIDER
+
+
+# Narrow integers are cast before all else that becomes of an operation.
+OF_NARROW = {
+    name: {format: _through_wider_type(name) for format, names in _NAMES.items() if name in names}
+    for name in sorted({name for names in _NAMES.values() for name in names})
+}

@@ -62,7 +62,7 @@ def resized_by_areas(images: Tensor, sizes: Tensor) -> Tensor:
 def _mixed(images: Tensor, weights: Tensor, axis: int) -> Tensor:
     """Images whose rows (axis 1) or columns (axis 2) are sums of those of others, by weights `(new, old)`."""
     batch, height, width, channels = (size(images, each) for each in range(4))
-    count = weights.shape[0] if weights.shape[0] is not None else tf.shape(weights)[0]
+    count = size(weights, 0)
     if axis == 1:
         rows = tf.reshape(images, tf.stack([batch, height, width * channels]))
         return tf.reshape(tf.matmul(weights, rows), tf.stack([batch, count, width, channels]))
