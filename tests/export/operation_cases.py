@@ -96,6 +96,9 @@ for dtype in ("int32", "int64"):
 shifts = np.array([[0, 1, 31, 5, 30], [1, 2, 3, 1, 31]], "int32")
 _binary("LeftShift RightShift", BITS, shifts)
 _binary("LeftShift RightShift", BITS.astype("int64"), shifts.astype("int64"), "int64")
+beyond = np.array([[32, -1, 33, 40, -(2**31)], [64, 31, 2**31 - 1, -3, 0]], "int32")
+_binary("LeftShift RightShift", BITS, beyond, "beyond the bits")
+_binary("LeftShift RightShift", BITS.astype("int64"), 2 * beyond.astype("int64"), "int64 beyond the bits")
 LONG = np.array([2**63 - 1, -(2**63) + 1, -(2**40), 10**17 + 1, -3, 8 * 10**15], "int64")
 LONG_DIVISORS = np.array([3, -7, 2**33, 10**9, 10**12, -1], "int64")
 _binary("FloorDiv FloorMod TruncateDiv Mod TruncateMod BitwiseAnd", LONG, LONG_DIVISORS, "large")
@@ -109,6 +112,7 @@ for dtype in ("int8", "uint8", "int16", "uint16"):
     comparisons = "Equal Greater GreaterEqual Less LessEqual NotEqual"
     _binary(f"AddV2 Sub Mul Maximum Minimum FloorDiv FloorMod {comparisons}", *pair, dtype)
     _binary("LeftShift RightShift", pair[0], np.array([[0, 1, 2, 3], [4, 5, 6, 7]], dtype), dtype)
+    _binary("LeftShift RightShift", pair[0], np.array([[7, 8, 9, 15], [16, 31, 32, 100]], dtype), f"{dtype}, all bits")
     for name in ("Sum", "Prod", "Max", "Min"):
         function = getattr(RAW, name)
         case(name, lambda x, op=function: op(input=x, axis=[1]), pair[0], name=dtype)
@@ -155,6 +159,8 @@ _binary(
     OTHERS,
 )
 _binary("FloorMod Mod TruncateMod", 1000 * ROWS, OTHERS, "float32")
+ZEROS = np.array([[0.0, 1.0, -1.0, 0.0, 7.5], [-0.0, 3.0, np.inf, -2.0, 4.0]], "float32")
+_binary("FloorDiv", ZEROS, np.array([[0.0, 0.0, 0.0, 2.0, -2.0], [3.0, -0.0, 2.0, np.inf, 0.0]], "float32"), "by zero")
 _binary("Xlogy Xdivy Xlog1py Pow", np.abs(ROWS), np.abs(OTHERS))
 case(
     "MulNoNan",

@@ -109,6 +109,17 @@ def power_of_int64(x: Tensor, y: Tensor) -> Tensor:
     return found
 
 
+def floor_division_of_floats(x: Tensor, y: Tensor) -> Tensor:
+    """LiteRT ends the computation where a divisor is 0."""
+    return tf.floor(x / y)
+
+
+def _may_divide_by_zero(node: Node) -> bool:
+    """Whether a divisor is float32 and no constant without zeros."""
+    divisor = node.value(1)
+    return is_float32(node) and (divisor is None or not divisor.all())
+
+
 def product_or_zero(x: Tensor, y: Tensor) -> Tensor:
     """0 where `y` is 0, also for infinities and NaN of `x`."""
     is_zero = tf.equal(y, 0)
@@ -188,7 +199,10 @@ def _is_normed(node: Node) -> bool:
     return len(_normed(node)) > 0
 
 
-_FLOOR_DIVISION = Decomposed(floor_division_of_int64, when=is_int64)
+_FLOOR_DIVISION = (
+    Decomposed(floor_division_of_int64, when=is_int64),
+    Decomposed(floor_division_of_floats, when=_may_divide_by_zero),
+)
 _DIVISION = Decomposed(truncated_division_of_int64, when=is_int64)
 _REMAINDERS = (
     Decomposed(truncated_remainder_of_int64, when=is_int64),
