@@ -98,7 +98,9 @@ def _add_raw(names, count=1, **options):
 
 def _is_divisible(x, y):
     if x.dtype.kind == "f":
-        return np.ones(x.shape, bool)
+        with np.errstate(all="ignore"):
+            size = np.abs(x / y)
+        return ~((size > 0) & (size < np.finfo("float32").smallest_normal))  # Which TensorFlow takes for 0 or not.
     overflows = (y == -1) & (x == np.iinfo(x.dtype).min) if x.dtype.kind == "i" else np.zeros(x.shape, bool)
     return (y != 0) & ~overflows
 
@@ -165,6 +167,12 @@ for _function in ("logaddexp", "arctan2", "hypot", "heaviside", "copysign", "flo
         add(f"ops.{_function}", getattr(keras.ops, _function), 2, is_defined=_is_divisible, types=TYPES[:2])
 
 
+def _of_empty(operation):
+    """Reduces rows of no number."""
+    reduce = _raw(operation, [1])
+    return lambda x: reduce(x[:, :0])
+
+
 def _of_pairs(name, function, operation, **options):
     """A function of rows of two numbers."""
     add(operation, lambda x, y: function(tf.stack([x, y], 1)), 2, name=name, **options)
@@ -172,7 +180,9 @@ def _of_pairs(name, function, operation, **options):
 
 for _name in ("Sum", "Prod", "Max", "Min", "Mean", "EuclideanNorm"):
     _of_pairs("", _raw(_name, [1]), _name)
+    _of_pairs("of an empty axis", _of_empty(_name), _name, types=TYPES[:3])
 for _name in ("All", "Any"):
+    _of_pairs("of an empty axis", _of_empty(_name), _name, types=("bool",))
     _of_pairs("", _raw(_name, [1]), _name, types=("bool",))
 for _name in ("ArgMax", "ArgMin"):
     _of_pairs("", _raw(_name, 1), _name)
@@ -208,6 +218,13 @@ _of_pairs(
 for _name in ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"):
     _segments = _raw(_name, [1, 1], 3)
     _of_pairs("", lambda x, op=_segments: op(tf.transpose(x)), _name, types=TYPES[:3])
+    _segments = _raw(_name, [-1, 1], 3)
+    _of_pairs("one of them outside", lambda x, op=_segments: op(tf.transpose(x)), _name, types=TYPES[:3])
+_of_pairs("of negative indices", lambda x: keras.ops.take(x, [-1, -2, 0], axis=1), "GatherV2", types=TYPES[:3])
+_of_pairs("", lambda x: tf.searchsorted(tf.sort(x, 1), x), "LowerBound", types=("int32", "int64"))
+_of_pairs("", lambda x: tf.searchsorted(tf.sort(x, 1), x, "right"), "UpperBound", types=("int32", "int64"))
+add("GatherV2", lambda x: tf.gather(tf.constant([3, 1, 4]), tf.cast(x, tf.int32) % 3), types=TYPES[1:6])
+add("LogicalNot", lambda x: tf.logical_not(x > 1), name="of a comparison", types=TYPES[:3])
 for _name, _pool in (("MaxPool", tf.nn.max_pool1d), ("AvgPool", tf.nn.avg_pool1d)):
     _of_pairs("", lambda x, op=_pool: op(x[..., None], 2, 2, "VALID")[..., 0], _name, types=("float32",))
 _of_pairs("global", lambda x: keras.layers.GlobalMaxPooling1D()(x[..., None]), "Max", types=("float32",))

@@ -27,15 +27,6 @@ sys.path.append(str(ROOT / "tests" / "export"))
 FORMATS, KINDS = ("tflite", "onnx"), ("dynamic", "fixed")
 _TOGETHER = 12  # Functions in one file.
 _DENORMAL = "denormal"
-# What is done about numbers of a region, where the report does not name them.
-WAYS = {
-    "infinity": "nothing: sums and constants of LiteRT are finite, and a softmax of infinities has no result of its own",
-    "NaN": "nothing: the result is NaN, or means nothing, in Keras too",
-    "large": "nothing: no activation is of this size; integers as large are computed in floats",
-    "end of the type": "nothing: no activation is of this size; sums and products of integers overflow otherwise",
-    "tiny": "nothing: the difference is as tiny",
-    "-0": "nothing: the root of a sum of squares is never -0",
-}
 HEAD = """# What files compute of unusual numbers
 
 `python benchmarks/operator_conformance.py` gives each operation numbers of all regions, or all pairs of them: negative
@@ -44,6 +35,11 @@ takes. The results of TensorFlow are compared with those of the TFLite file in L
 with dynamic and with fixed shapes. {functions} functions of one type are compared; the table has those that differ. All
 others compute what TensorFlow computes, of every number: what runtimes compute otherwise is
 [mended in the file](operations.md) where that costs little.
+
+- *report*: the report of an export says it, with the layer, where NaN of an input reaches the operation and the model tells
+  NaN from numbers. Elsewhere the result of Keras is NaN as well.
+- *left*: no activation of a working network is infinite, or larger than 1e7; ONNX Runtime adds and multiplies integers in
+  floats of 64 bits, which have those below 2⁵³, and do not overflow as integers do.
 
 TensorFlow takes denormal numbers, those below 1.2e-38, for 0 on a CPU. The runtimes compute with them, so that results
 differ by as little, or by more where a function jumps at 0: {denormal}.
@@ -145,7 +141,7 @@ def differences(function, dtype, found, expected):
             results.append(
                 {
                     "region": region,
-                    "operands": [str(each[first]) for each in arrays],
+                    "operands": [_text(each[first]) for each in arrays],
                     "expected": _text(expected[first]),
                     "found": _text(found[first]),
                     "share": len(places) / int(own.sum()),
@@ -155,7 +151,10 @@ def differences(function, dtype, found, expected):
 
 
 def _text(value):
-    return str(np.asarray(value).tolist())
+    """A number, or a row of them, with six digits."""
+    numbers = np.asarray(value).reshape(-1)
+    parts = [f"{each:.6g}" if numbers.dtype.kind == "f" else str(each) for each in numbers.tolist()]
+    return f"[{', '.join(parts)}]" if np.ndim(value) else parts[0]
 
 
 def work(dtype, count, operations, out):
@@ -218,9 +217,8 @@ def consequence(operation, format, region):
     from keras_transformer.export.operations.table import OPERATIONS
 
     entry = OPERATIONS.get(operation)
-    if entry is not None and any(each.name == region == NAN for each in entry.differs.get(format, ())):
-        return "said in the report of a model that tells NaN from numbers"
-    return WAYS.get(region, "")
+    is_said = entry is not None and any(each.name == region == NAN for each in entry.differs.get(format, ()))
+    return "report" if is_said else "left"
 
 
 def page(results):
