@@ -162,6 +162,8 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
     else:
         named: Mapping[str, Any] = shapes.get("shapes_dict") or {}
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
+    if not found and model.built:
+        found = _default_shape(model)
     if not found:
         raise InvalidModelError(f"the inputs of {title(model)} are not known", Remedy.INPUTS)
     size = 1 if stateful_layers(model) else None
@@ -169,6 +171,12 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
         lambda each: keras.Input(batch_shape=(size and each[0], *each[1:])) if each else keras.Input(batch_shape=()),
         found,
     )
+
+
+def _default_shape(model: keras.layers.Layer) -> Any:
+    """The shape that `build` of a class has by default: Keras keeps those alone that it was called with."""
+    defaults = [each.default for each in inspect.signature(type(model).build).parameters.values()]
+    return next((each for each in defaults if isinstance(each, (tuple, list))), None)
 
 
 def _like(tensor: keras.KerasTensor, is_any_batch: bool) -> keras.KerasTensor:
