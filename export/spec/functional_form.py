@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.export.data.export_spec import Structure
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.state import stateful_layers
@@ -62,6 +63,13 @@ def functional_form(model: keras.layers.Layer, inputs: Any = None, method: str =
 def called_model(form: keras.Model) -> keras.layers.Layer:
     """The model or layer that a Functional model was made for by `functional_form`; the Functional model itself, if none."""
     return next((each.layer for each in form.layers if isinstance(each, CallLayer)), form)
+
+
+def input_structure(form: keras.Model, names: Sequence[str]) -> Structure:
+    """The names of the inputs of a Functional model in the structure in which its inputs are given to `functional_form`."""
+    structure = keras.tree.pack_sequence_as(form.input, list(names))
+    arguments = next((each.arguments for each in form.layers if isinstance(each, CallLayer)), None)
+    return structure if arguments is None else dict(zip(arguments, structure, strict=True))
 
 
 class CallLayer(keras.layers.Layer):

@@ -13,13 +13,12 @@ from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.preprocessing import preprocessor
-from keras_transformer.export.spec import names
+from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.functional import (
     SERVE,
     check_model,
     functional_spec,
     input_specs,
-    lookup_tables,
     probes_of,
     serving_function,
 )
@@ -70,7 +69,7 @@ def forward_spec(
     spec = functional_spec(split.core, tolerance, arrays, axes, one_length, outputs)
     return dataclasses.replace(
         spec,
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(dict.fromkeys([*layers_in_order(model), *spec.layers])),
         preprocessed={SERVE: PreprocessedSignature(whole, preprocessing, split.vocabularies)},
     )
@@ -94,6 +93,6 @@ def _whole_spec(model: Any, whole: Signature, tolerance: float | None) -> Export
         tolerance,
         locator(model),
         tuple(model.variables),
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(layers_in_order(model)),
     )
