@@ -691,7 +691,6 @@ SYMMETRIC = (DOMINANT @ DOMINANT.swapaxes(-1, -2)).astype("float32")
 RIGHT = _RANDOM.normal(size=(2, 3, 5, 2)).astype("float32")
 case("Cholesky", lambda x: tf.linalg.cholesky(x), SYMMETRIC, bound=4e-6)
 
-
 def _lower(x):
     """The factor, 9 where it is NaN: TensorFlow leaves what is above the diagonal unset where there is none."""
     factor = tf.linalg.band_part(RAW.Cholesky(input=x), -1, 0)
