@@ -65,7 +65,8 @@ class Remedy(enum.Enum):
     )
     PROBES = (
         "The model fails on a probe",
-        "The model is run on inputs of several sizes, and does not take one of them.",
+        "The model is run on inputs of several sizes, and does not take one of them. Beside `probes` of your own, those that"
+        " it does not take are left out.",
         "pass `probes`, sizes or arrays that it accepts, such as some of your data: probes=[{{{arrays}}}]",
     )
     FINITE = (

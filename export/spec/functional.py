@@ -1,32 +1,34 @@
 """Export specs of Keras Functional models."""
 
-import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
+from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.graph.replaced_layers import replaced
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names, probes, state, vocabulary
 from keras_transformer.export.spec.functional_form import input_structure
-from keras_transformer.export.spec.known_values import known_values, with_known_values
-from keras_transformer.export.spec.lengths import reaching_length, with_equal_axes, with_long_probes, with_own_lengths
+from keras_transformer.export.spec.lengths import with_equal_axes, with_long_probes, with_own_lengths
+from keras_transformer.export.spec.probing.model_probes import (
+    add_finite_probes,
+    add_further_probes,
+    add_generated_probes,
+    add_reaching_probe,
+    input_limits,
+    probes_of,
+)
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
-# Of the floats in further probes of models of logarithms, roots and the like.
-_RANGES = ((0.05, 0.95), (1.05, 3.0))
 
 
 def functional_spec(
@@ -36,16 +38,18 @@ def functional_spec(
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
     one_length: bool = False,
     output_names: Sequence[str] | None = None,
+    generates: bool = True,
 ) -> ExportSpec:
     """Export spec of a built Functional or Sequential model, with the one signature `serve`.
 
     Args:
         model: the model, on the TensorFlow backend.
         tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
-        probes: list of dicts, each of input arrays or of axis sizes; generated when None.
+        probes: list of dicts, each of input arrays or of axis sizes, that come before generated ones; or None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
         one_length: bool. Whether all sequences have one length, `length`, as probes say that name it.
         output_names: names of the outputs, in flattened order; those of the model when None.
+        generates: bool. Whether probes are generated beside those that are given.
 
     Returns:
         An `ExportSpec` whose signature has its inputs and probes, with the outputs of the Keras model in each probe.
@@ -57,7 +61,7 @@ def functional_spec(
     state.warn_of_training(model)
     one_length = one_length or any("length" in each for each in probes or ())
     inputs = input_specs(model, dynamic_axes or {}, one_length)
-    signature = _signature(model, inputs, probes, output_names)
+    signature = _signature(model, inputs, probes, output_names, generates)
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
@@ -77,11 +81,15 @@ def _signature(
     inputs: tuple[ArraySpec, ...],
     given: Sequence[Mapping[str, ArrayLike]] | None,
     outputs: Sequence[str] | None,
+    generates: bool,
 ) -> Signature:
     """The signature of the inference of a model, with its states, its probes and what it computes of them."""
     make = functools.partial(_signature_of_probes, model, inputs, given, outputs)
     if given is not None:
-        return make(1)
+        signature = make(1)
+        if generates:
+            add_generated_probes(model, signature)
+        return signature
     return with_long_probes(make, inputs, [tensor.shape for _, tensor in names.outputs_in_order(model.output)])
 
 
@@ -113,8 +121,9 @@ def _signature_of_probes(
             raise
         _fill(model, signature)
     if given is None:
-        _add_finite_probes(model, signature)
-        _add_reaching_probe(model, signature)
+        add_finite_probes(model, signature)
+        add_reaching_probe(model, signature)
+        add_further_probes(model, signature, factor)
     probes.check_finite(signature.probes)
     return signature
 
@@ -170,62 +179,9 @@ def input_specs(
         specs.append(ArraySpec(name, dtype, shape, axes.axis_names(name, shape, dynamic_axes.get(name))))
     if one_length:
         return tuple(specs)
-    limits = _integer_limits(model, specs)
+    limits = input_limits(model, specs)
     function = serving_function(model, specs)
     return with_own_lengths(with_equal_axes(specs, limits, function, dynamic_axes), limits, function, dynamic_axes)
-
-
-def probes_of(
-    model: Any,
-    inputs: tuple[ArraySpec, ...],
-    given: Sequence[Mapping[str, ArrayLike]] | None,
-    factor: int = 1,
-) -> list[Probe]:
-    """Probes of a Functional model: those that the user gives, or generated ones; without outputs.
-
-    Args:
-        model: the model.
-        inputs: tuple of `ArraySpec`.
-        given: dicts of arrays or of sizes of axes, or None.
-        factor: how many times as long as usual the sequences of generated ones are.
-    """
-    limits = _integer_limits(model, inputs)
-    if given is None:
-        longest = vocabulary.longest_sequence(model)
-        made = probes.make_probes(inputs, limits, longest, factor)
-        return with_known_values(made, inputs, known_values(keras.tree.flatten(model.input), longest))
-    return probes.user_probes(inputs, limits, given)
-
-
-def _integer_limits(model: Any, inputs: Sequence[ArraySpec]) -> dict[str, int | None]:
-    """The limits of the inputs of the model, which come before its states."""
-    limits = vocabulary.integer_limits(keras.tree.flatten(model.input))
-    return dict(zip([spec.name for spec in inputs][: len(limits)], limits, strict=True))
-
-
-def _add_reaching_probe(model: Any, signature: Signature) -> None:
-    """Adds a probe past every window and block, unless the model has a limit that no layer names."""
-    limits = _integer_limits(model, signature.inputs)
-    for probe in probes.reaching_probes(signature.inputs, limits, reaching_length(model)):
-        with contextlib.suppress(InvalidModelError):
-            probes.fill_references(dataclasses.replace(signature, probes=[probe]), may_be_nan=True)
-            signature.probes.append(probe)
-
-
-def _add_finite_probes(model: Any, signature: Signature) -> None:
-    """Adds probes of floats between 0 and 1, and above 1, where an output has values that are not finite on the others."""
-    values = [value for probe in signature.probes for value in probe.outputs.values()]
-    if all(np.isfinite(value).all() for value in values if value.dtype.kind == "f"):
-        return
-    sizes = axes.sizes_of(signature.inputs, signature.probes[-1].inputs)
-    for low, high in _RANGES:
-        probe = probes.probe_of_sizes(signature.inputs, _integer_limits(model, signature.inputs), sizes, padded=False)
-        probe.label = f"{probe.label}, between {low} and {high}"
-        for name, array in probe.inputs.items():
-            if array.dtype.kind == "f" and not name.endswith("_rate"):
-                probe.inputs[name] = (low + (high - low) * np.abs(np.tanh(array))).astype(array.dtype)
-        probes.fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
-        signature.probes.append(probe)
 
 
 def serving_function(

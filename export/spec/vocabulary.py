@@ -8,12 +8,12 @@ import keras
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 
-_SIZES = ("vocabulary_size", "input_dim", "probe_limit")
+_SIZES = ("vocabulary_size", "input_dim", "num_tokens", "num_classes", "probe_limit")
 _LENGTHS = ("max_sequence_length", "sequence_length", "max_length")
 
 
 def integer_limits(tensors: Sequence[keras.KerasTensor]) -> list[int | None]:
-    """Exclusive upper limit of every integer input that an embedding, or another layer with a limit, consumes.
+    """Exclusive upper limit of every integer input that an embedding, one-hot rows, or another layer with a limit consumes.
 
     The functional graph is followed from each input through the operations that keep it an integer, into nested
     models, to the layers that look it up.
