@@ -143,7 +143,7 @@ def array_of(variable: tf.Variable | UnallocatedWeight) -> AnyArray:
     return _view(variable.read_value())
 
 
-def _view(tensor: Tensor) -> np.ndarray:
+def _view(tensor: tf.Tensor) -> np.ndarray:
     try:
         return np.asarray(memoryview(tensor))
     except (TypeError, ValueError, BufferError):

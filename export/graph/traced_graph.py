@@ -220,7 +220,7 @@ def _called(nodes: Iterable[NodeDef]) -> Iterator[str]:
             yield node.attr["f"].func.name
 
 
-def _make_constants(graph_def: GraphDef, values: Mapping[str, Tensor]) -> None:
+def _make_constants(graph_def: GraphDef, values: Mapping[str, tf.Tensor]) -> None:
     """Puts values that a function captures into its graph, such as the mean of `keras.layers.Normalization`."""
     for node in graph_def.node:
         if node.name in values:

@@ -102,13 +102,17 @@ def _interpolates_dynamic_size(layer: keras.layers.UpSampling2D, images: Tensor)
 
 
 def loop_over_slots(
-    layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor = None, training: bool = False
+    layer: keras.layers.RNN,
+    sequences: Tensor,
+    initial_state: Tensor,
+    mask: Tensor | None = None,
+    training: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loop of a recurrent layer that writes each output into a slot of one tensor, in place of a list.
 
     TFLite has lists of elements of a fixed shape only, and an output has the size of the batch.
     """
-    mask = mask[0] if tf.nest.is_nested(mask) else mask
+    mask = tf.nest.flatten(mask)[0]
     states = tuple(tf.nest.flatten(initial_state))
     options: dict[str, Any] = {"training": training} if takes(layer.cell, "training") else {}
     steps = _Steps(layer, tf.cast(tf.shape(sequences)[1], tf.int32), initial_state, options)
@@ -147,7 +151,7 @@ class _Steps:
         swapped = _swapped(sequence)
         return tf.reverse(swapped, [0]) if self._layer.go_backwards else swapped
 
-    def output(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def output(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[tf.Tensor, tuple[Tensor, ...]]:
         """The output of one step, and the states after it."""
         output, new = self._layer.cell(inputs, self.packed(states), **self._options)
         new = tf.nest.flatten(new)
@@ -165,7 +169,7 @@ def _swapped(sequence: Tensor) -> Tensor:
     return tf.transpose(sequence, [1, 0, *range(2, sequence.shape.rank)])
 
 
-def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
+def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> tf.Tensor:
     """New values in the rows of a mask `(B,)`, old ones in the others."""
     return tf.where(tf.reshape(mask, [-1, *[1] * (new.shape.rank - 1)]), new, old)
 

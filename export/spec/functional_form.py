@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -17,6 +17,9 @@ from keras_transformer.export.spec.state import stateful_layers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Of more inputs than so many, the dtypes are not tried in all combinations.
 _MOST_INPUTS = 5
@@ -274,6 +277,6 @@ def _traced_inputs(call: CallLayer, structure: Any, dtypes: Sequence[str]) -> li
     return list(graph.inputs)
 
 
-def _becomes_integer(tensor: Tensor) -> bool:
+def _becomes_integer(tensor: tf.Tensor) -> bool:
     readers = tensor.consumers()
     return bool(readers) and all(each.type == "Cast" and each.get_attr("DstT").is_integer for each in readers)
