@@ -777,6 +777,15 @@ case("MatrixSolve", lambda x: tf.linalg.expm(x), SQUARES[0], name="exponential",
 case("Eig", lambda x: tf.math.real(tf.linalg.eigvals(x)), SYMMETRIC, refused=("tflite", "onnx"))
 
 
+def doubled_by_jax(x):
+    from jax.experimental import jax2tf
+
+    return jax2tf.convert(lambda x: 2 * x, polymorphic_shapes=["(rows, 5)"], with_gradient=False)(x)
+
+
+case("XlaCallModule", doubled_by_jax, ROWS, shapes=((None, 5),), refused=("onnx",))
+
+
 def _pair(z):
     return tf.math.real(z), tf.math.imag(z)
 
