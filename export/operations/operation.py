@@ -84,7 +84,7 @@ class Region:
         when: in which nodes; in all by default.
     """
 
-    name: str = NAN
+    name: str
     when: Callable[[Node], bool] = _always
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float
 from keras_transformer.export.operations.operation import (
+    NAN,
     ONNX,
     TFLITE,
     Attributes,
@@ -75,12 +76,12 @@ _NORM = Decomposed(euclidean_norm, ("keep_dims",), is_float)
 
 OPERATIONS = (
     Operation("BroadcastArgs", {ONNX: _SHAPE}),
-    Operation("AvgPool", rounds=True, differs={TFLITE: (Region(),)}),
+    Operation("AvgPool", rounds=True, differs={TFLITE: (Region(NAN),)}),
     Operation("EuclideanNorm", in_both(_NORM), rounds=True, sum_length=_length),
     Operation("L2Loss", {ONNX: Decomposed(half_sum_of_squares)}, rounds=True, sum_length=_length),
     Operation("Mean", rounds=True, sum_length=_length),
-    Operation("Max", differs={TFLITE: (Region(),), ONNX: (Region(),)}),
-    Operation("Min", differs={TFLITE: (Region(),), ONNX: (Region(),)}),
+    Operation("Max", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
+    Operation("Min", differs={TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}),
     Operation("Prod", rounds=True, sum_length=_length),
     Operation("Sum", in_both(_GRADIENT), rounds=True, sum_length=_length),
 )

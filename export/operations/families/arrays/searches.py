@@ -9,7 +9,16 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_boolean, is_int64
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation, Region, in_both
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Decomposed,
+    Native,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.utils.types import Tensor
 
 
@@ -124,7 +133,7 @@ _LARGEST = Decomposed(largest_int64, ("output_type",), _is_int64_of_known_axis)
 _SMALLEST = Decomposed(smallest_int64, ("output_type",), _is_int64_of_known_axis)
 _LARGEST_BOOLEAN = Decomposed(largest_boolean, ("output_type",), is_boolean)
 _SMALLEST_BOOLEAN = Decomposed(smallest_boolean, ("output_type",), is_boolean)
-_NANS = {TFLITE: (Region(),), ONNX: (Region(),)}
+_NANS = {TFLITE: (Region(NAN),), ONNX: (Region(NAN),)}
 _LOWER, _UPPER = Decomposed(lower_bound, ("out_type",)), Decomposed(upper_bound, ("out_type",))
 _IN_TOP, _NTH = Decomposed(in_top), Decomposed(nth_element, ("reverse",))
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float32, is_integer
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, Region
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
@@ -75,7 +75,7 @@ OPERATIONS = (
     Operation("Elu", rounds=True),
     Operation("LeakyRelu", rounds=True),
     Operation("LogSoftmax", rounds=True),
-    Operation("Selu", rounds=True, differs={TFLITE: (Region(),)}),
+    Operation("Selu", rounds=True, differs={TFLITE: (Region(NAN),)}),
     # ONNX Runtime adds 1/2 to a quotient.
     Operation("Sigmoid", rounds=True, is_absolute=True),
     Operation("Softmax", rounds=True),

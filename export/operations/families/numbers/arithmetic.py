@@ -11,7 +11,16 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float, is_float32, is_int64, is_integer
 from keras_transformer.export.operations.families.numbers.places import DISTANCE
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Native, Operation, Region, in_both
+from keras_transformer.export.operations.operation import (
+    NAN,
+    ONNX,
+    TFLITE,
+    Decomposed,
+    Native,
+    Operation,
+    Region,
+    in_both,
+)
 from keras_transformer.utils.types import Tensor
 
 # The largest float32 below 2⁶³.
@@ -115,7 +124,7 @@ def power_of_integers(x: Tensor, y: Tensor) -> Tensor:
     Runtimes compute it in floats, which round what is large and do not overflow as integers do.
     """
     known = tf.get_static_value(y)
-    if known is not None and known.size == 1:
+    if known is not None and known.size == 1 and known.min() >= 0:
         return _known_power(x, y, int(known.reshape(())))
     found = tf.ones_like(x + y)
     for _ in range(6):
@@ -261,7 +270,7 @@ OPERATIONS = (
     Operation("Xlogy", {ONNX: Decomposed(times_logarithm)}),
     Operation("Xlog1py", in_both(_LOG1P)),
     Operation("Xdivy", {ONNX: Decomposed(divided_unless_zero)}),
-    Operation("Maximum", differs={TFLITE: (Region(when=_is_of_computed),)}),
-    Operation("Minimum", differs={TFLITE: (Region(when=_is_of_computed),)}),
+    Operation("Maximum", differs={TFLITE: (Region(NAN, _is_of_computed),)}),
+    Operation("Minimum", differs={TFLITE: (Region(NAN, _is_of_computed),)}),
     Operation("AddN", rounds=True),
 )

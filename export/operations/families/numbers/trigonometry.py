@@ -7,7 +7,7 @@ import math
 import tensorflow as tf
 
 from keras_transformer.export.operations.conditions import is_float32
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, Region
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region
 from keras_transformer.utils.types import Tensor
 
 # Above, the square of a number overflows sooner than its logarithm loses a digit.
@@ -88,7 +88,7 @@ OPERATIONS = (
     Operation("Asin", {TFLITE: Decomposed(arcsine)}, rounds=True),
     Operation("Atan", {TFLITE: Decomposed(arctangent)}, rounds=True),
     Operation("Atan2", {ONNX: Decomposed(arctangent_of_quotient, when=is_float32)}, rounds=True),
-    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True, differs={TFLITE: (Region(),)}),
+    Operation("Cosh", {TFLITE: Decomposed(hyperbolic_cosine)}, rounds=True, differs={TFLITE: (Region(NAN),)}),
     Operation("Sinh", {TFLITE: Decomposed(hyperbolic_sine)}, rounds=True),
     Operation("Tanh", rounds=True),
     Operation("Acosh", {TFLITE: Decomposed(inverse_hyperbolic_cosine)}, rounds=True),
