@@ -28,7 +28,7 @@ _UNITS, _FACTOR, _ABSOLUTE = 8, 16, 2.0**-23
 # size. And what is zero in a runtime that has no denormal numbers.
 _OF_LARGEST, _LEAST = 4, 2.0**-124
 _BOUNDED = re.compile(
-    r"sigmoid|tanh|softmax|gelu|silu|swish|erf|LSTM|GRU|RNN|ttention|soft|mish|sin|cos|Encoder|Gated|case"
+    r"sigmoid|tanh|softmax|gelu|silu|swish|erf|LSTM|GRU|RNN|ttention|soft|mish|log|entropy|sin|cos|Encoder|Gated|case"
 )
 # What sums, so that a result near zero is as inexact as its summands.
 _SUMS = re.compile(

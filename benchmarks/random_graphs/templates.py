@@ -73,7 +73,8 @@ b* f* ~    | ops.where({0}, {1}, {2})
 i* =       | ops.where({0} > {1}, {0}, {1})
 i*         | ops.cast({0}, <to>)
 b*         | ops.cast({0}, <to>)
-f*         | ops.cast(ops.clip({0}, 0, 255), <to>)
+f*         | ops.cast(ops.clip({0}, 0, 255), "uint8")
+f*         | ops.cast(ops.clip({0}, 0, 100), <to>)
 f*         | ops.cast(ops.clip({0}, -128, 127), "int8")
 a*         | ops.cast({0}, "float32")
 f*         | ops.cast({0}, "int32")
@@ -242,7 +243,17 @@ WEIGHTS = {
 # Functions and classes that no graph has: they compute in eager Keras alone, multiply by zero, draw random numbers, or take
 # seconds. A float out of the range of a narrow integer is cast to other values by each loop of TensorFlow itself.
 _WITHOUT = {
-    *("convert_to_numpy", "empty", "empty_like", "zeros", "ones", "image.elastic_transform", "ctc_decode", "ctc_loss", "eig"),
+    *(
+        "convert_to_numpy",
+        "empty",
+        "empty_like",
+        "zeros",
+        "ones",
+        "image.elastic_transform",
+        "ctc_decode",
+        "ctc_loss",
+        "eig",
+    ),
     *("JaxLayer", "TFSMLayer", "StringLookup", "TextVectorization", "Hashing", "HashedCrossing", "AugMix"),
 }
 _LETTERS = {"float32": "f", "int32": "i", "int64": "l", "uint8": "u", "bool": "b"}

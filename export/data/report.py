@@ -24,9 +24,11 @@ class Artifact:
         probes: number of probes.
         float_size: bytes of the float files that were quantized, or None.
         evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
-        behavior: dict of the figures of `Behavior`, of a quantized language model, or None.
+        behavior: dict of the figures of `Behavior`, of a quantized language model; or of those of `ClassChanges`, of a
+            classifier; or None.
         preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
             front of the file"; or None.
+        known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
     """
 
     format: str
@@ -39,6 +41,7 @@ class Artifact:
     evaluation: JsonObject | None = None
     behavior: dict[str, float] | None = None
     preprocessing: dict[str, str] | None = None
+    known_differences: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -101,7 +104,13 @@ class Report:
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
-        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note, *self._preprocessing()]
+        parts: list[Part] = [
+            self.directory,
+            Table(rows[0], rows[1:], texts=("format",)),
+            note,
+            *self._preprocessing(),
+            *self._differences(),
+        ]
         return parts if self.target is None else [*parts, str(self.target)]
 
     def _preprocessing(self) -> list[str]:
@@ -114,6 +123,10 @@ class Report:
             ]
             lines += [f"preprocessing, {each.format}: {'; '.join(parts)}"] if parts else []
         return lines
+
+    def _differences(self) -> list[str]:
+        """A line for each difference from Keras that is known beforehand."""
+        return [f"{each.format} {text}" for each in self.artifacts.values() for text in each.known_differences]
 
     def verdict(self) -> Verdict:
         """Returns the last line of a command: in which runtimes the files were compared with Keras."""
@@ -175,6 +188,16 @@ def _evaluated(name: str, format: str) -> Callable[[Artifact], str | None]:
     return cell
 
 
+def _stays(counted: str) -> Callable[[Artifact], str | None]:
+    """The share of the most likely tokens, or classes, that stay, by the figure in which a `behavior` counts them."""
+
+    def cell(artifact: Artifact) -> str | None:
+        behavior = artifact.behavior or {}
+        return f"{behavior['top_share']:.1%}" if counted in behavior else None
+
+    return cell
+
+
 # Columns of quantized artifacts only.
 _QUANTIZED: dict[str, Callable[[Artifact], str | None]] = {
     "of float": lambda each: f"{each.size / each.float_size:.3f}" if each.float_size else None,
@@ -183,7 +206,8 @@ _QUANTIZED: dict[str, Callable[[Artifact], str | None]] = {
     "score": _evaluated("score", "{:.4g}"),
     "perplexity": _evaluated("perplexity", "x {:.4f}"),
     "divergence": _evaluated("divergence", "{:.4f}"),
-    "same token": _evaluated("top_share", "{:.1%}"),
+    "same token": _stays("tokens"),
+    "same class": _stays("predictions"),
 }
 
 

@@ -13,14 +13,15 @@ from keras_transformer.export.operations.operation import ONNX, TFLITE, Decompos
 from keras_transformer.utils.types import Tensor
 
 # A sum or a product in the wider type has the same last bits.
-_ARITHMETIC = ("Cumprod", "Cumsum", "Pow", "Prod", "Sum")
+_ARITHMETIC = ("Cumprod", "Cumsum", "FloorDiv", "Mean", "Pow", "Prod", "Sum")
 _COMPARISONS = ("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
 _NAMES = {
     TFLITE: (
         *_ARITHMETIC,
         *_COMPARISONS,
-        *("Add", "AddV2", "FloorDiv", "FloorMod", "Max", "Maximum", "Min", "Minimum", "Mul", "Neg", "Pad", "PadV2"),
-        *("ReverseV2", "Sub", "Tile", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
+        *("Add", "AddV2", "FloorMod", "Max", "Maximum", "Min", "Minimum", "Mul", "Neg", "Pad", "PadV2"),
+        *("ReverseV2", "Square", "Sub", "Tile", "TruncateDiv", "UnsortedSegmentMax", "UnsortedSegmentMin"),
+        "UnsortedSegmentProd",
         "UnsortedSegmentSum",
     ),
     ONNX: (*_ARITHMETIC, "Max", "Maximum", "Min", "Minimum", "PadV2", "UnsortedSegmentProd"),
