@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformer.generation.errors import GrammarError
-from keras_transformer.generation.grammar.grammar import Grammar
-from keras_transformer.generation.grammar.library import library
+from keras_transformer.generation.grammar.grammar import Grammar, library
 
 # Between tokens of JSON: nothing, a space, or a line break with indentation. Without a limit a model may never end.
 _WHITESPACE = r"( |\n {0,32})?"
