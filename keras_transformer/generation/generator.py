@@ -326,9 +326,7 @@ class Generator:
         """Validates the arguments and returns a pair of prompt indices and `DecodingRequest` for each batch."""
         if max_new_tokens is None:
             max_new_tokens = prompts.available_tokens(self.spec, DEFAULT_NEW_TOKENS)
-        for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
-                raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
+        _check_counts(max_new_tokens=max_new_tokens, batch_size=batch_size)
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
@@ -379,6 +377,12 @@ class Generator:
     ) -> Any:
         texts = [stops.cut(tokens, prompts.is_text, prompts.prefix(row)) for tokens in results]
         return texts if sampler.num_results > 1 else texts[0]
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
+            raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
 
 
 def _stack(rows: ArrayLike) -> np.ndarray:

@@ -10,7 +10,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 # Readers of zip archives, arrays, JSON and flatbuffers, on content that is damaged or hostile. The header of an array of
 # numpy is Python, which may be no syntax or end within a token.
@@ -91,7 +90,7 @@ def on_failure(undo: Callable[..., object], *arguments: object) -> Iterator[None
 
 
 @contextlib.contextmanager
-def failure_to(handle: Callable[[BaseException], Any]) -> Iterator[None]:
+def failure_to(handle: Callable[[BaseException], object]) -> Iterator[None]:
     """Context of a thread that outlives the failures of what it runs: they are handed to a function, and end there.
 
     Args:

@@ -23,7 +23,6 @@ class Node(Protocol):
     operation: keras.Operation
     arguments: Arguments
     outputs: list[keras.KerasTensor]
-
     output_tensors: list[keras.KerasTensor]
 
     @property

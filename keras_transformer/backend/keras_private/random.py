@@ -58,33 +58,17 @@ class _Numbers:
         self._draw = draw
 
     def normal(
-        self,
-        shape: Shape,
-        mean: float = 0.0,
-        stddev: float = 1.0,
-        dtype: DType = None,
-        seed: Seed = None,
+        self, shape: Shape, mean: float = 0.0, stddev: float = 1.0, dtype: DType = None, seed: Seed = None
     ) -> Tensor:
         return ops.cast(self._draw("normal", shape), dtype or keras.config.floatx()) * stddev + mean
 
     def uniform(
-        self,
-        shape: Shape,
-        minval: float = 0.0,
-        maxval: float = 1.0,
-        dtype: DType = None,
-        seed: Seed = None,
+        self, shape: Shape, minval: float = 0.0, maxval: float = 1.0, dtype: DType = None, seed: Seed = None
     ) -> Tensor:
         drawn = ops.cast(self._draw("uniform", shape), dtype or keras.config.floatx())
         return drawn * (maxval - minval) + minval
 
-    def dropout(
-        self,
-        inputs: Tensor,
-        rate: float,
-        noise_shape: Shape | None = None,
-        seed: Seed = None,
-    ) -> Tensor:
+    def dropout(self, inputs: Tensor, rate: float, noise_shape: Shape | None = None, seed: Seed = None) -> Tensor:
         shape = ops.shape(inputs)
         if noise_shape is not None:
             sizes = zip(shape, noise_shape, strict=True)

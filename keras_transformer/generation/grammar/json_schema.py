@@ -45,7 +45,7 @@ class JsonSchema(Grammar):
     Reference: JSON Schema, draft 2020-12, as far as the `llguidance` library enforces it.
     """
 
-    schema: Any = dataclasses.field(hash=False)
+    schema: object = dataclasses.field(hash=False)
     compact: bool = False
     max_digits: int | None = 20
     source: str = dataclasses.field(init=False, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -39,7 +39,7 @@ class _Value:
     is_per_token: bool = False
     is_constant: bool = False
     is_past: bool = False
-    culprit: Any = None
+    culprit: object = None
 
 
 def check_per_token(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, MutableMapping
-from typing import Any
 
 import keras
 from keras import ops
@@ -179,7 +178,7 @@ def attach_quantizers(kernel: Kernel, scheme: WeightScheme, activation_range: st
                 num_axes, activation_range, name="input_quantizer", dtype=layer.dtype_policy
             )
             layer.input_quantizer.build()
-        plain: Any = type(layer)
+        plain: object = type(layer)
         layer.__class__ = _quantized_class(plain)
     return layer.weight_quantizer
 
