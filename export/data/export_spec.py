@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+# Names in lists and dicts.
+Structure: TypeAlias = "str | Sequence[Structure] | Mapping[str, Structure]"
 # What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
 STEPWISE_TOLERANCE = 1e-4
 
@@ -107,6 +109,8 @@ class Signature:
         labels: dict of output name to the key of the model's own dict of outputs, where that is no identifier.
         states: names of the inputs and outputs in which the state of the model goes from call to call.
         draws: dict of the name of an input of random numbers to their distribution, `"normal"` or `"uniform"`.
+        structure: the names of the inputs of the model in the structure in which `ExportOptions(inputs=...)` has them;
+            nothing where that does not apply.
         further: list of `Probe` on which float files are compared while they are exported; they are not kept in the bundle.
         not_shown: label and reason of each further probe that was left out: the model itself does not take it.
         coverage: `Coverage` of the branches of the graph by all probes, or None where it is not measured.
@@ -130,6 +134,7 @@ class Signature:
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     states: tuple[str, ...] = ()
     draws: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    structure: Structure = ()
     further: list[Probe] = dataclasses.field(default_factory=list[Probe])
     not_shown: list[str] = dataclasses.field(default_factory=list[str])
     coverage: Coverage | None = None

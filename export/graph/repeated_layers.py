@@ -111,7 +111,7 @@ class _Trace:
         function = self._functions[key]
         return original(*args, **kwargs) if function is None else function(found.tensors, self._weights(layer))
 
-    def _weights(self, layer: keras.layers.Layer) -> list[Tensor]:
+    def _weights(self, layer: keras.layers.Layer) -> list[tf.Tensor]:
         return [self._scope.get_current_value(each) for each in layer.variables]
 
     def _made(self, layer: keras.layers.Layer, original: _Call, call: LayerCall) -> _Function | None:

@@ -1,7 +1,7 @@
 """Layers of Keras whose form in TensorFlow is the obstacle: they are replaced while a signature is traced.
 
-`EVERYWHERE` is for all formats; `BY_FORMAT` is for those whose converter does not take what Keras traces, or that have an
-operator for it.
+`AS_IN_PREDICT` is for every call of a model, `EVERYWHERE` for all formats, and `BY_FORMAT` for formats whose converter does
+not take what Keras traces, or that have an operator for it.
 """
 
 from __future__ import annotations
@@ -102,13 +102,17 @@ def _interpolates_dynamic_size(layer: keras.layers.UpSampling2D, images: Tensor)
 
 
 def loop_over_slots(
-    layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor = None, training: bool = False
+    layer: keras.layers.RNN,
+    sequences: Tensor,
+    initial_state: Tensor,
+    mask: Tensor | None = None,
+    training: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loop of a recurrent layer that writes each output into a slot of one tensor, in place of a list.
 
     TFLite has lists of elements of a fixed shape only, and an output has the size of the batch.
     """
-    mask = mask[0] if tf.nest.is_nested(mask) else mask
+    mask = tf.nest.flatten(mask)[0]
     states = tuple(tf.nest.flatten(initial_state))
     options: dict[str, Any] = {"training": training} if takes(layer.cell, "training") else {}
     steps = _Steps(layer, tf.cast(tf.shape(sequences)[1], tf.int32), initial_state, options)
@@ -147,7 +151,7 @@ class _Steps:
         swapped = _swapped(sequence)
         return tf.reverse(swapped, [0]) if self._layer.go_backwards else swapped
 
-    def output(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def output(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[tf.Tensor, tuple[Tensor, ...]]:
         """The output of one step, and the states after it."""
         output, new = self._layer.cell(inputs, self.packed(states), **self._options)
         new = tf.nest.flatten(new)
@@ -165,7 +169,7 @@ def _swapped(sequence: Tensor) -> Tensor:
     return tf.transpose(sequence, [1, 0, *range(2, sequence.shape.rank)])
 
 
-def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> Tensor:
+def _chosen(mask: Tensor, new: Tensor, old: Tensor) -> tf.Tensor:
     """New values in the rows of a mask `(B,)`, old ones in the others."""
     return tf.where(tf.reshape(mask, [-1, *[1] * (new.shape.rank - 1)]), new, old)
 
@@ -186,6 +190,20 @@ def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kw
     return is_known and not layer.unroll and None in (batch, *sizes)
 
 
+def called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: object) -> Tensor:
+    """A layer that changes the size of images, of integers too, as Keras computes it in `fit` and `predict`.
+
+    There it computes with floats. Outside of a graph it rounds its results to integers.
+    """
+    images = tf.nest.map_structure(lambda each: ops.cast(each, layer.compute_dtype), images)
+    return type(layer).call(layer, images, **options)
+
+
+# In eager calls too, with which files are compared.
+AS_IN_PREDICT = (
+    ReplacedLayer(keras.layers.Resizing, "call", called_on_floats),
+    ReplacedLayer(keras.layers.CenterCrop, "call", called_on_floats),
+)
 EVERYWHERE = (
     ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),
     ReplacedLayer(keras.layers.CenterCrop, "transform_images", cropped_or_resized, _has_dynamic_size),

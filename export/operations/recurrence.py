@@ -66,7 +66,11 @@ def _functions(cell: _Cell) -> list[Any]:
 
 
 def by_operator(
-    layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor = None, training: bool = False
+    layer: keras.layers.RNN,
+    sequences: Tensor,
+    initial_state: Tensor,
+    mask: Tensor | None = None,
+    training: bool = False,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The loop of a recurrent layer as one function, in whose place ONNX has an operator."""
     recurrence, cell = Recurrence.of(layer), layer.cell
@@ -89,7 +93,11 @@ def by_operator(
 
 
 def has_operator(
-    layer: keras.layers.RNN, sequences: Tensor, initial_state: Tensor, mask: Tensor = None, training: bool = False
+    layer: keras.layers.RNN,
+    sequences: Tensor,
+    initial_state: Tensor,
+    mask: Tensor | None = None,
+    training: bool = False,
 ) -> bool:
     """Whether an operator computes what a layer does: it reads no mask, and drops nothing."""
     masks = [each for each in tf.nest.flatten(mask) if each is not None]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.export.data.export_spec import Structure
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.state import stateful_layers
 from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # Of more inputs than so many, the dtypes are not tried in all combinations.
 _MOST_INPUTS = 5
@@ -62,6 +66,13 @@ def functional_form(model: keras.layers.Layer, inputs: Any = None, method: str =
 def called_model(form: keras.Model) -> keras.layers.Layer:
     """The model or layer that a Functional model was made for by `functional_form`; the Functional model itself, if none."""
     return next((each.layer for each in form.layers if isinstance(each, CallLayer)), form)
+
+
+def input_structure(form: keras.Model, names: Sequence[str]) -> Structure:
+    """The names of the inputs of a Functional model in the structure in which its inputs are given to `functional_form`."""
+    structure = keras.tree.pack_sequence_as(form.input, list(names))
+    arguments = next((each.arguments for each in form.layers if isinstance(each, CallLayer)), None)
+    return structure if arguments is None else dict(zip(arguments, structure, strict=True))
 
 
 class CallLayer(keras.layers.Layer):
@@ -162,6 +173,8 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
     else:
         named: Mapping[str, Any] = shapes.get("shapes_dict") or {}
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
+    if not found and model.built:
+        found = _default_shape(model)
     if not found:
         raise InvalidModelError(f"the inputs of {title(model)} are not known", Remedy.INPUTS)
     size = 1 if stateful_layers(model) else None
@@ -169,6 +182,12 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
         lambda each: keras.Input(batch_shape=(size and each[0], *each[1:])) if each else keras.Input(batch_shape=()),
         found,
     )
+
+
+def _default_shape(model: keras.layers.Layer) -> Any:
+    """The shape that `build` of a class has by default: Keras keeps those alone that it was called with."""
+    defaults = [each.default for each in inspect.signature(type(model).build).parameters.values()]
+    return next((each for each in defaults if isinstance(each, (tuple, list))), None)
 
 
 def _like(tensor: keras.KerasTensor, is_any_batch: bool) -> keras.KerasTensor:
@@ -258,6 +277,6 @@ def _traced_inputs(call: CallLayer, structure: Any, dtypes: Sequence[str]) -> li
     return list(graph.inputs)
 
 
-def _becomes_integer(tensor: Tensor) -> bool:
+def _becomes_integer(tensor: tf.Tensor) -> bool:
     readers = tensor.consumers()
     return bool(readers) and all(each.type == "Cast" and each.get_attr("DstT").is_integer for each in readers)

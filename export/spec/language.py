@@ -14,7 +14,7 @@ from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
 from keras_transformer.export.spec.probes import fill_references
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Cache
 
 if TYPE_CHECKING:
     import keras
@@ -138,7 +138,7 @@ def check_stepwise(model: keras.Model, tolerance: float | None = None) -> None:
 
 def _inputs_and_cache(
     model: keras.Model, token_ids: np.ndarray, prompt_length: int
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+) -> tuple[dict[str, np.ndarray], Cache]:
     """Inputs of the whole model for prompts and what follows them, and the empty cache for reading them in steps."""
     probes, (batch, length) = LanguageProbes(model), token_ids.shape
     # What a cache in int8 rounds is no difference between the two ways to compute.

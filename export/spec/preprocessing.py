@@ -13,13 +13,12 @@ from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.preprocessing import preprocessor
-from keras_transformer.export.spec import names
+from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.functional import (
     SERVE,
     check_model,
     functional_spec,
     input_specs,
-    lookup_tables,
     serving_function,
 )
 from keras_transformer.export.spec.probes import fill_references
@@ -75,7 +74,7 @@ def forward_spec(
     _add_further(whole, spec.signatures[SERVE], preprocess)
     return dataclasses.replace(
         spec,
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(dict.fromkeys([*layers_in_order(model), *spec.layers])),
         preprocessed={SERVE: PreprocessedSignature(whole, preprocessing, split.vocabularies)},
     )
@@ -106,6 +105,6 @@ def _whole_spec(model: Any, whole: Signature, tolerance: float | None) -> Export
         tolerance,
         locator(model),
         tuple(model.variables),
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(layers_in_order(model)),
     )

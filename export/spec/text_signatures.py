@@ -72,8 +72,8 @@ def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, o
             outputs = serve.function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
         except ValueError:  # The text is too long for the model; other signatures verify it.
             continue
-        outputs = {name: np.asarray(value) for name, value in outputs.items()}
-        probes.append(Probe({"text": np.array(texts)}, f"{len(texts)} texts", outputs))
+        expected = {name: np.asarray(value) for name, value in outputs.items()}
+        probes.append(Probe({"text": np.array(texts)}, f"{len(texts)} texts", expected))
     return Signature(serve_text, (_TEXT,), probes, formats=formats_with("takes_text")) if probes else None
 
 
@@ -120,7 +120,7 @@ def _lengths(results: dict[str, Tensor], end_id: Any) -> Tensor:
     return lengths - tf.cast(tf.reduce_any(last[:, None] == tf.constant(ends), axis=1), lengths.dtype)
 
 
-def _padded(ids: Tensor, tokenizer: Tokenizer) -> dict[str, Tensor]:
+def _padded(ids: tf.RaggedTensor, tokenizer: Tokenizer) -> dict[str, Tensor]:
     """Ragged ids as padded ids and a mask."""
     mask = tf.sequence_mask(ids.row_lengths(), tf.cast(ids.bounding_shape()[1], tf.int64))
     token_ids = ids.to_tensor(tokenizer.pad_id or 0)

@@ -1,12 +1,14 @@
 """Quantized copies of a proven float bundle: its files are quantized, compared with it, verified again and evaluated."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -42,6 +44,9 @@ from keras_transformer.export.verification.quantized.outputs import verify_quant
 from keras_transformer.export.verification.quantized.weights import check_quantized_weights
 from keras_transformer.generation import GenerationSpec
 from keras_transformer.utils.types import Cache
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # What the manifest says of float files that were not run; see `request.LARGEST_RUN`.
 NOT_RUN = "compared with the model weight by weight, not run"
@@ -201,7 +206,7 @@ class ModelSteps(RuntimeSteps):
         super().__init__(pathlib.Path(), manifest, "Keras", num_threads=1)
         self._signatures = spec.signatures
 
-    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, np.ndarray]:
+    def _call(self, signature: str, arrays: dict[str, np.ndarray], cache: Cache) -> dict[str, tf.Tensor]:
         import tensorflow as tf
 
         tensors = {name: tf.convert_to_tensor(array) for name, array in {**cache, **arrays}.items()}

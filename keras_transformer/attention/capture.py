@@ -11,19 +11,19 @@ import keras
 from keras_transformer.utils.types import Tensor
 
 # Layer id -> recorded tensor during a capture. A context variable, so that threads do not share it.
-_captured: contextvars.ContextVar[dict[int, Tensor] | None] = contextvars.ContextVar(
+_captured: contextvars.ContextVar[dict[int, Tensor | None] | None] = contextvars.ContextVar(
     "captured_attention_scores", default=None
 )
 
 
 @contextlib.contextmanager
-def capture(layers: Iterable[keras.layers.Layer]) -> Iterator[dict[int, Tensor]]:
+def capture(layers: Iterable[keras.layers.Layer]) -> Iterator[dict[int, Tensor | None]]:
     """Captures the tensors that `layers` record in the `with` block: attention layers record scores `(B, N, T, S)`.
 
     Yields:
         dict from `id(layer)` to tensors, filled as the layers are called.
     """
-    scores: dict[int, Tensor] = dict.fromkeys(map(id, layers))
+    scores: dict[int, Tensor | None] = dict.fromkeys(map(id, layers))
     token = _captured.set(scores)
     try:
         yield scores
@@ -41,7 +41,7 @@ def is_capturing() -> bool:
     return _captured.get() is not None
 
 
-def record(layer: keras.layers.Layer, tensor: Tensor) -> None:
+def record(layer: keras.layers.Layer, tensor: Tensor | None) -> None:
     """Records a tensor of a captured layer."""
     captured = _captured.get()
     if captured is not None:

@@ -49,7 +49,7 @@ class _AttentionMaps(keras.Model):
         self.model = model
         self.chosen = dict(chosen)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor) -> dict[str, Tensor | None]:
         with capture(self.chosen.values()) as scores:
             self.model(inputs, training=False)
         return {path: scores[id(layer)] for path, layer in self.chosen.items()}

@@ -220,7 +220,7 @@ def _as_rank_4(mask: Tensor | None) -> Tensor | None:
     return expanded
 
 
-def implicit_mask(x: Tensor) -> Tensor | None:
+def implicit_mask(x: Tensor | None) -> Tensor | None:
     """Returns the implicit mask of `x`, such as that of `Embedding(mask_zero=True)`, or None."""
     return keras_private.get_mask(x)
 

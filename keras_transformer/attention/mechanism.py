@@ -17,7 +17,7 @@ from keras_transformer.attention.cache.dense import (
     update_dense_cache,
 )
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+from keras_transformer.utils.types import Cache, Config, DType, Outputs, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -113,7 +113,7 @@ class Mechanism(CachedLayer):
         cache_index: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         if visibility is None:
             slots = (ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key))
             visibility = Visibility.from_slots(*slots)
@@ -134,7 +134,7 @@ class Mechanism(CachedLayer):
         position: AttentionPosition | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         """Attention over whole sequences; arguments and result are those of `call` without a cache."""
         raise NotImplementedError
 
@@ -150,11 +150,11 @@ class Mechanism(CachedLayer):
         key: Tensor,
         value: Tensor,
         cache: Cache,
-        cache_index: Tensor,
+        cache_index: Tensor | None,
         visibility: Visibility,
         position: AttentionPosition | None = None,
         **options: Any,
-    ) -> tuple[Tensor, Cache]:
+    ) -> tuple[Outputs, Cache]:
         """Attention of new tokens to the cached keys and their own; returns `(result, next_cache)`."""
         check_key_mask(cache, visibility.key_mask)
         cache = update_dense_cache(cache, key, value, cache_index)

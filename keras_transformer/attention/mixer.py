@@ -48,15 +48,15 @@ class Mixer(Protocol):
         self,
         query: Tensor,
         value: Tensor,
-        key: Tensor = None,
+        key: Tensor | None = None,
         *,
-        query_mask: Tensor = None,
-        value_mask: Tensor = None,
-        key_mask: Tensor = None,
-        attention_mask: Tensor = None,
-        positions: Tensor = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
         cache: Cache | None = None,
-        cache_index: Tensor = None,
+        cache_index: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -80,20 +80,20 @@ class MixerInputs:
     """
 
     query: Tensor
-    value: Tensor = None
-    key: Tensor = None
-    query_mask: Tensor = None
-    value_mask: Tensor = None
-    key_mask: Tensor = None
-    attention_mask: Tensor = None
-    positions: Tensor = None
+    value: Tensor | None = None
+    key: Tensor | None = None
+    query_mask: Tensor | None = None
+    value_mask: Tensor | None = None
+    key_mask: Tensor | None = None
+    attention_mask: Tensor | None = None
+    positions: Tensor | None = None
     cache: Any = None
-    cache_index: Tensor = None
+    cache_index: Tensor | None = None
     use_causal_mask: bool | None = None
     return_attention_scores: bool = False
     training: bool | None = None
-    prefix_length: Tensor = None
-    segment_ids: Tensor = None
+    prefix_length: Tensor | None = None
+    segment_ids: Tensor | None = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property

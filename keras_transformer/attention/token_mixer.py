@@ -63,16 +63,16 @@ class TokenMixer(CachedLayer):
     def call(
         self,
         query: Tensor,
-        value: Tensor = None,
-        key: Tensor = None,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
         *,
-        query_mask: Tensor = None,
-        value_mask: Tensor = None,
-        key_mask: Tensor = None,
-        attention_mask: Tensor = None,
-        positions: Tensor = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
         cache: Cache | None = None,
-        cache_index: Tensor = None,
+        cache_index: Tensor | None = None,
         use_causal_mask: bool | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -100,11 +100,11 @@ class TokenMixer(CachedLayer):
         self.check(inputs)
         return self.mix(inputs) if inputs.cache is None else self.extend(inputs)
 
-    def mix(self, inputs: MixerInputs) -> Tensor:
+    def mix(self, inputs: MixerInputs) -> Outputs:
         """Returns the output `(B, T, D)` for whole sequences."""
         raise NotImplementedError
 
-    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+    def extend(self, inputs: MixerInputs) -> Outputs:
         """Returns the output `(B, T, D)` for new tokens, and the next cache."""
         raise NotImplementedError
 
@@ -143,7 +143,13 @@ class TokenMixer(CachedLayer):
         return tuple(query_shape)
 
     def compute_output_spec(
-        self, query: Tensor, value: Tensor = None, key: Tensor = None, *, cache: Cache | None = None, **options: Any
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        **options: Any,
     ) -> keras.KerasTensor | tuple[keras.KerasTensor, Cache]:
         value_shape = query.shape if value is None else value.shape
         if value_shape[1] == query.shape[1]:
@@ -151,7 +157,7 @@ class TokenMixer(CachedLayer):
         return self._output_spec(query.shape, cache)
 
 
-def zero_masked(x: Tensor, mask: Tensor) -> Tensor:
+def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     """Returns `x`, `(B, T, ...)`, with zeros where the boolean `mask`, `(B, T)` or None, is False."""
     if mask is None:
         return x

@@ -95,7 +95,7 @@ class DenoisingTrainer(TracedOnce, keras.Model):
         self,
         x: Tensors | None = None,
         y: Tensors | None = None,
-        y_pred: Tensor = None,
+        y_pred: keras.KerasTensor = None,
         sample_weight: Tensor | None = None,
         training: bool = True,
     ) -> Tensor:

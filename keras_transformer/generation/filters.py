@@ -56,7 +56,7 @@ def keep_min_p(ops: Any, logits: Tensor, p: float) -> Tensor:
     return ops.where(probabilities < p * ops.max(probabilities, axis=-1, keepdims=True), EXCLUDED, logits)
 
 
-def draw(ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
+def draw(ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
     """Samples a token for each row from the softmax of its logits, by inverting the cumulative distribution.
 
     Args:

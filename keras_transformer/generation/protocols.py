@@ -189,7 +189,7 @@ class TokenSampler(Sampler, Protocol):
 
     is_random: bool
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
+    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
         """Returns tokens, int32 `(B,)`, from logits, float32 `(B, V)`."""
         ...
 

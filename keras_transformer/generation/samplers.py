@@ -49,7 +49,7 @@ class Greedy(TokenSampler):
     # Marks a `TokenSampler`: a function of arrays, which can be compiled into a graph.
     is_random = False
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor = None) -> Tensor:
+    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None = None) -> Tensor:
         return most_likely(ops, logits)
 
     def filter(self, ops: Any, logits: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class Random(TokenSampler):
 
     is_random = True
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
+    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None) -> Tensor:
         return draw(ops, self.filter(ops, logits), uniforms)
 
     def filter(self, ops: Any, logits: Tensor) -> Tensor:

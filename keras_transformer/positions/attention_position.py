@@ -74,10 +74,10 @@ class AttentionPosition(keras.layers.Layer):
         """
         return *self.rotate(query, key, query_positions, key_positions), value
 
-    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Returns a float32 term `(1 | B, N, T, S)` to add to the scores, or None. The query is the output of `rotate`."""
         return None
 
-    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Returns a term `(B, T, N, H_value)` to add to the context; the weights are `(B, N, T, S)`."""
         return None

@@ -60,7 +60,7 @@ class Learned(keras.layers.Layer):
             initializer=self.initializer,
         )
 
-    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
+    def call(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         self._check_length(inputs.shape[1])
         table = ops.convert_to_tensor(self.embeddings)
         if positions is None:

@@ -68,7 +68,7 @@ class Sinusoidal(keras.layers.Layer):
         if self.endpoint and input_shape[-1] < 4:
             raise ValueError(f"With endpoint=True the width must be at least 4. Received input shape: {input_shape}")
 
-    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
+    def call(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         width = inputs.shape[-1]
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="float32")

@@ -21,9 +21,9 @@ def decayed_products(
     value: Tensor,
     log_decay: Tensor,
     chunk_size: int,
-    mask: Tensor = None,
-    state: Tensor = None,
-) -> tuple[Tensor, Tensor]:
+    mask: Tensor | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """Linear attention with decay: `y_t = q_t R_t` with `R_t = γ R_{t - 1} + k_t v_tᵀ`, and `R_t = R_{t - 1}` at padding.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the states before each chunk, with

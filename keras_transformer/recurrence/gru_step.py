@@ -5,6 +5,8 @@ The reset gate acts on the state before the product: `U (r h)`, not `r (U h)`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
@@ -23,13 +25,15 @@ def recurrent_kernels(layer: keras.layers.Layer, name: str) -> list[keras.Variab
     ]
 
 
-def stack_kernels(kernels: Tensor) -> tuple[Tensor, Tensor]:
+def stack_kernels(kernels: Sequence[keras.Variable]) -> tuple[Tensor, Tensor]:
     """Returns the kernel of both gates, `(n, 2n)`, and that of the candidate, `(n, n)`."""
     update, reset, candidate = kernels
     return ops.concatenate([update, reset], axis=1), candidate
 
 
-def gru_step(state: Tensor, candidate: Tensor, gates: Tensor, kernels: Tensor, mask: Tensor = None) -> Tensor:
+def gru_step(
+    state: Tensor, candidate: Tensor, gates: Tensor, kernels: Sequence[Tensor], mask: Tensor | None = None
+) -> Tensor:
     """Returns the next state.
 
     Args:

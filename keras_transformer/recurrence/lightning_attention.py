@@ -99,7 +99,7 @@ class LightningAttention(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
         self.output_dense.build((*query_shape[:2], values))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         query, key, value = (
             float_heads(self.activation(dense(x)), self.num_heads)
             for dense in (self.query_dense, self.key_dense, self.value_dense)

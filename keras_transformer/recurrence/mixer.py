@@ -47,7 +47,7 @@ class Recurrence(TokenMixer):
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
         return self._scan_tokens(inputs)
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         """Returns the output and the next state.
 
         Args:

@@ -102,7 +102,7 @@ class MultiScaleRetention(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], self.use_bias)
         self.output_dense.build((*query_shape[:2], self.num_heads * self.value_dim))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         query = self._rotated(self.query_dense(x), positions)
         key = self._rotated(self.key_dense(x), positions) * self.key_dim**-0.5
         value = ops.cast(self._split(self.value_dense(x), self.value_dim), "float32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, cast
 
 import keras
 from keras import ops
@@ -59,12 +59,12 @@ class ShortConvolution(keras.layers.Layer):
         )
         self.bias = self.add_weight(name="bias", shape=(channels,), initializer="zeros") if self.use_bias else None
 
-    def call(self, x: Tensor, mask: Tensor = None, before: Tensor = None) -> Tensor:
+    def call(self, x: Tensor, mask: Tensor | None = None, before: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         context, length = self.kernel_size - 1, ops.shape(x)[1]
         no_tokens = (ops.shape(x)[0], context, x.shape[2])
         first = ops.zeros(no_tokens, x.dtype) if before is None else ops.cast(before, x.dtype)
         joined = ops.concatenate([first, x], axis=1)
         kernel = ops.cast(ops.reshape(self.kernel, (self.kernel_size, -1)), x.dtype)
-        y = sum(joined[:, index : index + length] * kernel[index] for index in range(self.kernel_size))
+        y = cast("Tensor", sum(joined[:, each : each + length] * kernel[each] for each in range(self.kernel_size)))
         y = y if self.bias is None else y + ops.cast(self.bias, x.dtype)
         return y, None if before is None else ops.cast(last_rows(joined, length, mask, context), "float32")

@@ -29,7 +29,7 @@ class Pooling(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         if padding_mask is None:
             padding_mask = ops.ones_like(inputs[:, :, 0], dtype="bool")
         # Rank 3, so that exported graphs never broadcast across ranks.
@@ -39,7 +39,7 @@ class Pooling(keras.layers.Layer):
         """`(B, T, D)` and boolean `(B, T, 1)` to `(B, D)`."""
         raise NotImplementedError
 
-    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
         return None
 
     def compute_output_shape(self, input_shape: Shape, *args: object, **kwargs: object) -> Shape:

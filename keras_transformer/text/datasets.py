@@ -21,12 +21,12 @@ def map_dataset(tokenizer: Tokenizer, dataset: tf.data.Dataset, fields: Any = No
     tokenize = _tokenize_function(tokenizer, options)
 
     def transform(*element: Any) -> Any:
-        element = element[0] if len(element) == 1 and not isinstance(dataset.element_spec, tuple) else element
+        given = element[0] if len(element) == 1 and not isinstance(dataset.element_spec, tuple) else element
         if keys == [None]:
-            return tokenize(element)
-        if isinstance(element, dict):
-            return {key: tokenize(value) if key in keys else value for key, value in element.items()}
-        return tuple(tokenize(value) if index in keys else value for index, value in enumerate(element))
+            return tokenize(given)
+        if isinstance(given, dict):
+            return {key: tokenize(value) if key in keys else value for key, value in given.items()}
+        return tuple(tokenize(value) if index in keys else value for index, value in enumerate(given))
 
     return dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
@@ -50,7 +50,7 @@ def _string_keys(spec: Any, fields: Any) -> list[Any]:
     return chosen
 
 
-def _tokenize_function(tokenizer: Tokenizer, options: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+def _tokenize_function(tokenizer: Tokenizer, options: dict[str, Any]) -> Callable[..., Tensor]:
     """Returns a function from a scalar string tensor to int32 `(T,)`. It uses `numpy_function` without a graph."""
     # Invalid arguments raise here rather than inside the pipeline.
     tokenizer.encode("", **options)

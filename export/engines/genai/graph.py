@@ -96,7 +96,7 @@ def _probes(model: keras.Model, cache: PastPresent) -> list[Probe]:
     return [first, one, Probe(second, "batch=3, one token"), Probe(third, f"batch=1, {more} more tokens")]
 
 
-def _past(step: Any, cache: PastPresent, probe: Probe) -> dict[str, Tensor]:
+def _past(step: Any, cache: PastPresent, probe: Probe) -> dict[str, np.ndarray]:
     outputs = step({name: tf.constant(array) for name, array in probe.inputs.items()})
     return cache.next_past({name: tensor.numpy() for name, tensor in outputs.items()}, plain)
 

@@ -147,7 +147,7 @@ def _probes(model: keras.Model, caches: Caches) -> list[Probe]:
     most = model.max_length or 12
     first = Probe(_first(model, caches, 3, 1), "batch=3, the first token")
     outputs = step({name: tf.constant(array) for name, array in first.inputs.items()})
-    found = {name: tensor.numpy() for name, tensor in outputs.items()}
+    found = {name: np.asarray(tensor) for name, tensor in outputs.items()}
     past = {**caches.decoder.next_past(found, plain), **caches.encoder.next_past(found, plain)}
     further = {**first.inputs, **past, "input_ids": tokens(model, "further", (3, 1))}
     several = _first(model, caches, 1, min(4, most))

@@ -31,8 +31,13 @@ def read_memory(query: Tensor, memory: Tensor, length: int, heads: int) -> tuple
 
 
 def memories(
-    key: Tensor, value: Tensor, segments: int, is_delta: bool, memory: Tensor = None, pending: Tensor = None
-) -> tuple[Tensor, Tensor]:
+    key: Tensor,
+    value: Tensor,
+    segments: int | Tensor,
+    is_delta: bool,
+    memory: Tensor | None = None,
+    pending: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """Returns the memories before each segment and after the last, and the update of each segment.
 
     Args:

@@ -42,7 +42,7 @@ def init_dense_cache(
     return cache | {name: ops.zeros((*shape, 1), dtype="float32") for name in scales}
 
 
-def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor) -> Cache:
+def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor | None) -> Cache:
     """Returns the cache with new keys and values written from slot `cache_index` on.
 
     Args:
@@ -65,7 +65,7 @@ def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Te
     return write_rows(cache, new, cache_index)
 
 
-def write_rows(cache: Cache, new: Cache, cache_index: Tensor) -> Cache:
+def write_rows(cache: Cache, new: Cache, cache_index: Tensor | None) -> Cache:
     """Returns tensors `(B, K, L, W)` of a cache, of any names, with new tokens written from slot `cache_index` on.
 
     Args:
@@ -110,7 +110,7 @@ def cache_length(cache: Cache) -> int | None:
     return next(iter(cache.values())).shape[2]
 
 
-def check_key_mask(cache: Cache, mask: Tensor) -> None:
+def check_key_mask(cache: Cache, mask: Tensor | None) -> None:
     """Raises `ValueError` for a key mask `(B, S)` that does not cover the slots of a dense cache."""
     if mask is not None and mask.shape[1] != cache_length(cache):
         raise ValueError(
@@ -132,7 +132,7 @@ def init_window_cache(
 
 
 def extend_window_cache(
-    cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor, token_mask: Tensor = None
+    cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor | None, token_mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Cache]:
     """Appends new tokens to a window cache, and drops the oldest.
 
@@ -167,7 +167,7 @@ def cache_spec(cache: Cache) -> Cache:
     return {name: keras.KerasTensor(tensor.shape, dtype=tensor.dtype) for name, tensor in cache.items()}
 
 
-def token_slots(cache_index: Tensor, length: int) -> Tensor:
+def token_slots(cache_index: int | Tensor | None, length: int | Tensor) -> Tensor:
     """Returns the slots `(1 | B, T)` of `length` tokens that start at `cache_index`."""
     cache_index = ops.cast(ops.convert_to_tensor(cache_index), "int32")
     return ops.reshape(cache_index, (-1, 1)) + ops.expand_dims(ops.arange(length, dtype="int32"), 0)

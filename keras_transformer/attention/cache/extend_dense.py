@@ -20,7 +20,7 @@ def extend_dense(
     key: Tensor,
     value: Tensor,
     cache: Cache,
-    cache_index: Tensor,
+    cache_index: Tensor | None,
     visibility: Visibility,
     position: AttentionPosition | None,
     training: bool | None,
@@ -66,7 +66,7 @@ def extend_dense(
     return context, cache
 
 
-def _slot_indices(cache_index: Tensor, batch: Tensor, count: Tensor, length: Tensor) -> Tensor:
+def _slot_indices(cache_index: Tensor | None, batch: int | Tensor, count: int | Tensor, length: int | Tensor) -> Tensor:
     """Returns the indices `(B, T)` of new tokens among the `B · L` slots of all sequences."""
     slots = token_slots(cache_index, count)
     return ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1)) + slots

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from keras import ops
 
 from keras_transformer.utils.types import Cache, Tensor
@@ -24,7 +26,7 @@ def init_first_cache(
     }
 
 
-def write_first(cache: Cache, new: Tensor, slots: Tensor, token_mask: Tensor | None = None) -> Cache:
+def write_first(cache: Cache, new: Mapping[str, Tensor], slots: Tensor, token_mask: Tensor | None = None) -> Cache:
     """Writes the new tokens that are among the first G tokens.
 
     Args:

@@ -57,7 +57,7 @@ class BlockCompression(keras.layers.Layer):
         self.output_dense = token_projection(self, "output", width)
         self.output_dense.build((*blocks_shape[:-1], width))
 
-    def call(self, blocks: Tensor, is_real: Tensor = None) -> Tensor:
+    def call(self, blocks: Tensor, is_real: Tensor | None = None) -> Tensor:
         x = blocks + ops.reshape(ops.cast(self.encoding, blocks.dtype), (1, 1, -1))
         if is_real is not None:
             x = x * ops.repeat(ops.cast(is_real, x.dtype), blocks.shape[2] // self.length, axis=2)

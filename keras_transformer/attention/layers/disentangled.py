@@ -152,7 +152,7 @@ class DisentangledAttention(TokenMixer):
 
     output_dense = property(lambda self: self._output_dense)
 
-    def mix(self, inputs: MixerInputs) -> Tensor:
+    def mix(self, inputs: MixerInputs) -> Outputs:
         key, value = self._keys_and_values(inputs)
         return self._attend(inputs, key, value, inputs.visibility_of_keys(ops.shape(key)[1]))
 
@@ -185,7 +185,7 @@ class DisentangledAttention(TokenMixer):
         result = self.softmax.attend(
             self._query_dense(inputs.query), key, value, visibility, terms, returns_scores, inputs.training
         )
-        context, scores = result if returns_scores else (result, None)
+        context, scores = result if isinstance(result, tuple) else (result, None)
         if is_captured:
             capture.record(self, scores)
         output = self._output_dense(context)
@@ -203,8 +203,8 @@ class DisentangledAttention(TokenMixer):
     def compute_output_spec(
         self,
         query: Tensor,
-        value: Tensor = None,
-        key: Tensor = None,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
         *,
         cache: Cache | None = None,
         return_attention_scores: bool = False,
@@ -248,8 +248,8 @@ class _PositionTerms:
     embedding: RelativeEmbedding
     key: Tensor
     first: Tensor
-    position_keys: Tensor
-    position_queries: Tensor
+    position_keys: Tensor | None
+    position_queries: Tensor | None
     needs = frozenset({"bias", "query"})
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:

@@ -148,7 +148,13 @@ class LongformerAttention(TokenMixer):
 
     @with_call_argument(TokenMixer.call, "global_mask")
     def call(
-        self, query: Tensor, value: Tensor = None, key: Tensor = None, *, global_mask: Tensor = None, **arguments: Any
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        *,
+        global_mask: Tensor | None = None,
+        **arguments: Any,
     ) -> Outputs:
         return self.apply(MixerInputs(query, value, key, extra={"global_mask": global_mask}, **arguments))
 

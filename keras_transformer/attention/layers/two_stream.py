@@ -121,11 +121,11 @@ class TwoStreamAttention(keras.layers.Layer):
         query: Tensor,
         value: Tensor,
         *,
-        value_mask: Tensor = None,
-        attention_mask: Tensor = None,
-        positions: Tensor = None,
-        segment_ids: Tensor = None,
-        memory: Tensor = None,
+        value_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        memory: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         if segment_ids is not None and not self.use_segments:

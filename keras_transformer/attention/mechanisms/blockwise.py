@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 import keras
@@ -172,12 +173,12 @@ def _minimum(size: int, length: Tensor):
     return min(size, length) if isinstance(length, int) else ops.minimum(size, length)
 
 
-def _heads_first(x: Tensor, padding: Tensor):
+def _heads_first(x: Tensor, padding: int | Tensor):
     """`(B, T, N, H)` to `(B, N, T + padding, H)`."""
     return ops.transpose(pad_length(x, 0, padding), (0, 2, 1, 3))
 
 
-def _padded(visibility: Visibility, lengths, padding: Tensor) -> Tensor:
+def _padded(visibility: Visibility, lengths, padding: Sequence[int | Tensor]) -> Visibility:
     """The visibility of sequences with padding at the end, whose keys are masked."""
     key_mask = visibility.key_mask
     if key_mask is None and not (isinstance(padding[1], int) and padding[1] == 0):
@@ -198,13 +199,13 @@ def _padded(visibility: Visibility, lengths, padding: Tensor) -> Tensor:
     )
 
 
-def _pad_slots(slots: Tensor, padding: Tensor):
+def _pad_slots(slots: Tensor, padding: int | Tensor):
     """Pads `(T,)` or `(B, T)` at the end with zeros, which are masked or cut off."""
     zeros = ops.zeros((*ops.shape(slots)[:-1], padding), dtype="int32")
     return ops.concatenate([ops.cast(slots, "int32"), zeros], axis=-1)
 
 
-def _padded_mask(mask: Tensor | None, padding: Tensor):
+def _padded_mask(mask: Tensor | None, padding: Sequence[int | Tensor]):
     """Pads `(T, S)`, `(B, T, S)` or `(B, N, T, S)` at the ends with False."""
     if mask is None:
         return None

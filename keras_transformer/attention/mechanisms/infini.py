@@ -155,7 +155,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         key: Tensor,
         value: Tensor,
         cache: Cache,
-        cache_index: Tensor,
+        cache_index: Tensor | None,
         visibility: Visibility,
         position: AttentionPosition | None = None,
         training: bool | None = None,
@@ -186,6 +186,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         query, new_keys, new_values = (segment_heads(x, 1, key_heads) for x in new.features)
         context = self._gated(local, query, past, 1)
         memory_before, sums = memories(new_keys, new_values, 1, self.update == "delta", past, pending)
+        assert sums is not None, "given the memories so far"
         tokens = 1 if visibility.query_mask is None else ops.cast(visibility.query_mask, "int32")
         ends = ops.expand_dims(read + tokens == self.segment_length, (2, 3))
         memory_before, sums = (
@@ -199,7 +200,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         size, length, read = self.segment_length, ops.shape(new.query)[1], new.read
         count = block_count(length + size - 1, size)
 
-        def aligned(x: Tensor, before: Tensor):
+        def aligned(x: Tensor, before: int | Tensor):
             """Shifts `(B, before + T, ...)`, with T new tokens at the end, to the start of the segment of the first."""
             x = pad_length(x, size - before, count * size - length)
             return take_rows(x, size - read, count * size)
@@ -226,6 +227,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         query, new_keys, new_values = (segment_heads(aligned(x, 0), size, key_heads) for x in new.features)
         past = (cache["memory"], cache["pending"])
         memory_before, sums = memories(new_keys, new_values, count, self.update == "delta", *past)
+        assert sums is not None, "given the memories so far"
         context = self._gated(local, query, split_memories(memory_before, new_keys), size)
         context = take_rows(bands.join(context, count * size), read, length)
         shape = ops.shape(cache["memory"])

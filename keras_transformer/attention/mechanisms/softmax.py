@@ -25,7 +25,7 @@ from keras_transformer.backend.kernels.fused_attention import (
 )
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
-from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Outputs, Shape, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
@@ -113,7 +113,7 @@ class SoftmaxAttention(Mechanism):
         position: AttentionPosition | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         positions = (visibility.query_positions, visibility.key_positions)
         bias = None if position is None else position.bias(query, *positions)
         value_term = None if position is None or "values" not in position.needs else position.values
@@ -122,9 +122,10 @@ class SoftmaxAttention(Mechanism):
             count = number_of_blocks(query, key, visibility)
             if count > 1:
                 return self._in_blocks(count, query, key, value, visibility)
-        if takes_kernel and bias is None and _are_segments(visibility) and has_segment_attention(query, key):
+        segments = visibility.segment_ids if _are_segments(visibility) else None
+        if takes_kernel and bias is None and segments is not None and has_segment_attention(query, key):
             options = {"scale": self.scoring.scale, "is_causal": visibility.causal}
-            return segment_attention(query, key, value, visibility.segment_ids, **options)
+            return segment_attention(query, key, value, segments, **options)
         # A kernel with flags for causality needs no dense mask, unless queries may have to be set to zero.
         mask = visibility.dense() if visibility.can_mask_all_keys or not takes_kernel else None
         # (B | 1, N | 1, T | 1, 1)

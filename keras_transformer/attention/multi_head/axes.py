@@ -106,6 +106,7 @@ class AttentionAxes:
                     f"`{name}` is for inputs of rank 3, (batch, length, features), not for images or videos."
                 )
         query, value, key = inputs.query, inputs.value, inputs.key
+        assert value is not None, "`MultiHeadAttention` is called with values"
         return dataclasses.replace(
             inputs,
             query=self.fold(query),

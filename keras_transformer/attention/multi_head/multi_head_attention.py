@@ -287,9 +287,8 @@ class MultiHeadAttention(CachedLayer):
         output, scores, cache = attend(inputs)
         if is_captured:
             capture.record(self, scores)
-        parts = (output, scores if return_attention_scores else None, cache)
-        returned = tuple(part for part in parts if part is not None)
-        return returned[0] if len(returned) == 1 else returned
+        further = [part for part in (scores if return_attention_scores else None, cache) if part is not None]
+        return (output, *further) if further else output
 
     def _attend_over_axes(self, inputs):
         """Returns the output, the scores or None, and None for the cache, of inputs of rank above 3."""

@@ -48,7 +48,7 @@ class Bands:
         parts = [ops.reshape(part, (-1, size, *x.shape[2:])) for part in parts]
         return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=1)
 
-    def join(self, x: Tensor, length: Tensor) -> Tensor:
+    def join(self, x: Tensor, length: int | Tensor) -> Tensor:
         """`(B · n, block_size, ...)` back to `(B, length, ...)`."""
         joined = ops.reshape(x, (-1, self.count(length) * self.block_size, *x.shape[2:]))
         return joined[:, :length]
@@ -77,28 +77,28 @@ class Bands:
             key_positions=self.neighbors(positions[1]),
         )
 
-    def count(self, length: Tensor) -> Tensor:
+    def count(self, length: int | Tensor) -> int | Tensor:
         """The number of blocks n."""
         return block_count(length, self.block_size)
 
-    def _padded(self, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    def _padded(self, x: Tensor, before: int | Tensor, after: int | Tensor) -> Tensor:
         length = ops.shape(x)[1]
         end = self.count(length) * self.block_size - length + after * self.block_size
         return pad_length(x, before * self.block_size, end)
 
 
-def block_count(length: Tensor, size: int) -> Tensor:
+def block_count(length: int | Tensor, size: int | Tensor) -> int | Tensor:
     """Returns the number of blocks of `size` that `length` tokens need."""
     return (length + size - 1) // size
 
 
-def pad_to_blocks(x: Tensor, size: int) -> Tensor:
+def pad_to_blocks(x: Tensor, size: int | Tensor) -> Tensor:
     """Pads `(B, T, ...)` with zeros at the end, to whole blocks."""
     length = ops.shape(x)[1]
     return pad_length(x, 0, block_count(length, size) * size - length)
 
 
-def take_rows(x: Tensor, starts: Tensor, size: int) -> Tensor:
+def take_rows(x: Tensor, starts: int | Tensor, size: int | Tensor) -> Tensor:
     """`x[b, starts[b] : starts[b] + size]` of each row of `(B, L, ...)`; starts are `(B,)` or `(B, 1)`."""
     length, rest = ops.shape(x)[1], x.shape[2:]
     first = ops.arange(ops.shape(x)[0], dtype="int32") * length
@@ -108,7 +108,7 @@ def take_rows(x: Tensor, starts: Tensor, size: int) -> Tensor:
     return ops.reshape(taken, (-1, size, *rest))
 
 
-def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Tensor:
+def last_rows(joined: Tensor, length: int | Tensor, mask: Tensor | None, size: int) -> Tensor:
     """Returns the last `size` tokens `(B, size, D)` of each row before its padding, which is on the right.
 
     Args:
@@ -122,7 +122,7 @@ def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int) ->
     return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), size)
 
 
-def pad_length(x: Tensor, before: Tensor, after: Tensor) -> Tensor:
+def pad_length(x: Tensor, before: int | Tensor, after: int | Tensor) -> Tensor:
     """Pads axis 1 of `(B, T, ...)` with zeros, or False, before and after."""
     if isinstance(before, int) and isinstance(after, int) and before == after == 0:
         return x

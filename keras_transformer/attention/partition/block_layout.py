@@ -32,9 +32,9 @@ class BlockLayout:
     """
 
     block_size: int
-    rows: Tensor
-    columns: Tensor
-    valid: Tensor
+    rows: Tensor | None
+    columns: Tensor | None
+    valid: Tensor | None
 
     def attend(
         self,
@@ -106,7 +106,7 @@ class BlockLayout:
         return ops.reshape(gathered, (-1, self.block_size, *rest))
 
 
-def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor) -> Tensor:
+def scatter_blocks(context: Tensor, rows: Tensor, count: int | Tensor) -> Tensor:
     """Scatters blocks of context into all blocks, with zeros elsewhere.
 
     Args:

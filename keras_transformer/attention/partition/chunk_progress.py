@@ -25,11 +25,11 @@ class ChunkProgress:
         fills_any: boolean `()`: whether any row completes a chunk.
     """
 
-    def __init__(self, size: int, x: Tensor, padding_mask: Tensor, cache_index: Tensor) -> None:
+    def __init__(self, size: int, x: Tensor, padding_mask: Tensor | None, cache_index: Tensor) -> None:
         self.index = ops.reshape(ops.cast(ops.convert_to_tensor(cache_index), "int32"), (-1,))
         self._batch, length = ops.shape(x)[:2]
         if padding_mask is None:
-            self.tokens = ops.zeros_like(self.index) + length
+            self.tokens: Tensor = ops.zeros_like(self.index) + length
         else:
             self.tokens = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
         self.count = block_count(length, size)

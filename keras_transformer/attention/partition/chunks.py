@@ -61,7 +61,7 @@ def causal_unnormalized_attention(
     return context[:, :length], state
 
 
-def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def running_sums(sums: Tensor, chunks: int | Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns the sums over all chunks before each chunk, and over all chunks.
 
     Args:
@@ -82,28 +82,28 @@ def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None) -> t
     return before, ops.reshape(sums[:, -1], (-1, heads, width, value_width))
 
 
-def chunk_length(x: Tensor, chunk_size: int) -> Tensor:
+def chunk_length(x: Tensor, chunk_size: int) -> int | Tensor:
     """The size of the chunks of `(B, T, ...)`: at most the length of the sequence."""
     if x.shape[1] is not None:
         return min(x.shape[1], chunk_size)
     return ops.minimum(ops.shape(x)[1], chunk_size)
 
 
-def heads_first(x: Tensor, size: int, key_heads: int) -> Tensor:
+def heads_first(x: Tensor, size: int | Tensor, key_heads: int) -> Tensor:
     """`(B, n · C, N, H)` to `(B · n, K, C · G, H)`: a row for each token and each query head of a key head."""
     heads, width = x.shape[2], x.shape[3]
     x = ops.reshape(x, (-1, size, key_heads, heads // key_heads * width))
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, key_heads, size * (heads // key_heads), width))
 
 
-def tokens_first(x: Tensor, size: int, heads: int) -> Tensor:
+def tokens_first(x: Tensor, size: int | Tensor, heads: int) -> Tensor:
     """The inverse of `heads_first`: returns `(B · n, C, N, H)`."""
     key_heads, width = x.shape[1], x.shape[3]
     x = ops.reshape(x, (-1, key_heads, size, heads // key_heads * width))
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, size, heads, width))
 
 
-def _causal(size: int, group: int):
+def _causal(size: int | Tensor, group: int):
     """`(1, 1, C · G, C)`: 1 if the key is not after the query."""
     if isinstance(size, int):
         return ops.convert_to_tensor(np.repeat(np.tri(size), group, axis=0)[None, None], "float32")

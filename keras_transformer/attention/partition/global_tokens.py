@@ -54,7 +54,7 @@ class MarkedTokens:
     selection: Tensor
 
     @classmethod
-    def of_mask(cls, mask: Tensor | None, count: Tensor) -> MarkedTokens:
+    def of_mask(cls, mask: Tensor | None, count: int | Tensor) -> MarkedTokens:
         """Selects the first `count` True entries of a boolean mask `(B, T)`."""
         ranks = ops.cumsum(ops.cast(mask, "int32"), axis=1) * ops.cast(mask, "int32")  # 1, 2, ...; 0 for others.
         wanted = ops.reshape(ops.arange(1, count + 1, dtype="int32"), (1, count, 1))
@@ -110,7 +110,7 @@ def choose_global(
     return MarkedTokens.of_mask(combine(mask, visibility.key_mask), first + marked)
 
 
-def of_keys(visibility: Visibility, chosen: Tensor) -> Visibility:
+def of_keys(visibility: Visibility, chosen: FirstTokens | MarkedTokens) -> Visibility:
     """The `Visibility` of all queries over the chosen keys."""
     mask = chosen.mask
     if visibility.key_mask is not None:
@@ -123,7 +123,7 @@ def of_keys(visibility: Visibility, chosen: Tensor) -> Visibility:
     )
 
 
-def of_queries(visibility: Visibility, chosen: Tensor) -> Visibility:
+def of_queries(visibility: Visibility, chosen: FirstTokens | MarkedTokens) -> Visibility:
     """The `Visibility` of the chosen queries over all keys."""
     mask = chosen.mask
     if visibility.query_mask is not None:
@@ -136,5 +136,5 @@ def of_queries(visibility: Visibility, chosen: Tensor) -> Visibility:
     )
 
 
-def _gather_mask(mask: Tensor | None, chosen: Tensor):
+def _gather_mask(mask: Tensor | None, chosen: FirstTokens | MarkedTokens):
     return ops.cast(chosen.gather_integers(ops.cast(mask, "int32")), "bool")

@@ -62,8 +62,8 @@ class GridWindows:
         """Returns a boolean mask of windows, `(B · windows, window²)`, from `(B, T)` or None; True in the grid's padding."""
         if mask is None:
             return None
-        mask = ops.expand_dims(ops.cast(mask, "int32"), -1)
-        return ops.cast(self.partition(mask, fill_value=1)[:, :, 0], "bool")
+        tokens = ops.expand_dims(ops.cast(mask, "int32"), -1)
+        return ops.cast(self.partition(tokens, fill_value=1)[:, :, 0], "bool")
 
 
 def _roll(x, shift):

@@ -44,16 +44,16 @@ class MemoryBlocks:
         """`(B, M + n · S, ...)` and `(B, n · S, ...)` to `(B · n, M + S, ...)`: the keys of each segment."""
         return ops.concatenate([self.memories(remembered), self.segments(own)], axis=1)
 
-    def pad(self, x: Tensor, before: Tensor = 0) -> Tensor:
+    def pad(self, x: Tensor, before: int | Tensor = 0) -> Tensor:
         """Pads with `before` zeros at the start, and at the end to whole segments."""
         length = ops.shape(x)[1]
         return pad_length(x, before, block_count(length, self.segment_length) * self.segment_length - length)
 
-    def aligned_length(self, length: Tensor) -> Tensor:
+    def aligned_length(self, length: int | Tensor) -> int | Tensor:
         """n · S such that `length` tokens fit from any offset in a segment on."""
         return block_count(length + self.segment_length - 1, self.segment_length) * self.segment_length
 
-    def align(self, x: Tensor, offsets: Tensor, length: Tensor, before: Tensor) -> Tensor:
+    def align(self, x: Tensor, offsets: Tensor, length: int | Tensor, before: int | Tensor) -> Tensor:
         """Shifts each row to align its segments with the partition.
 
         Args:

@@ -26,12 +26,12 @@ class Segments:
         heads: int. The number of query heads N.
     """
 
-    segment: Tensor
+    segment: int | Tensor
     rate: int
     heads: int
 
     @classmethod
-    def of_length(cls, length: Tensor, segment: Tensor, rate: int, heads: int) -> Segments:
+    def of_length(cls, length: int | Tensor, segment: int | Tensor, rate: int, heads: int) -> Segments:
         """Returns the segments of a sequence, no longer than the sequence needs."""
         whole = (length + rate - 1) // rate * rate
         if isinstance(whole, int):
@@ -57,7 +57,7 @@ class Segments:
             x = ops.repeat(x, group, axis=2)
         return self.blocks(x)
 
-    def visibility(self, visibility: Visibility, batch: Tensor, length: Tensor) -> Visibility:
+    def visibility(self, visibility: Visibility, batch: int | Tensor, length: int | Tensor) -> Visibility:
         """Returns the `Visibility` within segments, with the key mask and causality of the whole."""
         count, key_mask = self.segment // self.rate, visibility.key_mask
         slots = ops.arange(count, dtype="int32")
@@ -75,7 +75,7 @@ class Segments:
         options = {"causal": visibility.causal, "query_slots": slots, "key_slots": slots}
         return Visibility(key_mask=key_mask, attention_mask=mask, **options)
 
-    def join(self, part: PartialAttention, length: Tensor) -> Tensor:
+    def join(self, part: PartialAttention, length: int | Tensor) -> PartialAttention:
         """A `PartialAttention` of blocks back to `(B, length, N, ...)`; tokens that a head does not keep have no weight."""
         if self.rate == 1:
             return PartialAttention(*(self._join(x, length) for x in part))
@@ -85,17 +85,19 @@ class Segments:
         log_sum_exp = ops.where(kept, log_sum_exp, MASKED_SCORE)
         return PartialAttention(self._join(context, length), self._join(log_sum_exp, length))
 
-    def _join(self, x: Tensor, length: Tensor):
+    def _join(self, x: Tensor, length: int | Tensor):
         return ops.reshape(x, (-1, self._padded(length), *x.shape[2:]))[:, :length]
 
-    def _padded(self, length: Tensor) -> Tensor:
+    def _padded(self, length: int | Tensor) -> int | Tensor:
         return block_count(length, self.segment) * self.segment
 
-    def _is_filled_up(self, length: Tensor):
+    def _is_filled_up(self, length: int | Tensor):
         return not isinstance(length, int) or self._padded(length) != length
 
 
-def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tensor, rate: int, heads: int) -> Tensor:
+def segment_mask_of_heads(
+    query_slots: Tensor, key_slots: Tensor, segment: int | Tensor, rate: int, heads: int
+) -> Tensor:
     """`(B, N, T, S)`: the attention mask of each head; slots are `(1 | B, T)` and `(B, S)`."""
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
     key_slots = ops.expand_dims(ops.expand_dims(key_slots, 1), 2)
@@ -105,7 +107,7 @@ def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tenso
     return ops.logical_and(same, ops.logical_and(*kept))
 
 
-def align_rows(x: Tensor, shift: Tensor, before: Tensor, common: int) -> Tensor:
+def align_rows(x: Tensor, shift: int | Tensor, before: int | Tensor, common: int) -> Tensor:
     """`(B, T, ...)` shifted by `shift + before` to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
     size = before + ops.shape(x)[1] + common
     return take_rows(pad_length(x, common + before, common), common - shift, size)

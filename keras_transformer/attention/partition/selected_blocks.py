@@ -30,7 +30,7 @@ def take_slots(x: Tensor, slots: Tensor) -> Tensor:
     return ops.reshape(rows, (-1, ops.shape(slots)[2], width))
 
 
-def block_importance(weights: Tensor, pieces_of_compressed: int, pieces_of_block: int, count: Tensor) -> Tensor:
+def block_importance(weights: Tensor, pieces_of_compressed: int, pieces_of_block: int, count: int | Tensor) -> Tensor:
     """Returns the importance of each selectable block, from the attention to compressed blocks.
 
         p'[j] = Σ_m Σ_n p[(l'/d) j + m - n]   for 0 <= m < l'/d and 0 <= n < l/d
@@ -129,7 +129,7 @@ class BlockSelection:
         context = ops.reshape(context, (-1, key_heads, length, heads // key_heads * value.shape[3]))
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, length, heads, value.shape[3]))
 
-    def count(self, length: Tensor) -> Tensor:
+    def count(self, length: int | Tensor) -> int | Tensor:
         """The number m of blocks of `length` tokens."""
         return block_count(length, self.block_size)
 

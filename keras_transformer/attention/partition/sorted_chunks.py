@@ -35,7 +35,7 @@ class SortedChunks:
     length: int | Tensor
 
     @classmethod
-    def of_buckets(cls, buckets: Tensor, seen: Tensor, chunk_length: int, num_buckets: int) -> SortedChunks:
+    def of_buckets(cls, buckets: Tensor, seen: Tensor | None, chunk_length: int, num_buckets: int) -> SortedChunks:
         """Sorts tokens.
 
         Args:
@@ -108,7 +108,7 @@ class SortedChunks:
         taken = ops.take(ops.reshape(chunks, (-1, self.chunk_length * width)), ops.reshape(index, (-1,)), axis=0)
         return ops.reshape(taken, (-1, ops.shape(index)[2], self.chunk_length, width))
 
-    def scatter(self, chunks: Tensor) -> Tensor:
+    def scatter(self, chunks: Tensor) -> list[Tensor]:
         """Chunks `(B · N · R · n, c, 1, H)` back to a list of R tensors `(B, T, N, H)`."""
         rows, rounds = ops.shape(self.indices)[0], self.indices.shape[1]
         total = self._count() * self.chunk_length

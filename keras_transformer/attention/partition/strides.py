@@ -62,6 +62,6 @@ class StridedSubsequences:
             **changes,
         )
 
-    def count(self, length: Tensor) -> Tensor:
+    def count(self, length: int | Tensor) -> int | Tensor:
         """The length n of a subsequence."""
         return block_count(length, self.stride)

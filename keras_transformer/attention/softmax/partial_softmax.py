@@ -7,6 +7,8 @@ A key that is in two of the sets counts twice.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -114,11 +116,10 @@ def merge_parts(parts: Sequence[PartialAttention]) -> Tensor:
     largest = ops.stop_gradient(largest)
     weights = [ops.exp(part.log_sum_exp - largest) for part in parts]
     total = sum(weights[1:], start=weights[0])
-    merged = None
-    for part, weight in zip(parts, weights, strict=True):
-        term = part.context * ops.cast(weight / total, part.context.dtype)
-        merged = term if merged is None else merged + term
-    return merged
+    terms = [
+        part.context * ops.cast(weight / total, part.context.dtype) for part, weight in zip(parts, weights, strict=True)
+    ]
+    return functools.reduce(operator.add, terms)
 
 
 def _heads_last(x: Tensor):

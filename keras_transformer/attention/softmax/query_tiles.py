@@ -51,10 +51,10 @@ def by_query_tiles(
         return function(query, take_block(slots, index, size, 1), *shared)
 
     @ops.custom_gradient
-    def run(query: Tensor, *shared: Tensor) -> Tensor:
+    def run(query: Tensor, *shared: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
         output = _forward(tile, query, shared, size, count)
 
-        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             return _backward(tile, query, shared, size, count, upstream)
 

@@ -36,7 +36,7 @@ class TilePosition:
         self._learned = [pair for pair in self._values if pair[0].dtype.startswith(("float", "bfloat"))]
         self.weights = [value for _, value in self._learned]
 
-    def bias(self, query: Tensor, positions: Tensor, weights: Tensor) -> Tensor | None:
+    def bias(self, query: Tensor, positions: tuple[Tensor, Tensor], weights: Sequence[Tensor]) -> Tensor | None:
         """Float32 `(1 | B, N, t, s)`, or None.
 
         Args:
@@ -51,7 +51,7 @@ class TilePosition:
         return None if bias is None else ops.cast(bias, "float32")
 
     def bias_and_gradient(
-        self, query: Tensor, positions: Tensor, weights: Tensor
+        self, query: Tensor, positions: tuple[Tensor, Tensor], weights: Sequence[Tensor]
     ) -> tuple[Tensor | None, Callable[[Tensor], tuple[Tensor | None, Sequence[Tensor]]]]:
         """`bias`, and a function of output gradients `(B, N, t, s)` to the gradients of the query and of each weight.
 
@@ -60,7 +60,7 @@ class TilePosition:
         """
         reads_query, shape = self._needs("query"), (*ops.shape(query)[:3], ops.shape(positions[1])[-1])
 
-        def spread(*arguments: object) -> Tensor:
+        def spread(*arguments: Tensor) -> Tensor:
             # Broadcast, so that gradients are summed over a shared batch and shared heads.
             block, rest = (arguments[0], arguments[1:]) if reads_query else (query, arguments)
             return ops.broadcast_to(self.bias(block, positions, rest), shape)
@@ -76,7 +76,7 @@ class TilePosition:
 
         return bias, gradient
 
-    def values(self, factors: Tensor, positions: Tensor, weights: Tensor) -> Tensor | None:
+    def values(self, factors: Tensor, positions: tuple[Tensor, Tensor], weights: Sequence[Tensor]) -> Tensor | None:
         """A term `(B, N, t, H_value)` of the context, linear in the factors of the values `(B, N, t, s)`; or None."""
         if self._position is None or "values" not in self._position.needs:
             return None
@@ -84,7 +84,7 @@ class TilePosition:
             return ops.transpose(self._position.values(factors, *positions), (0, 2, 1, 3))
 
     def values_gradient(
-        self, factors: Tensor, positions: Tensor, weights: Tensor, slopes: Tensor
+        self, factors: Tensor, positions: tuple[Tensor, Tensor], weights: Sequence[Tensor], slopes: Tensor
     ) -> tuple[Tensor | None, Sequence[Tensor]]:
         """The gradients of the factors and of each of the weights, from slopes `(B, N, t, H_value)`; or None."""
         if not self._needs("values"):
@@ -96,6 +96,6 @@ class TilePosition:
     def _needs(self, what: str) -> bool:
         return self._position is not None and what in self._position.needs
 
-    def _with_weights(self, weights: Tensor):
+    def _with_weights(self, weights: Sequence[Tensor]):
         learned = [(variable, value) for (variable, _), value in zip(self._learned, weights, strict=True)]
         return keras.StatelessScope(self._values + learned, initialize_variables=False)

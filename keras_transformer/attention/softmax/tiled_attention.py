@@ -5,7 +5,7 @@ Shapes: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with T and S multiples of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from keras import ops
@@ -38,11 +38,13 @@ def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles) -> 
     """
 
     @ops.custom_gradient
-    def attend(query: Tensor, key: Tensor, value: Tensor, *learned: object) -> Tensor:
+    def attend(
+        query: Tensor, key: Tensor, value: Tensor, *learned: Tensor
+    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
         context, normalizer = _forward(query, key, value, learned, tiles)
         context = ops.cast(context, value.dtype)
 
-        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             return _backward(query, key, value, learned, tiles, context, normalizer, upstream)
 
@@ -108,7 +110,7 @@ def _backward(
         first, end = tiles.queries_of(j)
 
         def step(
-            i: Tensor, query_gradients: Tensor, for_keys: Tensor, for_values: Tensor, *for_learned: object
+            i: Tensor, query_gradients: Tensor, for_keys: Tensor, for_values: Tensor, *for_learned: Tensor
         ) -> tuple[Tensor, ...]:
             blocks = [take_block(x, i, size, 2) for x in rows]
             for_queries, *more = _tile_gradients(blocks, columns, learned, tiles, (i, j))
@@ -159,13 +161,13 @@ def _tile_gradients(
     more, for_learned = position.values_gradient(dropped, positions, learned, upstream)
     slopes = slopes if more is None else slopes + ops.cast(more, "float32")
     slopes = weights * (_times(slopes, factors) - total)
-    for_queries, more = bias_gradient(slopes)
+    for_queries, for_bias = bias_gradient(slopes)
     slopes = ops.cast(slopes, queries.dtype)
     later = ops.cast(_matmul(slopes, keys), "float32")
     later = later if for_queries is None else later + ops.cast(for_queries, "float32")
     # Transposed gradients avoid transposing the tile.
     transposed = _gathered(queries, slopes, key_heads), _gathered(upstream, dropped, key_heads)
-    return later, *transposed, *_both(for_learned, more, learned)
+    return later, *transposed, *_both(for_learned, for_bias, learned)
 
 
 def _both(first, second, learned):
@@ -180,7 +182,7 @@ def _sums(upstream: Tensor, context: Tensor):
     return ops.sum(ops.cast(upstream, "float32") * ops.cast(context, "float32"), axis=-1, keepdims=True)
 
 
-def _times(x: Tensor, factors: Tensor):
+def _times(x: Tensor, factors: Tensor | None):
     return x if factors is None else x * factors
 
 

@@ -57,7 +57,7 @@ class Tiles:
             end = ops.minimum(integer(((j + 1) * keys + visible.window - 2) // queries + 1), end)
         return ops.maximum(integer(first), 0), integer(end)
 
-    def mask(self, i: Tensor, j: Tensor) -> Tensor:
+    def mask(self, i: Tensor, j: Tensor) -> Tensor | None:
         """The mask `(B | 1, N | 1, t, s)` of query block `i` and key block `j`; None if nothing is masked."""
         visible, mask = self.visibility, self.visibility.attention_mask
         if mask is not None:
@@ -81,7 +81,7 @@ class Tiles:
         return take_block(slots, index, self.sizes[side], len(slots.shape) - 1)
 
 
-def take_block(x: Tensor, index: Tensor, size: int, axis: int) -> Tensor:
+def take_block(x: Tensor, index: int | Tensor, size: int, axis: int) -> Tensor:
     """Block `index` of `x` along `axis`; an axis of size 1 is broadcast."""
     if x.shape[axis] == 1:
         return x
@@ -90,6 +90,6 @@ def take_block(x: Tensor, index: Tensor, size: int, axis: int) -> Tensor:
     return ops.slice(x, starts, [size if at == axis else extent for at, extent in enumerate(shape)])
 
 
-def integer(x: Tensor) -> Tensor:
+def integer(x: int | Tensor) -> Tensor:
     """Converts a count to an int32 tensor, as loop variables must be."""
     return ops.cast(ops.convert_to_tensor(x), "int32")

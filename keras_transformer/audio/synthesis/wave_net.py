@@ -98,7 +98,7 @@ class WaveNet(keras.layers.Layer):
         speaker: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        x, skipped, width = inputs, None, inputs.shape[-1]
+        x, skipped, width = inputs, [], inputs.shape[-1]
         terms = [None] * self.num_layers
         if speaker is not None:
             terms = ops.split(ops.expand_dims(self._speaker(speaker), 1), self.num_layers, axis=-1)
@@ -108,8 +108,8 @@ class WaveNet(keras.layers.Layer):
             hidden = output(self._dropout_layer(hidden, training=training))
             if hidden.shape[-1] > width:
                 x, hidden = hide_padding(x + hidden[..., :width], padding_mask), hidden[..., width:]
-            skipped = hidden if skipped is None else skipped + hidden
-        return hide_padding(skipped, padding_mask)
+            skipped.append(hidden)
+        return hide_padding(sum(skipped[1:], start=skipped[0]), padding_mask)
 
     def compute_output_shape(self, inputs_shape: Shape, *args: object, **kwargs: object) -> Shape:
         return inputs_shape

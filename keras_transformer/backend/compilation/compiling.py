@@ -102,12 +102,12 @@ def needs_fixed_shapes(jit_compile: bool | str) -> bool:
 
 
 def compiled(
-    function: Callable[..., Tensor],
+    function: Callable[..., object],
     model: Layer,
     jit_compile: bool | str,
     structure: ModelStructure | None = None,
     dynamic_axes: DynamicAxes | None = None,
-) -> Callable[..., Tensor]:
+) -> Callable[..., keras.KerasTensor]:
     """Compiles a function of tensors that reads the variables of a model; one trace for each set of shapes.
 
     Args:

@@ -55,7 +55,7 @@ class InPlace:
         self.structure = ModelStructure(model)
         self._jit_compile = jit_compile
         self._backend = keras.backend.backend()
-        self._state = make_state()
+        self._state: dict[str, keras.Variable] = make_state()
         if self._backend == "tensorflow":
             import tensorflow as tf
 

@@ -31,7 +31,7 @@ class LayerCall:
         tensors: list[Tensor] = []
         numbers: dict[int, Place] = {}
 
-        def place(each: object) -> Any:
+        def place(each: keras.KerasTensor) -> Any:
             if not ops.is_tensor(each):
                 return each
             if id(each) not in numbers:

@@ -128,7 +128,7 @@ def dot_products(query: Tensor, key: Tensor) -> Tensor:
     return ops.transpose(by_key, (0, 1, 3, 2))
 
 
-def update_once(update: Callable[[Tensor], Tensor], tensor: Tensor, cache_index: Tensor) -> Tensor:
+def update_once(update: Callable[[Tensor], Tensor], tensor: Tensor, cache_index: Tensor | None) -> Tensor:
     """Returns `update(tensor)`, for updates of a few rows of a large tensor that is also read afterwards.
 
     XLA fuses such an update into each of its readers, so that the tensor is copied for each of them. It leaves the branches

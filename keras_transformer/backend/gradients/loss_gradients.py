@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Tensor, Tensors
 
 def loss_and_gradients(
     model: keras.Model, x: Tensors, y: Tensors, sample_weight: Tensors | None = None
-) -> tuple[Tensor, list[Tensor]]:
+) -> tuple[Tensor, list[Tensor | None]]:
     """Returns the loss that `fit` computes for a batch, losses of layers included, and the gradient of each weight.
 
     The gradients are those that the optimizer receives: with a `LossScaleOptimizer` they are scaled. On TensorFlow the

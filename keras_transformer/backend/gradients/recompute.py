@@ -83,7 +83,9 @@ def _on_jax(function: Callable[..., object]) -> Callable[..., Any]:
     return run
 
 
-def _gradients(function: Callable[..., Any], arguments: tuple[Tensor, ...], upstream: Tensor) -> list[Tensor]:
+def _gradients(
+    function: Callable[..., Any], arguments: tuple[Tensor, ...], upstream: tuple[Tensor, ...]
+) -> list[Tensor]:
     """Returns the gradients of all arguments, recomputing the function."""
     # Not before the gradient is available: the recomputed activations would be in memory until then.
     again = (after(upstream[0], arguments[0]), *arguments[1:])

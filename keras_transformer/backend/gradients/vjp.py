@@ -61,7 +61,7 @@ def _by_torch(function: Callable[..., object], *arguments: Tensor) -> tuple[Any,
     import torch  # pyright: ignore[reportMissingImports]: an optional backend, which need not be installed.
 
     with torch.enable_grad():
-        inputs = [argument.detach().requires_grad_() for argument in arguments]
+        inputs = [torch.as_tensor(argument).detach().requires_grad_() for argument in arguments]
         value = function(*inputs)
 
     def pullback(cotangent: Tensor) -> list[Tensor]:

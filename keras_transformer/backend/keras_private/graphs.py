@@ -7,8 +7,6 @@ from typing import Any
 
 import keras
 
-from keras_transformer.utils.types import Tensor
-
 
 def functional(model: keras.layers.Layer) -> Any:
     """Returns the Functional model in a built `Sequential`; anything else unchanged."""
@@ -48,12 +46,12 @@ def input_names(model: keras.Model) -> list[str]:
     return [keys.get(id(each)) or producer(each).name for each in model.inputs]
 
 
-def pack_inputs(model: keras.Model, tensors: Sequence[Tensor]) -> Any:
+def pack_inputs(model: keras.Model, tensors: Sequence[object]) -> Any:
     """Returns tensors in the order of `model.inputs` as the structure with which a Functional model is called."""
     return keras.tree.pack_sequence_as(model._inputs_struct, list(tensors))
 
 
-def fill_in(node: Any, values: Mapping[int, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def fill_in(node: Any, values: Mapping[int, object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the arguments of a node, with values by the ids of symbolic tensors in their place."""
     return node.arguments.fill_in(values)
 

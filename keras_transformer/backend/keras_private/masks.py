@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from keras_transformer.utils.types import Tensor
 
+if TYPE_CHECKING:
+    import keras
 
-def get_mask(x: Tensor) -> Tensor | None:
+
+def get_mask(x: Tensor | None) -> Tensor | None:
     """Returns the mask that Keras attached to a tensor, or None."""
     return getattr(x, "_keras_mask", None)
 
 
-def set_mask(x: Tensor, mask: Tensor | None) -> None:
+def set_mask(x: keras.KerasTensor, mask: Tensor | None) -> None:
     """Attaches a mask to a tensor, where its class allows it and the mask is not None."""
     if mask is not None:
         with contextlib.suppress(AttributeError):

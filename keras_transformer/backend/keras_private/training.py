@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Logs, Tensor
 
 _JAX_STATE = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
 
@@ -17,7 +17,7 @@ def takes_training(model: keras.Model) -> bool:
     return model._call_has_training_arg
 
 
-def run_train_function(model: keras.Model, batch: Any) -> dict[str, Tensor]:
+def run_train_function(model: keras.Model, batch: Any) -> Logs:
     """Trains on a batch with the function that `fit` compiled, and returns the logs; the metrics go on from before.
 
     `train_on_batch` compiles it again, because its batches always have sample weights.

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.utils.types import Tensor
 
 
-def random_integers(shape: Sequence[Tensor], seed: Tensor) -> Tensor:
+def random_integers(shape: Sequence[int | Tensor], seed: Tensor) -> Tensor:
     """Returns integers of 31 bits, each a hash of the seed and its index. XLA computes them within what uses them.
 
     Args:
@@ -37,7 +37,7 @@ def random_integers(shape: Sequence[Tensor], seed: Tensor) -> Tensor:
     return ops.reshape(positive(mix(ops.bitwise_xor(rows[:, None], columns))), shape)
 
 
-def count(length: Tensor, start: Tensor) -> Tensor:
+def count(length: int | Tensor, start: int | Tensor) -> Tensor:
     """Returns `length` int32 from `start`."""
     return ops.arange(length, dtype="int32") + ops.cast(start, "int32")
 

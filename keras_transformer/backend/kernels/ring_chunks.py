@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.utils.types import Tensor
+if TYPE_CHECKING:
+    import jax
 
 MASKED = -1e30
 
 
-def in_chunks(x: Tensor, axis: str, size: int, causal: bool) -> Tensor:
+def in_chunks(x: jax.Array, axis: str, size: int, causal: bool) -> jax.Array:
     """A device's part of rows, `(B, L, ...)`, in chunks `(chunks, B, L / chunks, ...)`: zigzag if it is causal.
 
     In order, a device would have early queries only, which attend to few keys, or late ones only. Of 2n chunks in zigzag
@@ -36,7 +37,7 @@ def in_chunks(x: Tensor, axis: str, size: int, causal: bool) -> Tensor:
     return jnp.stack([jnp.where(is_even, one, other), jnp.where(is_even, other, one)])
 
 
-def in_order(chunks: Tensor, axis: str, size: int, length: int) -> Tensor:
+def in_order(chunks: jax.Array, axis: str, size: int, length: int) -> jax.Array:
     """The inverse of `in_chunks`: chunks `(chunks, B, L / chunks, ...)` to a part `(B, length, ...)`."""
     import jax.numpy as jnp
 
@@ -49,7 +50,7 @@ def in_order(chunks: Tensor, axis: str, size: int, length: int) -> Tensor:
     return jnp.concatenate(parts, axis=1)[:, :length]
 
 
-def meeting_chunks(axis: str, size: int, distance: int | Tensor, causal: bool) -> list[tuple[Any, Any, bool]]:
+def meeting_chunks(axis: str, size: int, distance: int | jax.Array, causal: bool) -> list[tuple[Any, Any, bool]]:
     """The chunks of queries and keys whose scores are needed, for keys of the device `distance` places before this one.
 
     Returns:
@@ -69,7 +70,7 @@ def meeting_chunks(axis: str, size: int, distance: int | Tensor, causal: bool) -
     return [(1, 0, False), (chunk, chunk, False)]
 
 
-def scores_of(query: Tensor, key: Tensor, mask: Tensor, is_causal: bool, scale: float) -> Tensor:
+def scores_of(query: jax.Array, key: jax.Array, mask: jax.Array, is_causal: bool, scale: float) -> jax.Array:
     """float32 `(B, N, T, S)`: scaled scores of chunks `(B, T, N, H)` and `(B, S, K, H)`, `MASKED` where masked."""
     import jax.numpy as jnp
 
@@ -82,7 +83,7 @@ def scores_of(query: Tensor, key: Tensor, mask: Tensor, is_causal: bool, scale: 
     return jnp.where(visible, scores, MASKED)
 
 
-def weighted(weights: Tensor, value: Tensor) -> Tensor:
+def weighted(weights: jax.Array, value: jax.Array) -> jax.Array:
     """float32 `(B, N, T, H)`: sums of values of shared heads `(B, S, K, H)` by weights `(B, N, T, S)`."""
     import jax.numpy as jnp
 
@@ -90,7 +91,7 @@ def weighted(weights: Tensor, value: Tensor) -> Tensor:
     return jnp.einsum("bnts,bsnh->bnth", weights, repeated, preferred_element_type="float32")
 
 
-def summed_over_queries(weights: Tensor, x: Tensor, groups: int) -> Tensor:
+def summed_over_queries(weights: jax.Array, x: jax.Array, groups: int) -> jax.Array:
     """float32 `(B, S, K, H)`: sums of x `(B, T, N, H)` over queries and over the heads that share a key."""
     import jax.numpy as jnp
 

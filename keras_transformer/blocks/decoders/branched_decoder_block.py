@@ -103,7 +103,7 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask

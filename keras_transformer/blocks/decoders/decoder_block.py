@@ -114,7 +114,7 @@ class DecoderBlock(EncoderAttention, CachedBlock):
         prefix_length: Tensor | None = None,
         segment_ids: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         self._check_encoder_output(encoder_output, cache)
         residuals = self.mixer_residual, self.cross_attention_residual, self.feedforward_residual
         self._check_condition(condition, *residuals)

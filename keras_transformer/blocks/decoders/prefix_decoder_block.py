@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformer.blocks.decoders.decoder_block import DecoderBlock
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Shape, Tensor
+from keras_transformer.utils.types import Cache, Outputs, Shape, Tensor
 
 
 @serializable
@@ -59,7 +59,7 @@ class PrefixDecoderBlock(DecoderBlock):
         cache_index: Tensor | None = None,
         condition: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         if cache is None:
             prefix_length = None if prefix_mask is None else _count(prefix_mask, padding_mask)
         else:

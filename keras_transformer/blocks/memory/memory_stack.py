@@ -133,7 +133,7 @@ class MemoryStack(CachedLayer):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         if cache is None:
             return self._read(inputs, padding_mask, training)

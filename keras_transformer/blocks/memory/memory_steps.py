@@ -22,7 +22,7 @@ def label(name: str, index: int) -> str:
 
 
 def extend(
-    stack: MemoryStack, x: Tensor, mask: Tensor | None, cache: Cache, cache_index: Tensor
+    stack: MemoryStack, x: Tensor, mask: Tensor | None, cache: Cache, cache_index: Tensor | None
 ) -> tuple[Tensor, Cache]:
     """Calls a `MemoryStack` on new tokens with a cache. Arguments and results are those of the layer's call."""
     (batch, length), size = ops.shape(x)[:2], stack.segment_length

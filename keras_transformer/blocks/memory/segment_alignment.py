@@ -28,7 +28,7 @@ class SegmentAlignment:
     length: Tensor
     remaining: Tensor
     size: int
-    count: Tensor
+    count: int | Tensor
 
     @classmethod
     def of(cls, x: Tensor, offsets: Tensor, segment_length: int) -> SegmentAlignment:

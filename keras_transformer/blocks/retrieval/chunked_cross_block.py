@@ -66,7 +66,7 @@ class ChunkedCrossBlock(CachedLayer, CrossBlock):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         past = {"padding_mask": padding_mask, "cache": cache, "cache_index": cache_index}
         next_cache = None
 

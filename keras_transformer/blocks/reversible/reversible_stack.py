@@ -80,7 +80,7 @@ class ReversibleStack(CachedLayer):
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         options = {"padding_mask": padding_mask, "positions": positions}
         if cache is not None:

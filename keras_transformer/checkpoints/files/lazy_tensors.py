@@ -113,7 +113,7 @@ def _split(tensor: LazyTensor, places: Any, axis: int = 0) -> list[LazyTensor]:
     return [_sliced(tensor, axis, *pair) for pair in zip(ends, ends[1:], strict=False)]
 
 
-def _concatenate(tensors: Sequence[Tensor], axis: int = 0) -> LazyTensor:
+def _concatenate(tensors: Sequence[Tensor | LazyTensor], axis: int = 0) -> LazyTensor:
     parts = [as_lazy(tensor) for tensor in tensors]
     axis %= parts[0].ndim
     ends = [0, *np.cumsum([part.shape[axis] for part in parts]).tolist()]
@@ -130,7 +130,7 @@ def _concatenate(tensors: Sequence[Tensor], axis: int = 0) -> LazyTensor:
     return LazyTensor([*shape[:axis], ends[-1], *shape[axis + 1 :]], read)
 
 
-def _stack(tensors: Sequence[Tensor], axis: int = 0) -> LazyTensor:
+def _stack(tensors: Sequence[Tensor | LazyTensor], axis: int = 0) -> LazyTensor:
     parts = [as_lazy(tensor) for tensor in tensors]
     axis %= parts[0].ndim + 1
     return _concatenate([part.reshape((*part.shape[:axis], 1, *part.shape[axis:])) for part in parts], axis)

@@ -7,7 +7,7 @@ assignment is a pair of a token and one of its experts. Assignments are ordered 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import keras
 from keras import ops
@@ -32,7 +32,7 @@ class ExpertCounts(keras.metrics.Metric):
         name: str. Prefix of the log entries: "NAME/load_0", "NAME/load_1", ..., "NAME/dropped".
     """
 
-    def __init__(self, loads: Tensor, dropped: Tensor, name: str = "experts") -> None:
+    def __init__(self, loads: keras.Variable, dropped: keras.Variable, name: str = "experts") -> None:
         super().__init__(name=name, dtype="int32")
         # In a function, because Keras would track the variables as those of the metric, in addition to the layer's.
         self._counters = lambda: (loads, dropped)
@@ -75,8 +75,8 @@ class Dispatch(NamedTuple):
     tokens: Tensor
     slots: Tensor
     kept: Tensor
-    group_size: Tensor
-    experts: Tensor = None
+    group_size: int | Tensor
+    experts: Tensor | None = None
 
 
 def dispatch_to_blocks(experts: Tensor, num_experts: int) -> Dispatch:
@@ -159,7 +159,7 @@ def combine(y: Tensor, weights: Tensor, dispatch: Dispatch) -> Tensor:
     total = 0
     for index in range(slots.shape[-1]):
         total = total + ops.take(y, slots[:, index], axis=0) * weights[:, index : index + 1]
-    return total
+    return cast("Tensor", total)
 
 
 def _one_hot_experts(experts, num_experts):

@@ -116,7 +116,7 @@ class GroupLimitedRouter(TopKRouter):
             options = {"shape": (self.num_experts,), "initializer": "zeros", "trainable": False}
             self.correction_bias = self.add_weight(name="correction_bias", **options)
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Routing:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Routing:
         routing = super().call(inputs, padding_mask=padding_mask, training=training)
         if training and self.bias_update_rate and self.correction_bias is not None:
             counts = ops.cast(routing.counts, "float32")

@@ -124,7 +124,7 @@ class MixtureOfExperts(keras.layers.Layer):
             bias = self.add_weight(name=f"{name}_bias", shape=(count, columns), initializer="zeros")
         return kernel, bias
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
         routing = self.router(inputs, padding_mask=padding_mask, training=training)
         mesh = self._mesh(inputs, training)

@@ -114,7 +114,7 @@ class TopKRouter(keras.layers.Layer):
         self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer.clone())
         self.bias = self.add_weight(name="bias", shape=shape[1:], initializer="zeros") if self.use_bias else None
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Routing:
         if self.jitter and training:
             noise = (1 - self.jitter, 1 + self.jitter)
             inputs = inputs * keras.random.uniform(ops.shape(inputs), *noise, dtype="float32", seed=self._seeds)

@@ -65,7 +65,7 @@ class SharedExpertMixture(keras.layers.Layer):
             if layer is not None:
                 build_once(layer, input_shape)
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         routed = self.experts(inputs, padding_mask=padding_mask, training=training)
         shared = self.shared(inputs, training=training)
         return routed + (shared if self.shared_gate is None else ops.sigmoid(self.shared_gate(inputs)) * shared)

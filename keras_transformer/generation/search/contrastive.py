@@ -118,7 +118,7 @@ class ContrastiveSearch(Search):
             return None
         return self._propose(logits, rows)
 
-    def _begin(self, hidden_states: Tensor) -> None:
+    def _begin(self, hidden_states: np.ndarray) -> None:
         lengths = self.request.lengths
         self._context = np.zeros(
             (len(lengths), lengths.max() + self.request.max_new_tokens, hidden_states.shape[-1]), "float32"

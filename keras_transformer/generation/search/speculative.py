@@ -20,7 +20,6 @@ from keras_transformer.generation.search.draft_model import (
     draw_from,
     token_window,
 )
-from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
@@ -207,7 +206,7 @@ class SpeculativeSearch(Search):
     def _uniforms(self, count: int) -> np.ndarray:
         return np.array([generator.random(count) for generator in self._generators])
 
-    def _target_logits(self, logits: Tensor) -> np.ndarray:
+    def _target_logits(self, logits: np.ndarray) -> np.ndarray:
         """Returns the target's logits of each proposal and of the token after them, `(B, G + 1, V)`."""
         indices = self._offsets[:, None] + np.arange(self._proposals.shape[1] + 1)
         if self._offsets.any() or indices.shape[1] != logits.shape[1]:

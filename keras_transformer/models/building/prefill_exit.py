@@ -41,7 +41,7 @@ class PrefillExit(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         return inputs
 
-    def last(self, inputs: Tensor, lengths: Tensor = None) -> Tensor:
+    def last(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Returns the last real token of each row, `(B, 1, D)`.
 
         Args:

@@ -102,13 +102,13 @@ class AttentionalGRU(CachedLayer):
     def call(
         self,
         inputs: Tensor,
-        encoder_output: Tensor = None,
-        padding_mask: Tensor = None,
-        encoder_padding_mask: Tensor = None,
+        encoder_output: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
         cache: Cache | None = None,
-        cache_index: Tensor = None,
+        cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         arrays = cache if cache is not None and has_encoder_cache(cache) else self.memory_cache(encoder_output)
         memory = [ops.cast(arrays[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
         state = self._first_state(memory[1])
@@ -166,7 +166,7 @@ class AttentionalGRU(CachedLayer):
         """Returns the initial state, float32, of fixed size for any `max_length`."""
         return {"state": ops.zeros((batch_size, self.units), dtype="float32")}
 
-    def memory_cache(self, encoder_output: Tensor) -> Cache:
+    def memory_cache(self, encoder_output: Tensor | None) -> Cache:
         """Returns the projected source: "cross_key" `(B, 1, S, A)`, `U_a h`, and "cross_value" `(B, 1, S, E)`, h."""
         keys = self.scoring.hidden_keys(ops.expand_dims(encoder_output, 2))
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
@@ -174,7 +174,7 @@ class AttentionalGRU(CachedLayer):
     def compute_output_spec(
         self,
         inputs: Tensor,
-        encoder_output: Tensor = None,
+        encoder_output: Tensor | None = None,
         *args: object,
         cache: Cache | None = None,
         **options: object,

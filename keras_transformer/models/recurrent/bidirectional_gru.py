@@ -63,7 +63,7 @@ class BidirectionalGRU(keras.layers.Layer):
         self.forward_kernels = recurrent_kernels(self, "forward")
         self.backward_kernels = recurrent_kernels(self, "backward")
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         length, units = ops.shape(inputs)[1], self.units
         x = ops.reshape(self.input_dense(inputs), (-1, length, 2, 3 * units))
         x = _reverse_backward(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the backward direction reversed

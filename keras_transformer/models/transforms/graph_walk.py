@@ -8,10 +8,8 @@ from typing import Any
 
 import keras
 
-from keras_transformer.utils.types import Tensor
 
-
-def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., object]) -> None:
+def walk(nodes: Iterable[Any], values: dict[int, keras.KerasTensor], call: Callable[..., object]) -> None:
     """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
 
     Missing inputs (masks, positions, segments) are None; a node whose inputs are all None has None as its outputs.
@@ -26,7 +24,7 @@ def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., ob
         values.update(zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=True))
 
 
-def argument(node: Any, name: str, values: dict[int, Tensor]) -> Any:
+def argument(node: Any, name: str, values: dict[int, keras.KerasTensor]) -> Any:
     """The argument `name` of the call of a node, or None."""
     args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
     return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)

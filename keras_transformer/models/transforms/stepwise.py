@@ -159,7 +159,12 @@ class Stepwise:
         return bool(self._behind_exit)
 
     def __call__(
-        self, token_ids: Tensor, cache: Cache, cache_index: Tensor, lengths: Tensor = None, last_only: bool = False
+        self,
+        token_ids: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        lengths: Tensor | None = None,
+        last_only: bool = False,
     ) -> tuple[Tensor, Cache]:
         padding_mask = None if lengths is None else length_mask(lengths, ops.shape(token_ids)[1])
         slots = token_slots(cache_index, ops.shape(token_ids)[1])

@@ -72,13 +72,12 @@ class Axial(keras.layers.Layer):
             for name, shape in zip(("row", "column"), zip(self.shape, widths, strict=True), strict=True)
         )
 
-    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
+    def call(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         self._check_length(inputs.shape[1])
-        if positions is None:
-            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        positions = ops.cast(positions, "int32")
-        positions = ops.expand_dims(positions, 0) if len(positions.shape) == 1 else positions
-        rows, columns = positions // self.shape[1], positions % self.shape[1]
+        slots = ops.arange(ops.shape(inputs)[1], dtype="int32") if positions is None else positions
+        slots = ops.cast(slots, "int32")
+        slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
+        rows, columns = slots // self.shape[1], slots % self.shape[1]
         tables = zip((self.row_embeddings, self.column_embeddings), (rows, columns), strict=True)
         vectors = [ops.take(ops.convert_to_tensor(table), index, axis=0) for table, index in tables]
         return inputs + ops.cast(ops.concatenate(vectors, axis=-1), inputs.dtype)

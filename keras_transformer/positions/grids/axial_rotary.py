@@ -102,7 +102,7 @@ class AxialRotary(AttentionPosition):
         return {**super().get_config(), "grid_size": self.grid_size, "max_wavelength": self.max_wavelength}
 
 
-def centers(indices: Tensor, count: Tensor) -> Tensor:
+def centers(indices: Tensor, count: int | Tensor) -> Tensor:
     """Returns the coordinates of the centers of patches along one side, float32 in [-1, 1].
 
     Args:

@@ -56,11 +56,10 @@ class AxialSinusoidal(keras.layers.Layer):
         if input_shape[-1] % 4:
             raise ValueError(f"The width must be a multiple of 4. Received input shape: {input_shape}")
 
-    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
-        if positions is None:
-            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        positions = ops.cast(positions, "int32")
-        parts = positions % self.num_columns, positions // self.num_columns
+    def call(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
+        slots = ops.arange(ops.shape(inputs)[1], dtype="int32") if positions is None else positions
+        slots = ops.cast(slots, "int32")
+        parts = slots % self.num_columns, slots // self.num_columns
         columns, rows = (ops.cast(part, "float32") for part in parts)
         column_rates, row_rates, phases = self._rates_and_phases(inputs.shape[-1])
         angles = ops.expand_dims(columns, -1) * column_rates + ops.expand_dims(rows, -1) * row_rates

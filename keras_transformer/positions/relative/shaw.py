@@ -90,7 +90,7 @@ class ShawRelative(AttentionPosition):
         indices = self._indices(by_distance, query_positions, key_positions)
         return ops.take(ops.reshape(ops.cast(by_distance, "float32"), (-1,)), indices, axis=0)
 
-    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         if not self.use_values:
             return None
         size = 2 * self._reach + 1

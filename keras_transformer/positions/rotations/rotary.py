@@ -97,7 +97,7 @@ class Rotary(AttentionPosition):
         self.max_sequence_length = max_sequence_length
         self.rotate_values = rotate_values
 
-    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
+    def call(self, inputs: Tensor, positions: Tensor | None = None) -> Tensor:
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         return self._rotate(inputs, positions)

@@ -23,10 +23,10 @@ def channel_delta_products(
     value: Tensor,
     log_decay: Tensor,
     chunk_size: int,
-    key: Tensor = None,
-    mask: Tensor = None,
-    state: Tensor = None,
-) -> tuple[Tensor, Tensor]:
+    key: Tensor | None = None,
+    mask: Tensor | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """A delta rule: `y_t = q_t S_t` with `S_t = diag(α_t) S_{t - 1} + w_t (v_t - r_t S_{t - 1})ᵀ` or, with a key,
     `S_t = diag(α_t) S_{t - 1} - w_t (r_t S_{t - 1})ᵀ + k_t v_tᵀ`.
 

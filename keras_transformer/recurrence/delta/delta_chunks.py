@@ -19,10 +19,10 @@ def carry_states(
     reads: Tensor,
     writes: Tensor,
     left: Tensor,
-    chunks: int,
-    state: Tensor = None,
-    added: Tensor = None,
-) -> tuple[Tensor, Tensor]:
+    chunks: int | Tensor,
+    state: Tensor | None = None,
+    added: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """Carries the state S from chunk to chunk: with `U = targets - reads S`, `S' = left S + writes U + added`.
 
     Args:
@@ -57,7 +57,7 @@ def carry_states(
     return ops.reshape(y, (-1, heads, size, value_width)), ops.reshape(states[-1], (-1, heads, width, value_width))
 
 
-def chunks_first(x: Tensor, size: int, chunks: int) -> Tensor:
+def chunks_first(x: Tensor, size: int | Tensor, chunks: int | Tensor) -> Tensor:
     """Cuts `(B, T, N, H)` into `(n · B, N, C, H)`, padded with zeros."""
     heads, width = x.shape[2:]
     x = ops.reshape(pad_to_blocks(x, size), (-1, chunks, size * heads * width))
@@ -65,7 +65,7 @@ def chunks_first(x: Tensor, size: int, chunks: int) -> Tensor:
     return ops.transpose(x, (0, 2, 1, 3))
 
 
-def tokens_first(x: Tensor, chunks: int) -> Tensor:
+def tokens_first(x: Tensor, chunks: int | Tensor) -> Tensor:
     """The inverse of `chunks_first`: returns `(B, n · C, N, H)`."""
     heads, size, width = x.shape[1:]
     x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (chunks, -1, size * heads * width))

@@ -24,9 +24,9 @@ def delta_products(
     rate: Tensor,
     log_decay: Tensor | None,
     chunk_size: int,
-    mask: Tensor = None,
-    state: Tensor = None,
-) -> tuple[Tensor, Tensor]:
+    mask: Tensor | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """The gated delta rule: `y_t = q_t S_t` with `S_t = α_t (I - β_t k_t k_tᵀ) S_{t - 1} + β_t k_t v_tᵀ`.
 
     At padding, `S_t = S_{t - 1}`. Time grows with `T · (C · (C + M + H) + M · H)` for each head, memory with

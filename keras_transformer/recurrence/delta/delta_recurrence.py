@@ -29,7 +29,7 @@ class DeltaRecurrence(Recurrence):
     value_dense: keras.layers.Layer
     norm_scale: Tensor
 
-    def _query_key_value(self, x: Tensor, mask: Tensor, cache: Cache) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _query_key_value(self, x: Tensor, mask: Tensor | None, cache: Cache) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Returns query and key of length 1 and value, float32 `(B, T, heads, width)`, and "recent" of the next cache."""
         mixed = ops.concatenate([self.query_dense(x), self.key_dense(x), self.value_dense(x)], axis=2)
         mixed, recent = self.convolution(mixed, mask=mask, before=cache.get("recent"))

@@ -122,7 +122,7 @@ class GatedDeltaNet(DeltaRecurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], use_bias=False)
         self.output_dense.build((*query_shape[:2], values))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         query, key, value, recent = self._query_key_value(x, mask, cache)
         rate = ops.sigmoid(ops.cast(self.rate_dense(x), "float32"))

@@ -118,7 +118,7 @@ class KimiDeltaAttention(DeltaRecurrence):
         self.decay.build((*query_shape[:2], keys))
         self.norm_scale = self.add_weight(name="norm_scale", shape=(self.value_dim,), initializer="ones")
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         query, key, value, recent = self._query_key_value(x, mask, cache)
         rate = ops.sigmoid(ops.cast(self.rate_dense(x), "float32"))

@@ -10,7 +10,7 @@ from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.types import Tensor
 
 
-def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first: Tensor) -> Tensor:
+def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first: Tensor | None) -> Tensor:
     """Returns `S_i = a_i S_{i - 1} - W_i (P_i S_{i - 1}) + D_i` for i = 1, ..., n, in a loop over i.
 
     The gradient is a scan over the transposed transitions, from the last to the first. A gradient of the loop itself would
@@ -39,7 +39,7 @@ def state_scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first
     def scan(left: Tensor, writes: Tensor, reads: Tensor, added: Tensor, first: Tensor) -> Any:
         states = _scan(left, writes, reads, added, first)
 
-        def gradient(*arguments: object, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             # The last state has no successor: the scan begins at zero, whatever its first transition is.
             back = _scan(

@@ -84,7 +84,7 @@ class ChannelMixing(Recurrence):
                 dense.build((*query_shape[:2], sizes[name][0]))
                 setattr(self, f"{name}_dense", dense)
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         before = None if cache is None else cache["token"]
         (for_key, *for_receptance), token = self.token_shift(x, mask=mask, before=before)
         output = self.output_dense(ops.square(ops.relu(self.key_dense(for_key))))

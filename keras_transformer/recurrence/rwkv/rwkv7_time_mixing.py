@@ -137,7 +137,13 @@ class RWKV7TimeMixing(Recurrence):
 
     @with_call_argument(TokenMixer.call, "first_value")
     def call(
-        self, query: Tensor, value: Tensor = None, key: Tensor = None, *, first_value: Tensor = None, **arguments: Any
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        *,
+        first_value: Tensor | None = None,
+        **arguments: Any,
     ) -> Outputs:
         return self.apply(MixerInputs(query, value, key, extra={"first_value": first_value}, **arguments))
 
@@ -149,7 +155,7 @@ class RWKV7TimeMixing(Recurrence):
                 f"Received: value_rank={self.value_rank}"
             )
 
-    def value(self, x: Tensor, mask: Tensor = None, cache: Cache | None = None) -> Tensor:
+    def value(self, x: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Returns the value of the tokens, `(B, T, D)`, which other layers read as `first_value`.
 
         Args:
@@ -162,7 +168,7 @@ class RWKV7TimeMixing(Recurrence):
         return self.value_dense(mixed[list(_MIX_POWERS).index("value")])
 
     def scan(
-        self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None, first_value: Tensor = None
+        self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None, first_value: Tensor | None = None
     ) -> tuple[Tensor, Cache]:
         cache = cache or {}
         mixed, token = self.token_shift(x, mask=mask, before=cache.get("token"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -103,7 +103,7 @@ class TimeMixing(Recurrence):
             shape=start.shape, initializer=lambda shape, dtype: ops.convert_to_tensor(start, dtype), name=name
         )
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         (for_key, for_value, for_receptance), token = self.token_shift(x, mask=mask, before=cache.get("token"))
         key, value = self.key_dense(for_key), self.value_dense(for_value)

@@ -46,7 +46,9 @@ class TokenShift(keras.layers.Layer):
             for name, start in self.mixes.items()
         ]
 
-    def call(self, x: Tensor, mask: Tensor = None, before: Tensor = None) -> Tensor:
+    def call(
+        self, x: Tensor, mask: Tensor | None = None, before: Tensor | None = None
+    ) -> tuple[list[Tensor], Tensor | None]:
         first = ops.zeros_like(x[:, :1]) if before is None else ops.cast(ops.expand_dims(before, 1), x.dtype)
         joined = ops.concatenate([first, x], axis=1)  # (B, T + 1, D)
         previous = joined[:, : ops.shape(x)[1]]

@@ -19,7 +19,13 @@ LOG_ZERO = -1e30
 
 
 def wkv(
-    key: Tensor, value: Tensor, decay: Tensor, bonus: Tensor, chunk_size: int, mask: Tensor = None, past: Tensor = None
+    key: Tensor,
+    value: Tensor,
+    decay: Tensor,
+    bonus: Tensor,
+    chunk_size: int,
+    mask: Tensor | None = None,
+    past: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Any]:
     """WKV: `y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the sum of these weights)`.
 

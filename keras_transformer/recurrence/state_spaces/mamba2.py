@@ -118,7 +118,7 @@ class Mamba2(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], self.use_bias)
         self.output_dense.build((*query_shape[:2], values))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         cache = cache or {}
         mixed = ops.concatenate([self.value_dense(x), self.key_dense(x), self.query_dense(x)], axis=2)
         mixed = zero_masked(mixed, mask) if self.use_bias else mixed

@@ -87,7 +87,7 @@ class S4Layer(Recurrence):
         """Returns the `ChunkedSystem` for chunks of `size` tokens."""
         raise NotImplementedError
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+    def scan(self, x: Tensor, mask: Tensor | None, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
         size = chunk_size_for(x, self.chunk_size)
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]

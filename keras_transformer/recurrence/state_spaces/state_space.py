@@ -50,8 +50,8 @@ class ChunkedSystem:
 
 
 def system_response(
-    system: ChunkedSystem, x: Tensor, mask: Tensor = None, state: Tensor = None
-) -> tuple[Tensor, Tensor]:
+    system: ChunkedSystem, x: Tensor, mask: Tensor | None = None, state: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
     """Returns the outputs of a system, and its state after the last token.
 
     Time grows with `T · (C + S) · D`, memory with `T · D` and, for the states before each chunk, `T / C · S · D`.

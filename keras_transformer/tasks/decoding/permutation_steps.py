@@ -82,13 +82,13 @@ class PermutationSteps:
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads prompts `(B, T)`, padded on the right."""
         token_ids, lengths = np.asarray(token_ids), np.asarray(lengths)
-        text = cache["token_ids"].copy()
+        text = np.array(cache["token_ids"])
         text[:, : token_ids.shape[1]] = token_ids
         return self._predict(text, lengths), {"token_ids": text}
 
     def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
         """Reads tokens `(R, T)` after the `cache_index` `(R,)` tokens of each row."""
-        token_ids, text = np.asarray(token_ids), cache["token_ids"].copy()
+        token_ids, text = np.asarray(token_ids), np.array(cache["token_ids"])
         lengths, rows = np.asarray(cache_index), np.arange(len(text))
         outputs = []
         for column in token_ids.T:

@@ -77,10 +77,10 @@ class UnfoldChoices(keras.layers.Layer):
         `(B, C)`.
     """
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
         scores, whole = inputs
         return ops.reshape(scores, (-1, ops.shape(whole)[1]))
 
-    def compute_output_spec(self, inputs: Tensor) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: tuple[Tensor, Tensor]) -> keras.KerasTensor:
         scores, whole = inputs
         return keras.KerasTensor(whole.shape[:2], dtype=self.compute_dtype)

@@ -89,7 +89,7 @@ class PairFeatures(keras.layers.Layer):
         `(B, 4 D)`.
     """
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
         u, v = inputs
         return ops.concatenate([u, v, ops.abs(u - v), u * v], axis=-1)
 
@@ -105,6 +105,6 @@ class CosineSimilarity(keras.layers.Layer):
         `(B,)`.
     """
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
         u, v = (x / ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-12)) for x in inputs)
         return ops.sum(u * v, axis=-1)

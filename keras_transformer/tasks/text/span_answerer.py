@@ -74,7 +74,7 @@ class TokenLogits(keras.layers.Layer):
         super().__init__(**kwargs)
         self.index = index
 
-    def call(self, inputs: Tensor, padding_mask: Tensor = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         logits = inputs[:, :, self.index]
         if padding_mask is None:
             return logits

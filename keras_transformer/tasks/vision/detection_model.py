@@ -83,7 +83,8 @@ class DetectionModel(ImageModel):
                 f"{self.name!r} has {'independent classes' if independent else 'a class of no object'}: use "
                 f"DetectionLoss(classification={'varifocal' if independent else 'softmax'!r})."
             )
-        return sum(self.losses, loss(y, y_pred, sample_weight))
+        losses: list[Tensor] = self.losses
+        return sum(losses, loss(y, y_pred, sample_weight))
 
     def detect(self, images: ArrayLike, threshold: float = 0.5, *, batch_size: int = 8) -> list[Detections]:
         """Finds objects in images. A batch gives for each image what the image gives alone.

@@ -82,7 +82,7 @@ class GraphTokenizer(tf.Module):
             texts = tf.strings.regex_replace(texts, "^ ", "", replace_global=False)
         return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
-    def _tokenize(self, texts: Tensor) -> Tensor:
+    def _tokenize(self, texts: Tensor) -> tf.RaggedTensor:
         """Ragged int32 ids of strings `(B,)`, without special tokens."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class WordPieceGraph(GraphTokenizer):
             unknown_token=tokenizer.special_tokens["unknown"],
         )
 
-    def _tokenize(self, texts: Tensor) -> Tensor:
+    def _tokenize(self, texts: Tensor) -> tf.RaggedTensor:
         texts = tf.strings.regex_replace(texts, _REMOVED, "")
         if self._lowercase:
             texts = self._text.normalize_utf8(texts, "NFD")
@@ -158,7 +158,7 @@ class SentencePieceGraph(GraphTokenizer):
         else:
             self._tokenizer = tensorflow_text.SentencepieceTokenizer(tokenizer._model, out_type=tf.int32)
 
-    def _tokenize(self, texts: Tensor) -> Tensor:
+    def _tokenize(self, texts: Tensor) -> tf.RaggedTensor:
         if self._space_ids is None:
             return self._tokenizer.tokenize(texts)
         # The model treats U+2581 as a space, so it is encoded as bytes, before each part except the first.
@@ -188,7 +188,7 @@ class CharactersGraph(GraphTokenizer):
         self._unknown = tokenizer.unknown_id
         self._first_byte = tokenizer._first_byte if tokenizer.byte_fallback else None
 
-    def _tokenize(self, texts: Tensor) -> Tensor:
+    def _tokenize(self, texts: Tensor) -> tf.RaggedTensor:
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         position = tf.searchsorted(self._codes, codes.flat_values)
         found = tf.equal(tf.gather(self._codes, position), codes.flat_values)
@@ -209,7 +209,7 @@ class BytesGraph(GraphTokenizer):
         super().__init__(tokenizer)
         self._first_byte = tokenizer._first_byte
 
-    def _tokenize(self, texts: Tensor) -> Tensor:
+    def _tokenize(self, texts: Tensor) -> tf.RaggedTensor:
         return _byte_values(texts) + self._first_byte
 
 

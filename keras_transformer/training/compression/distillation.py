@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -105,7 +107,7 @@ class Distillation(TracedOnce, keras.Model):
     def build(self, input_shape: Shape) -> None:
         """Does nothing: the parts are built."""
 
-    def call(self, inputs: Tensors, training: bool | None = None) -> Outputs:
+    def call(self, inputs: Tensors, training: bool | None = None) -> Outputs | dict[str, object]:
         if not training:
             return self.student(inputs, training=False)
         return self._probes[0](inputs, training=True)
@@ -113,7 +115,7 @@ class Distillation(TracedOnce, keras.Model):
     def compute_loss(
         self,
         x: Any = None,
-        y: Tensor = None,
+        y: Tensor | None = None,
         y_pred: Any = None,
         sample_weight: Tensor | None = None,
         training: bool = True,
@@ -122,10 +124,11 @@ class Distillation(TracedOnce, keras.Model):
         if not training:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         teacher = keras.tree.map_structure(ops.stop_gradient, self._probes[1](x, training=False))
-        total = sum(self._part_losses(x, y_pred, teacher))
+        total = functools.reduce(operator.add, self._part_losses(x, y_pred, teacher))
         if self.label_weight and self.loss is not None:
             return total + self.label_weight * super().compute_loss(x, y, y_pred["output"], sample_weight, training)
-        return total + sum(self.losses) if self.losses else total
+        losses: list[Tensor] = self.losses
+        return total + sum(losses) if losses else total
 
     def _part_losses(self, x, student, teacher):
         parts = self._losses_of_parts

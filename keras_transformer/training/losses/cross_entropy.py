@@ -10,13 +10,15 @@ from keras_transformer.training.losses.softmax_likelihood import negative_log_li
 from keras_transformer.utils.types import Tensor
 
 
-def split_ignored(labels: Tensor, ignore_id: int | None) -> tuple[Tensor, Tensor]:
+def split_ignored(labels: Tensor | None, ignore_id: int | None) -> tuple[Tensor, Tensor]:
     """Returns the labels as int32, with 0 in place of `ignore_id`, and a boolean mask of the labels that count."""
-    labels = ops.cast(labels, "int32")
+    if labels is None:
+        raise ValueError("The loss needs labels: pass y, or batches of inputs and labels, to fit.")
+    ids = ops.cast(labels, "int32")
     if ignore_id is None:
-        return labels, ops.ones_like(labels, dtype="bool")
-    counted = ops.not_equal(labels, ignore_id)
-    return ops.where(counted, labels, 0), counted
+        return ids, ops.ones_like(ids, dtype="bool")
+    counted = ops.not_equal(ids, ignore_id)
+    return ops.where(counted, ids, 0), counted
 
 
 def token_weights(counted: Tensor, sample_weight: Tensor | None) -> Tensor:

@@ -14,7 +14,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DataError
 from keras_transformer.training.monitoring.label_rules import LabelRule, label_rules
 from keras_transformer.training.monitoring.names import first_place, named_leaves, path_in
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Tensor, Tensors
 
 # Layers that make the values of images small; a model with any of them may expect 0 .. 255.
 _RESCALES = (keras.layers.Rescaling, keras.layers.Normalization, keras.layers.BatchNormalization)
@@ -51,7 +51,7 @@ class BatchRules:
     def __init__(
         self,
         model: keras.Model,
-        batch: tuple[object, object, object],
+        batch: tuple[Tensors, Tensors | None, Tensors | None],
         value: Callable[[keras.Variable], Tensor] | None = None,
     ) -> None:
         self.model = model
@@ -68,7 +68,7 @@ class BatchRules:
         self._integers = _integer_inputs(model)
         self._rescales = any(isinstance(layer, _RESCALES) for layer in keras_private.flatten_layers(model))
 
-    def check(self, batch: tuple[object, object, object], name: str = "The batch") -> None:
+    def check(self, batch: tuple[Tensors, Tensors | None, Tensors | None], name: str = "The batch") -> None:
         """Raises an error if the model cannot be trained on a batch.
 
         Args:

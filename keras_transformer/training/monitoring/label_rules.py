@@ -35,7 +35,7 @@ class LabelRule:
     classes: int
     ignored: int | None = None
 
-    def check(self, batch: str, y: Tensors, sample_weight: Tensors) -> np.ndarray | None:
+    def check(self, batch: str, y: Tensors | None, sample_weight: Tensors | None) -> np.ndarray | None:
         """Raises an error if labels are not those of the loss, or none counts.
 
         Args:
@@ -47,8 +47,10 @@ class LabelRule:
             Boolean array `(B,)`, whether a label of the row counts; None if weights have another structure.
 
         Raises:
-            DataError: a label out of range, probabilities that do not sum to 1, or no label that counts.
+            DataError: a label out of range, probabilities that do not sum to 1, no label that counts, or no labels at all.
         """
+        if y is None:
+            raise DataError(f"{batch} has no labels, which the loss needs")
         labels = np.asarray(keras.ops.convert_to_numpy(y if self.key is None else y[self.key]))
         counts = np.ones(labels.shape, bool)
         if self.kind == "sparse":
@@ -92,7 +94,7 @@ class LabelRule:
                 )
 
 
-def label_rules(model: keras.Model, y: Tensors, outputs: Tensors) -> list[LabelRule]:
+def label_rules(model: keras.Model, y: Tensors | None, outputs: Tensors) -> list[LabelRule]:
     """Returns the rules of the labels whose loss is a cross-entropy, after a look at the model's outputs.
 
     Args:

@@ -139,8 +139,8 @@ class DraftHeadTrainer(TracedOnce, keras.Model):
     def compute_loss(
         self,
         x: Tensors | None = None,
-        y: Tensor = None,
-        y_pred: Tensor = None,
+        y: Tensor | None = None,
+        y_pred: Tensor | None = None,
         sample_weight: Tensor | None = None,
         training: bool = True,
     ) -> Tensor:
@@ -161,7 +161,7 @@ class DraftHeadTrainer(TracedOnce, keras.Model):
         arrays = {key: ops.convert_to_numpy(weight) for key, weight in self._parts.items()}
         return DraftHead(**{each.name: arrays.get(each.name, self.tokens) for each in dataclasses.fields(DraftHead)})
 
-    def _rows(self, token_ids: Tensor) -> Tensor:
+    def _rows(self, token_ids: Tensor | None) -> Tensor:
         """Rows of the embeddings: one more than the position in `tokens`, or 0."""
         tokens = ops.convert_to_tensor(self.tokens)
         token_ids = ops.cast(token_ids, "int32")

@@ -95,8 +95,8 @@ class NextTokenTrainer(TracedOnce, keras.Model):
     def compute_loss(
         self,
         x: Tensors | None = None,
-        y: Tensor = None,
-        y_pred: Tensor = None,
+        y: Tensor | None = None,
+        y_pred: keras.KerasTensor = None,
         sample_weight: Tensor | None = None,
         training: bool = True,
     ) -> Tensor:

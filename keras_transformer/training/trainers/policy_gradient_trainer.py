@@ -95,8 +95,8 @@ class PolicyGradientTrainer(TracedOnce, keras.Model):
     def compute_loss(
         self,
         x: Any = None,
-        y: Tensor = None,
-        y_pred: Tensor = None,
+        y: Tensor | None = None,
+        y_pred: Tensor | None = None,
         sample_weight: Tensor | None = None,
         training: bool = True,
     ) -> Tensor:

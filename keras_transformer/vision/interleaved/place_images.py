@@ -63,7 +63,7 @@ class PlaceImages(CachedLayer):
         encoder_output: Tensor | None = None,
         cache: Cache | None = None,
         cache_index: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         images = encoder_output if cache is None or "images" not in cache else cache["images"]
         if images is None:
             raise ValueError(f"{self.name} needs encoder_output, or a cache that contains images.")

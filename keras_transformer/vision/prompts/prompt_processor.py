@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.utils.types import ArrayLike, Tensor
+from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageProcessorError
 from keras_transformer.vision.processing.processor import ImageProcessor
 from keras_transformer.vision.processing.sizes import resized
@@ -142,7 +142,7 @@ def _array(values: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
     return array
 
 
-def _prompt_points(points: Any, labels: Tensor) -> tuple[Any, Any]:
+def _prompt_points(points: Any, labels: ArrayLike) -> tuple[Any, Any]:
     """Returns lists of P arrays `(N, 2)` and `(N,)`, of real N; or None and None."""
     if points is None:
         if labels is not None:
@@ -164,7 +164,7 @@ def _prompt_points(points: Any, labels: Tensor) -> tuple[Any, Any]:
     return points, labels
 
 
-def _tokens(points: Any, labels: Tensor, box: Any) -> tuple[np.ndarray, np.ndarray]:
+def _tokens(points: Any, labels: ArrayLike, box: Any) -> tuple[np.ndarray, np.ndarray]:
     """Points and labels of one prompt: with a box, its corners behind the points; without, that there is none."""
     places, names = [np.zeros((0, 2))], [np.zeros(0, "int32")]
     if points is not None:

@@ -1,6 +1,6 @@
 """Image interpolation as a product with a matrix, which is the same in every runtime."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from keras import ops
@@ -81,4 +81,4 @@ def dynamic_resize_matrix(length: Tensor | int, new_length: Tensor | int, interp
         place = ops.clip(first + tap, 0.0, old - 1)
         is_place = ops.cast(ops.equal(ops.expand_dims(place, 1), columns), "float32")
         matrix = matrix + is_place * ops.expand_dims(kernel(centers - (first + tap), ops), 1)
-    return matrix
+    return cast("Tensor", matrix)

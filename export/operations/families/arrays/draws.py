@@ -25,7 +25,7 @@ def truncated_normal_numbers(shape: Tensor, seed: Tensor, algorithm: Tensor, *, 
     return _drawn(tf.raw_ops.StatelessTruncatedNormalV2, shape, seed, algorithm, dtype)
 
 
-def _drawn(draw: Callable[..., Tensor], shape: Tensor, seed: Tensor, algorithm: Tensor, dtype: tf.DType) -> Tensor:
+def _drawn(draw: Callable[..., tf.Tensor], shape: Tensor, seed: Tensor, algorithm: Tensor, dtype: tf.DType) -> Tensor:
     """What an operation draws, in the file."""
     shape, seed, algorithm = (tf.get_static_value(each) for each in (shape, seed, algorithm))
     with tf.init_scope():

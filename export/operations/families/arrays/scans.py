@@ -27,9 +27,9 @@ def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _scanned(
-    combine: Callable[[Tensor, Tensor], Tensor],
+    combine: Callable[[Tensor, Tensor], tf.Tensor],
     identity: float,
-    x: Tensor,
+    x: tf.Tensor,
     axis: Tensor,
     exclusive: bool,
     reverse: bool,
@@ -41,7 +41,7 @@ def _scanned(
     axis = int(tf.get_static_value(axis)) % x.shape.rank
     shape, length = tf.shape(x), tf.shape(x)[axis]
 
-    def shifted(x: Tensor, step: Tensor) -> Tensor:
+    def shifted(x: Tensor, step: Tensor) -> tf.Tensor:
         """`x`, moved on by `step`, behind as many elements that change nothing."""
         front = tf.fill(tf.tensor_scatter_nd_update(shape, [[axis]], [step]), tf.constant(identity, x.dtype))
         size = tf.tensor_scatter_nd_update(shape, [[axis]], [length - step])
@@ -68,7 +68,7 @@ def _is_of_known_axis(node: Node) -> bool:
     return node.value(1) is not None and node.part.spec(node.inputs[0]).shape.rank is not None
 
 
-def _length(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length(attributes: Attributes, inputs: Sequence[tf.Tensor], result: Tensor) -> float:
     return inputs[0].shape[int(inputs[1])]
 
 

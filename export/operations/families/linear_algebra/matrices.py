@@ -33,7 +33,7 @@ def identity(count: int | Tensor) -> Tensor:
     return tf.cast(tf.equal(positions[:, tf.newaxis], positions), tf.float32)
 
 
-def repeated(count: int | Tensor, step: Callable[..., tuple[Tensor, ...]], *first: Tensor) -> list[Tensor]:
+def repeated(count: int | Tensor, step: Callable[..., tuple[tf.Tensor, ...]], *first: Tensor) -> list[Tensor]:
     """The loop variables after some steps.
 
     Args:

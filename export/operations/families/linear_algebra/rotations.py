@@ -120,7 +120,7 @@ def _with_basis(rows: Tensor) -> Tensor:
     return tf.concat([rows, identity(count + count % 2) + tf.zeros_like(rows[:, :, :1])], 2)
 
 
-def _swept(pairs: Tensor, rotated: Callable[[Tensor], tuple[Tensor, Tensor]], least: float) -> Tensor:
+def _swept(pairs: Tensor, rotated: Callable[[Tensor], tuple[tf.Tensor, Tensor]], least: float) -> Tensor:
     """Rows `(B, 2h, m)` after sweeps in which each is rotated with each.
 
     Args:
@@ -135,7 +135,7 @@ def _swept(pairs: Tensor, rotated: Callable[[Tensor], tuple[Tensor, Tensor]], le
         is_within_sweep = tf.not_equal(number % count, 0)
         return tf.logical_and(number < _MOST_SWEEPS * count, tf.logical_or(is_within_sweep, worst > least))
 
-    def step(number: Tensor, worst: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def step(number: Tensor, worst: Tensor, pairs: tf.Tensor) -> tuple[Tensor, Tensor, Tensor]:
         pairs, distance = rotated(pairs)
         worst = tf.maximum(distance, tf.where(tf.equal(number % count, 0), 0.0, worst))
         pairs.set_shape(shape)

@@ -83,7 +83,7 @@ def _transformed(x: Pair, sign: int, factors: Sequence[int]) -> Pair:
     return joined(real), joined(imaginary)
 
 
-def _like(x: Tensor, other: Tensor) -> Tensor:
+def _like(x: tf.Tensor, other: Tensor) -> Tensor:
     x.set_shape(other.shape)
     return x
 
@@ -215,7 +215,7 @@ def _length_of_planes(attributes: Attributes, inputs: Sequence[Tensor], result: 
     return sum(sum(_factors(each)) for each in inputs[0].shape[-2:])
 
 
-def _length_given(attributes: Attributes, inputs: Sequence[Tensor], result: Tensor) -> float:
+def _length_given(attributes: Attributes, inputs: Sequence[tf.Tensor], result: Tensor) -> float:
     return sum(sum(_factors(int(each))) for each in inputs[1])
 
 

@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.layers.convolutional.kernels import FLAT_KERNELS, KERNELS
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.utils.serialization import choice, serializable
-from keras_transformer.utils.types import Config, LayerOptions, Shape, Tensor
+from keras_transformer.utils.types import Config, LayerOptions, Outputs, Shape, Tensor
 
 # Below every score.
 _MASKED_SCORE = -1e30
@@ -104,12 +104,12 @@ class KernelPooling(keras.layers.Layer):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        query_mask: Tensor = None,
-        key_mask: Tensor = None,
-        attention_mask: Tensor = None,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         seen = self._seen(query, key, query_mask, key_mask, attention_mask, training)
         weights = self._weights(self._squared_distances(query, key), seen)
         estimate = ops.matmul(weights, ops.cast(value, "float32"))

@@ -83,11 +83,11 @@ class ChunkedCrossAttention(CachedLayer):
         inputs: Tensor,
         neighbors: Tensor,
         neighbor_mask: Tensor,
-        padding_mask: Tensor = None,
+        padding_mask: Tensor | None = None,
         cache: Cache | None = None,
-        cache_index: Tensor = None,
+        cache_index: Tensor | None = None,
         training: bool | None = None,
-    ) -> Tensor:
+    ) -> Outputs:
         if cache is not None:
             return self._extend(inputs, neighbors, neighbor_mask, padding_mask, cache, cache_index)
         size, length = self.chunk_size, ops.shape(inputs)[1]

@@ -110,8 +110,8 @@ class CrossDecoderAttention(keras.layers.Layer):
         inputs: Tensor,
         key: Tensor,
         value: Tensor,
-        padding_mask: Tensor = None,
-        positions: Tensor = None,
+        padding_mask: Tensor | None = None,
+        positions: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
         query = self.query_dense(inputs)  # (B, T, N, H)

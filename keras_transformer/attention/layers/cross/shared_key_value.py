@@ -101,8 +101,12 @@ class SharedKeyValue(CachedLayer):
             build_once(self.position, (*shape, self.key_dim), (*shape, self.value_dim))
 
     def call(
-        self, inputs: Tensor, positions: Tensor = None, cache: Cache | None = None, cache_index: Tensor = None
-    ) -> Tensor:
+        self,
+        inputs: Tensor,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+    ) -> Outputs:
         key, value = self.key_dense(inputs), self._value(inputs)  # (B, T, K, H)
         key = key if self.key_norm is None else self.key_norm(key)
         if self.position is not None:
@@ -128,7 +132,11 @@ class SharedKeyValue(CachedLayer):
         return init_dense_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 
     def compute_output_spec(
-        self, inputs: Tensor, positions: Tensor = None, cache: Cache | None = None, cache_index: Tensor = None
+        self,
+        inputs: Tensor,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
     ) -> Outputs:
         widths = (self.key_dim, self.value_dim)
         if cache is not None:

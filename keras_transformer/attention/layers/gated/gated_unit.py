@@ -82,7 +82,7 @@ class GatedUnit(TokenMixer):
             return query, key
         return self.position.rotate(query, key, visibility.query_positions, visibility.key_positions)
 
-    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> float | Tensor:
         """Returns the bias that the position adds to the scores, or 0. The query is `(B, T, 1, key_dim)`."""
         bias = None if self.position is None else self.position.bias(query, query_positions, key_positions)
         return 0.0 if bias is None else bias

@@ -170,7 +170,7 @@ class _GroupPositions:
     group of its first token.
     """
 
-    def __init__(self, group_size: int, size: int, visibility: Visibility, slots: Tensor, x: Tensor) -> None:
+    def __init__(self, group_size: int, size: int | Tensor, visibility: Visibility, slots: Tensor, x: Tensor) -> None:
         self._group_size, self._size = group_size, size
         self._length = ops.shape(x)[1]
         self._blocks = block_count(self._length, size)

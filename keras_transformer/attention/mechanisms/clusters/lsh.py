@@ -210,7 +210,7 @@ class LSHAttention(Mechanism):
         key: Tensor,
         value: Tensor,
         cache: Cache,
-        cache_index: Tensor,
+        cache_index: Tensor | None,
         visibility: Visibility,
         position: AttentionPosition | None = None,
         training: bool | None = None,

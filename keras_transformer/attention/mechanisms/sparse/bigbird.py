@@ -169,7 +169,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         rows = ops.take(ops.reshape(global_context, (-1, width)), ops.reshape(first + index, (-1,)), axis=0)
         return ops.where(ops.expand_dims(is_global, 2), ops.reshape(rows, (-1, count, width)), context)
 
-    def table(self, count: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    def table(self, count: int | Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """The blocks of keys that each block of queries attends to.
 
         Args:
@@ -190,7 +190,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         columns = ops.concatenate(columns, axis=2)
         return ops.maximum(columns, 0), ops.concatenate(valid, axis=2)
 
-    def _table_as_transformers(self, count: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    def _table_as_transformers(self, count: int | Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """As `table`: all blocks of short sequences; the first block in place of the random ones of longer sequences."""
         num_random = self.num_random_blocks
         most = self.num_window_blocks + self.num_first_blocks + self.num_last_blocks + 2 * num_random
@@ -240,7 +240,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         is_of_first = ops.convert_to_tensor(is_of_first.reshape(1, 1, -1))
         return ops.logical_and(blocks < present, ops.logical_or(is_of_first, blocks >= self.num_first_blocks))
 
-    def _global_blocks(self, count: Tensor, present: Tensor):
+    def _global_blocks(self, count: int | Tensor, present: Tensor):
         """`(1 | B, R)`: the global blocks; some are repeated if there are too few."""
         blocks = self._global_block_entries(present)
         return ops.minimum(ops.maximum(blocks, 0), ops.minimum(present - 1, count - 1))
@@ -259,7 +259,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         passes_window = ops.logical_and(found >= low, near > 0)
         return found + ops.where(passes_window, near, 0), size > 0
 
-    def _present(self, key_mask: Tensor | None, count: Tensor):
+    def _present(self, key_mask: Tensor | None, count: int | Tensor):
         """`(1 | B, 1)`: the number of blocks up to the last token of each row, at least one."""
         if key_mask is None:
             return ops.reshape(ops.cast(ops.convert_to_tensor(count), "int32"), (1, 1))

@@ -116,7 +116,7 @@ class DilatedAttention(Mechanism):
         key: Tensor,
         value: Tensor,
         cache: Cache,
-        cache_index: Tensor,
+        cache_index: Tensor | None,
         visibility: Visibility,
         position: AttentionPosition | None = None,
         training: bool | None = None,

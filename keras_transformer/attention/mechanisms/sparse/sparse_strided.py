@@ -137,7 +137,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         key: Tensor,
         value: Tensor,
         cache: Cache,
-        cache_index: Tensor,
+        cache_index: Tensor | None,
         visibility: Visibility,
         position: AttentionPosition | None = None,
         training: bool | None = None,

@@ -142,7 +142,7 @@ class StreamingAttention(SoftmaxBasedMechanism):
         key: Tensor,
         value: Tensor,
         cache: Cache,
-        cache_index: Tensor,
+        cache_index: Tensor | None,
         visibility: Visibility,
         position: AttentionPosition | None = None,
         training: bool | None = None,
@@ -160,7 +160,7 @@ class StreamingAttention(SoftmaxBasedMechanism):
         )
         parts = [new_window_part(self.softmax, *rotated, values, visible, self.window, _NO_DILATION, training=training)]
         if self.num_sinks:
-            new = dict(zip(_SINKS, (key, value), strict=True))
+            new: dict[str, Tensor] = dict(zip(_SINKS, (key, value), strict=True))
             following |= write_first(cache, new, query_slots, visibility.query_mask)
             keys, values = (ops.cast(ops.transpose(following[name], (0, 2, 1, 3)), key.dtype) for name in _SINKS)
             first = ops.expand_dims(ops.arange(self.num_sinks, dtype="int32"), 0)
