@@ -1,5 +1,6 @@
 """What files are known to compute otherwise than Keras: which models meet such numbers, and what their reports say."""
 
+import html
 import json
 
 import keras
@@ -116,6 +117,8 @@ def test_the_report_and_the_manifest_say_it(tmp_path):
     artifacts = json.loads((tmp_path / "limited" / "manifest.json").read_text())["artifacts"]
     assert artifacts["tflite"]["known_differences"] == [text]
     assert "known_differences" not in artifacts["onnx"]
+    assert html.escape(text) in (tmp_path / "limited" / "report.html").read_text()
+    assert "Known differences" not in (tmp_path / "told" / "report.html").read_text()
     arrays = {"measured": np.array([[np.nan, 0, 9]], "float32"), "usual": np.array([[1, 1, 1]], "int32")}
     for format, expected in (("onnx", [[np.nan, 1, 2]]), ("tflite", [[1, 1, 2]])):  # As the report says.
         (found,) = load(tmp_path / "limited", format)(arrays).values()
