@@ -782,6 +782,14 @@ def doubled_by_jax(x):
     return jax2tf.convert(lambda x: 2 * x, polymorphic_shapes=["(rows, 5)"], with_gradient=False)(x)
 
 
+case("Empty", lambda x: RAW.Empty(shape=tf.shape(x), dtype=tf.float32, init=True) + x, ROWS)
+case(
+    "Empty",
+    lambda x: keras.ops.ctc_loss(np.array([[1, 2, 2], [4, 3, 0]]), x, np.array([3, 2]), np.array([8, 7])),
+    np.random.default_rng(7).normal(size=(2, 8, 5)).astype("float32"),
+    name="loss of CTC",
+    shapes=((2, None, 5),),
+)
 case("XlaCallModule", doubled_by_jax, ROWS, shapes=((None, 5),), refused=("onnx",))
 
 
