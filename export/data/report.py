@@ -28,6 +28,7 @@ class Artifact:
             classifier; or None.
         preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
             front of the file"; or None.
+        known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Artifact:
     evaluation: JsonObject | None = None
     behavior: dict[str, float] | None = None
     preprocessing: dict[str, str] | None = None
+    known_differences: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -66,6 +68,7 @@ class Report:
         artifacts: dict of format name to `Artifact`.
         tolerance: the share of the scale that no difference may exceed.
         target: `TargetResult` of an export for an accelerator, or None.
+        domain: lines that say for which values and sizes float files were compared with Keras.
 
     Example:
 
@@ -78,6 +81,7 @@ class Report:
     artifacts: dict[str, Artifact]
     tolerance: float
     target: TargetResult | None = None
+    domain: list[str] = dataclasses.field(default_factory=list[str])
 
     def __getitem__(self, format: str) -> Artifact:
         return self.artifacts[format]
@@ -102,7 +106,8 @@ class Report:
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
-        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note, *self._preprocessing()]
+        table = Table(rows[0], rows[1:], texts=("format",))
+        parts: list[Part] = [self.directory, table, note, *self.domain, *self._preprocessing(), *self._differences()]
         return parts if self.target is None else [*parts, str(self.target)]
 
     def _preprocessing(self) -> list[str]:
@@ -115,6 +120,10 @@ class Report:
             ]
             lines += [f"preprocessing, {each.format}: {'; '.join(parts)}"] if parts else []
         return lines
+
+    def _differences(self) -> list[str]:
+        """A line for each difference from Keras that is known beforehand."""
+        return [f"{each.format} {text}" for each in self.artifacts.values() for text in each.known_differences]
 
     def verdict(self) -> Verdict:
         """Returns the last line of a command: in which runtimes the files were compared with Keras."""
@@ -134,7 +143,7 @@ class Report:
             for name, each in record["artifacts"].items()
         }
         target = record.get("target") and TargetResult.from_dict(record["target"])
-        return cls(record["directory"], artifacts, record["tolerance"], target)
+        return cls(record["directory"], artifacts, record["tolerance"], target, record.get("domain", []))
 
 
 class Reports(dict[str, Report]):

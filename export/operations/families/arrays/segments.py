@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_transformer.export.operations.conditions import is_int64
-from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Operation, in_both
+from keras_transformer.export.operations.operation import NAN, ONNX, TFLITE, Decomposed, Operation, Region, in_both
 from keras_transformer.utils.types import Tensor
 
 
@@ -86,6 +86,6 @@ OPERATIONS = (
         {TFLITE: Decomposed(segment_sum_of_int64, when=is_int64), ONNX: Decomposed(segment_sum_by_scatter)},
         rounds=True,
     ),
-    Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}),
-    Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}),
+    Operation("UnsortedSegmentMax", {ONNX: Decomposed(segment_maximum_by_scatter)}, differs={TFLITE: (Region(NAN),)}),
+    Operation("UnsortedSegmentMin", {ONNX: Decomposed(segment_minimum_by_scatter)}, differs={TFLITE: (Region(NAN),)}),
 )
