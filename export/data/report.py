@@ -68,6 +68,7 @@ class Report:
         artifacts: dict of format name to `Artifact`.
         tolerance: the share of the scale that no difference may exceed.
         target: `TargetResult` of an export for an accelerator, or None.
+        domain: lines that say for which values and sizes float files were compared with Keras.
 
     Example:
 
@@ -80,6 +81,7 @@ class Report:
     artifacts: dict[str, Artifact]
     tolerance: float
     target: TargetResult | None = None
+    domain: list[str] = dataclasses.field(default_factory=list[str])
 
     def __getitem__(self, format: str) -> Artifact:
         return self.artifacts[format]
@@ -104,13 +106,8 @@ class Report:
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
-        parts: list[Part] = [
-            self.directory,
-            Table(rows[0], rows[1:], texts=("format",)),
-            note,
-            *self._preprocessing(),
-            *self._differences(),
-        ]
+        table = Table(rows[0], rows[1:], texts=("format",))
+        parts: list[Part] = [self.directory, table, note, *self.domain, *self._preprocessing(), *self._differences()]
         return parts if self.target is None else [*parts, str(self.target)]
 
     def _preprocessing(self) -> list[str]:
@@ -146,7 +143,7 @@ class Report:
             for name, each in record["artifacts"].items()
         }
         target = record.get("target") and TargetResult.from_dict(record["target"])
-        return cls(record["directory"], artifacts, record["tolerance"], target)
+        return cls(record["directory"], artifacts, record["tolerance"], target, record.get("domain", []))
 
 
 class Reports(dict[str, Report]):

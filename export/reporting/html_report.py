@@ -23,6 +23,7 @@ from keras_transformer.export.reporting.html_page import (
     table,
 )
 from keras_transformer.export.reporting.html_sections import (
+    domain_table,
     known_differences_table,
     preprocessing_table,
     signature_tables,
@@ -73,6 +74,7 @@ def render(manifest: Manifest, ops: Mapping[str, Mapping[str, int]], title: str,
         section("Inputs and outputs", signature_tables(manifest) + preprocessing_table(manifest)),
         section("Load it", _code(load_code(manifest, title, weights))),
         _parity(artifacts),
+        section("What was compared", domain_table(manifest)),
         section("Known differences", known_differences_table(manifest)),
         _scores(artifacts),
         _latencies(artifacts),

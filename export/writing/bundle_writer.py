@@ -11,11 +11,12 @@ from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
-from keras_transformer.export.bundle.manifest import new_manifest, read_manifest, write_manifest
+from keras_transformer.export.bundle.manifest import domains_of, new_manifest, read_manifest, write_manifest
 from keras_transformer.export.bundle.metadata import check_input_names, check_metadata
 from keras_transformer.export.bundle.preprocessing import ways_of_inputs, write_vocabularies
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.domain import domain_lines
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
@@ -124,7 +125,8 @@ def _report(
     for artifact in artifacts.values():
         artifact.path = str(directory / artifact.path)
     tolerance = spec.tolerance if precision is None else precision.tolerance
-    return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof)
+    domain = domain_lines(domains_of(spec)) if precision is None and spec.runs_floats else []
+    return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof, domain)
 
 
 def complete(folder: pathlib.Path, manifest: Manifest, title: str) -> None:
@@ -293,7 +295,8 @@ class _BundleWriter:
     def finish(self, title: str) -> None:
         """Writes probes, report and manifest."""
         artifacts = {name: self.manifest.artifacts[name] for name in FORMATS if name in self.manifest.artifacts}
-        self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts)
+        domain = domains_of(self._spec) if self._spec.runs_floats else {}
+        self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts, domain=domain)
         write_probes(self._folder, self._spec.probes())
         if self._spec.runs_floats:
             complete(self._folder, self.manifest, title)

@@ -78,6 +78,25 @@ _unary(
     "Erfinv", np.concatenate([SMALL, [[-1, 1, 0.99999994, -0.99999994, 0.7, 0, 0.73, -0.7293, 0.5]]]).astype("float32")
 )
 _unary("BesselI0 BesselI0e", ANY, bound=4e-6)
+for name, turned in {
+    "of a transposed matrix": lambda x: tf.transpose(x, [0, 2, 1]),
+    "of functions of it": lambda x: tf.nn.relu(tf.transpose(x, [0, 2, 1]) * 2.0) + 1.0,
+    "of an Einsum": lambda x: tf.einsum("bij->bji", x),
+}.items():
+    case("Sub", lambda x, f=turned: 3.0 - f(x), MATRICES, name=name)
+    case("Sub", lambda x, f=turned: 3.0 - (2.0 - f(x)), MATRICES, name=f"twice, {name}")
+    case("RealDiv", lambda x, f=turned: 3.0 / f(x), MATRICES, name=name)
+case("Sub", lambda x: 3 - tf.transpose(x), WHOLE, name="of transposed integers")
+for steps in ([1, 3, 3, 1], [1, 3, 2, 1]):
+    case(
+        "BiasAdd",
+        lambda x, s=steps: tf.nn.bias_add(
+            tf.nn.conv2d_transpose(x, np.ones((2, 2, 2, 2), "float32"), tf.shape(x) * s, s, "VALID"), [1.0, -2.0]
+        ),
+        np.repeat(MATRICES[..., None], 2, -1),
+        name=f"behind gaps of {steps}",
+        shapes=((None, None, None, 2),),
+    )
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ENDS[:8], ENDS[:8][::-1])
 case("NextAfter", lambda x, y: tf.math.nextafter(x, y), ROWS, OTHERS, name="normal")
 case("NextAfter", lambda x, y: keras.ops.nextafter(x, y), ROWS, OTHERS, name="in float64")
@@ -96,6 +115,9 @@ for dtype in ("int32", "int64"):
 shifts = np.array([[0, 1, 31, 5, 30], [1, 2, 3, 1, 31]], "int32")
 _binary("LeftShift RightShift", BITS, shifts)
 _binary("LeftShift RightShift", BITS.astype("int64"), shifts.astype("int64"), "int64")
+beyond = np.array([[32, -1, 33, 40, -(2**31)], [64, 31, 2**31 - 1, -3, 0]], "int32")
+_binary("LeftShift RightShift", BITS, beyond, "beyond the bits")
+_binary("LeftShift RightShift", BITS.astype("int64"), 2 * beyond.astype("int64"), "int64 beyond the bits")
 LONG = np.array([2**63 - 1, -(2**63) + 1, -(2**40), 10**17 + 1, -3, 8 * 10**15], "int64")
 LONG_DIVISORS = np.array([3, -7, 2**33, 10**9, 10**12, -1], "int64")
 _binary("FloorDiv FloorMod TruncateDiv Mod TruncateMod BitwiseAnd", LONG, LONG_DIVISORS, "large")
@@ -109,6 +131,7 @@ for dtype in ("int8", "uint8", "int16", "uint16"):
     comparisons = "Equal Greater GreaterEqual Less LessEqual NotEqual"
     _binary(f"AddV2 Sub Mul Maximum Minimum FloorDiv FloorMod {comparisons}", *pair, dtype)
     _binary("LeftShift RightShift", pair[0], np.array([[0, 1, 2, 3], [4, 5, 6, 7]], dtype), dtype)
+    _binary("LeftShift RightShift", pair[0], np.array([[7, 8, 9, 15], [16, 31, 32, 100]], dtype), f"{dtype}, all bits")
     for name in ("Sum", "Prod", "Max", "Min"):
         function = getattr(RAW, name)
         case(name, lambda x, op=function: op(input=x, axis=[1]), pair[0], name=dtype)
@@ -155,6 +178,8 @@ _binary(
     OTHERS,
 )
 _binary("FloorMod Mod TruncateMod", 1000 * ROWS, OTHERS, "float32")
+ZEROS = np.array([[0.0, 1.0, -1.0, 0.0, 7.5], [-0.0, 3.0, np.inf, -2.0, 4.0]], "float32")
+_binary("FloorDiv", ZEROS, np.array([[0.0, 0.0, 0.0, 2.0, -2.0], [3.0, -0.0, 2.0, np.inf, 0.0]], "float32"), "by zero")
 _binary("Xlogy Xdivy Xlog1py Pow", np.abs(ROWS), np.abs(OTHERS))
 case(
     "MulNoNan",
@@ -290,6 +315,8 @@ case(
     shapes=((2, 4),),
 )
 case("Roll", lambda x: tf.roll(x, [1, -2], [0, 2]), MATRICES)
+case("Roll", lambda x: tf.roll(x, [5, -9, 13], [0, 1, 2]), MATRICES, name="by more than there are")
+case("Roll", lambda x: tf.roll(x, [1, -4, 0], [-1, -2, 0]), MATRICES, name="along the last axes, and not at all")
 case("Squeeze", lambda x: tf.squeeze(tf.transpose(x, [0, 2, 1]), [1]), MATRICES[..., :1])
 case("MatrixDiagPartV3", lambda x: tf.linalg.diag_part(x), MATRICES)
 case("MatrixDiagPartV3", lambda x: tf.linalg.diag_part(x), MATRICES.swapaxes(1, 2), name="high")

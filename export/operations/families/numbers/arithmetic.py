@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.part import Node
 from keras_transformer.export.operations.conditions import is_float, is_float32, is_int64, is_integer
 from keras_transformer.export.operations.families.numbers.places import DISTANCE
+from keras_transformer.export.operations.families.numbers.swapped_operands import DIFFERENCES, QUOTIENT
 from keras_transformer.export.operations.operation import (
     NAN,
     ONNX,
@@ -251,11 +252,11 @@ OPERATIONS = (
     Operation("IsInf", {TFLITE: Decomposed(is_infinite, when=is_float32)}),
     Operation("Add", rounds=True),
     Operation("AddV2", rounds=True),
-    Operation("Sub", {TFLITE: DISTANCE}, rounds=True),
+    Operation("Sub", {TFLITE: (DISTANCE, *DIFFERENCES)}, rounds=True),
     Operation("Mul", {TFLITE: Decomposed(factors_joined, when=_is_normed, operands=_normed)}, rounds=True),
     Operation("MulNoNan", {ONNX: Decomposed(product_or_zero)}, rounds=True),
-    Operation("Div", rounds=True),
-    Operation("RealDiv", rounds=True),
+    Operation("Div", {TFLITE: QUOTIENT}, rounds=True),
+    Operation("RealDiv", {TFLITE: QUOTIENT}, rounds=True),
     Operation("DivNoNan", rounds=True),
     Operation("Inv", {ONNX: Decomposed(tf.math.reciprocal)}, rounds=True),
     Operation("Reciprocal", rounds=True),
