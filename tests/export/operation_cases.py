@@ -417,6 +417,14 @@ def _inner_choice(x):
 
 
 case("StatelessIf", lambda x: tf.cond(tf.reduce_sum(x) > -99, lambda: _inner_choice(x), lambda: -x), ROWS)
+
+
+def _one_of_one(x):
+    twice = 2 * x
+    return tf.cond(tf.reduce_max(x) > 1, lambda: twice, lambda: twice)
+
+
+case("StatelessIf", _one_of_one, ROWS, name="whose branches return one tensor")
 BRANCHES = [lambda x: x + 1, lambda x: 2 * x, lambda x: -x, lambda x: x * x]
 for index in (-1, 0, 2, 3):
     case(
