@@ -2,20 +2,16 @@
 
     python benchmarks/errors_table.py
 
-Writes docs/errors.md from `export/errors.py`, `export/remedies.py` and the table of operations, `export/operations/`.
+Writes docs/errors.md from `export/errors/`, `export/remedies.py` and the table of operations, `export/operations/`.
 """
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import importlib
-import inspect
-import itertools
 import pathlib
-import string
 
-from keras_transformer.export.errors import ExportError
+from keras_transformer.export.commands.explain import classes, remedies
 from keras_transformer.export.operations.operation import Refused
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.remedies import Remedy
@@ -23,8 +19,9 @@ from keras_transformer.export.remedies import Remedy
 FILE = pathlib.Path(__file__).parents[1] / "docs" / "errors.md"
 HEAD = """# Errors, and what to do about them
 
-The text of an error ends with the address of its entry here. Every remedy is applied in a test, after which the export goes
-through. Names in capitals are those of your model. Printed by `python benchmarks/errors_table.py`.
+The text of an error ends with a command that prints its entry here, such as `keras-transformer explain a-complex-output`.
+Every remedy is applied in a test, after which the export goes through. Names in capitals are those of your model. Printed by
+`python benchmarks/errors_table.py`.
 
 """
 OPERATION_HEAD = """## Operations that a format refuses
@@ -36,27 +33,6 @@ of all others.
 |---|---|---|---|
 """
 FUNCTION = f"[a function](#{Remedy.OPERATION.anchor})"
-
-
-class _Capitals(string.Formatter):
-    """Puts the names in braces into a text, in capitals."""
-
-    def get_value(self, key, args, kwargs):
-        return key.upper()
-
-
-def classes(base=ExportError):
-    """The public classes of errors, each before those that derive from it."""
-    importlib.import_module("keras_transformer.export.serving.requests")  # It has an error of its own.
-    found = [] if base.__name__.startswith("_") else [base]
-    return found + [each for derived in base.__subclasses__() for each in classes(derived)]
-
-
-def meaning(error):
-    """What the docstring of an error says before its arguments, which are no matter of those who read it."""
-    paragraphs = inspect.getdoc(error).split("\n\n")
-    prose = itertools.takewhile(lambda each: not each.startswith(("Args:", "Example:")), paragraphs)
-    return "\n\n".join(each.replace("\n", " ") for each in prose)
 
 
 def refusals():
@@ -74,11 +50,10 @@ def refusals():
 
 def page():
     """The text of docs/errors.md."""
-    fill = _Capitals().format
-    entries = [f"### {each.title}\n\n{each.meaning}\n\n> {fill(each.text)}\n" for each in Remedy]
-    kinds = [f"### {each.__name__}\n\n{meaning(each)}\n" for each in classes()]
     operations = OPERATION_HEAD + "\n".join(refusals()) + "\n"
-    return HEAD + "\n".join(["## Refusals\n", *entries, operations, "## Classes of errors\n", *kinds])
+    return HEAD + "\n".join(
+        ["## Refusals\n", *remedies().values(), operations, "## Classes of errors\n", *classes().values()]
+    )
 
 
 if __name__ == "__main__":

@@ -18,22 +18,22 @@ import argparse
 import collections
 import json
 import pathlib
-import re
 import subprocess
 import sys
-import tempfile
 
-FORMATS = ("saved_model", "tflite", "onnx")
+from keras_cells import FORMATS, NO_CASE, PROVEN, compared, in_cell, results
+
 KINDS = ("fixed", "dynamic")
-PROVEN = "proven"
 # What else is tried in this manner: the command of each.
 OTHERS = {
     "layers": ["every_layer.py"],
     "applications": ["every_layer.py", "--applications"],
     "keras-hub": ["every_keras_hub.py"],
 }
+# Between the parts of what a worker is given: the name, the label, the kind and the format of a cell.
+BETWEEN = "|"
 # What Keras itself does not compute in a graph is no matter of the formats.
-KERAS, NOTHING = "Keras", "–"
+NOTHING = "–"
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "keras_functions.md"
 HEAD = """# What becomes of each function of Keras
 
@@ -67,79 +67,41 @@ def _model(case, kind):
     return keras.Model(inputs, _called(case.function)(*inputs))
 
 
-def _check(case, found):
-    """Raises where what a file computes is not what the function computes."""
-    import numpy as np
-    import tensorflow as tf
-
-    expected = [np.asarray(each) for each in tf.nest.flatten(case.function(*map(tf.constant, case.arrays)))]
-    for one, other in zip(expected, found, strict=True):
-        assert one.shape == other.shape, f"shape {other.shape} in place of {one.shape}"
-        scale = float(np.max(np.abs(np.nan_to_num(one.astype("float64"))), initial=1e-3))
-        np.testing.assert_allclose(other.astype("float64"), one.astype("float64"), rtol=1e-3, atol=1e-3 * scale)
-
-
-def _cell(case, kind, format):
-    """`PROVEN`, "refused: REASON", "Keras: REASON" where that does not compute it, or "error: ...", which should not be."""
-    from keras_transformer.export import export, load
-    from keras_transformer.export.errors import ExportError
-
-    given = {f"input_{number}": array for number, array in enumerate(case.arrays)}
-    try:
-        model = _model(case, kind)
-        model(given)
-    except Exception as error:  # Of any library that Keras uses.
-        return f"{KERAS}: {_line(error)}"
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            export(model, f"{folder}/bundle", [format], probes=[given], progress=False)
-            _check(case, list(load(f"{folder}/bundle", format)(given).values()))
-        except ExportError as error:
-            return f"refused: {type(error).__name__}: {_line(error)}"
-        except Exception as error:  # A row of the table names it.
-            return f"error: {type(error).__name__}: {_line(error)}"
-    return PROVEN
-
-
-def _line(error):
-    """What an error says in one line, without what a layer of Keras puts around it."""
-    text = (
-        re.sub(r"\x1b\[\d+m", "", str(error)).rpartition("Error encountered:")[2].partition("Arguments received by")[0]
-    )
-    text = re.sub(r"^Exception encountered when calling \S+\s", "", text.strip())
-    return " ".join(text.replace("|", "/").split())[:300]
-
-
-def work(path, keys):
-    """Writes a line of JSON for each cell of some cases."""
+def _cell(key):
+    """What becomes of a case in one format, as `compared` says it."""
     import keras
     from keras_functions import CASES
 
-    with open(path, "a") as file:
-        for key in map(tuple, keys):
-            for kind in KINDS:
-                if CASES[key].inputs(kind) is None:
-                    continue
-                for format in FORMATS:
-                    print(json.dumps([*key, kind, format, None]), file=file, flush=True)
-                    print(json.dumps([*key, kind, format, _cell(CASES[key], kind, format)]), file=file, flush=True)
-                keras.backend.clear_session()
+    from keras_transformer.utils.errors import one_line
+
+    name, label, kind, format = key.split(BETWEEN)
+    keras.backend.clear_session()
+    case = CASES[name, label]
+    given = {f"input_{number}": array for number, array in enumerate(case.arrays)}
+    try:
+        model = _model(case, kind)
+    except Exception as error:  # Of any library that Keras uses.
+        return f"{NO_CASE}: {type(error).__name__}: {one_line(error, 200)}"
+    return compared(model, given, format, probes=[given])
+
+
+def work(keys):
+    """Prints a line of JSON for each cell."""
+    for key in keys:
+        print(json.dumps({"name": key, "found": _cell(key)}), flush=True)
 
 
 def cells(keys):
-    """The cells of cases, by name, label, kind and format: workers, until none is left."""
-    found, left = {}, list(keys)
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "cells.jsonl")
-        while left:
-            subprocess.run([sys.executable, __file__, "--worker", path, json.dumps(left[:60])], check=False)
-            for line in path.read_text().splitlines():
-                *key, cell = json.loads(line)
-                found[tuple(key)] = cell or "error: the process ended"
-            done = {key[:2] for key in found}
-            assert done & set(left), "a worker wrote nothing"
-            left = [key for key in left if key not in done]
-            print(f"{len(left)} cases left", file=sys.stderr, flush=True)
+    """The cells of cases, by name, label, kind and format."""
+    from keras_functions import CASES
+
+    kinds = [(*key, kind) for key in keys for kind in KINDS if CASES[key].inputs(kind) is not None]
+    names = [BETWEEN.join((*each, format)) for each in kinds for format in FORMATS]
+    found = {}
+    for number, (name, cell) in enumerate(results([sys.executable, __file__, "--worker"], names, 300), 1):
+        found[tuple(name.split(BETWEEN))] = cell
+        if number % 300 == 0:
+            print(f"{len(names) - number} cells left", file=sys.stderr, flush=True)
     return found
 
 
@@ -154,20 +116,22 @@ def rows(found):
 def _row(cells):
     row = {}
     for format in FORMATS:
-        own = {cell: kinds for cell, kinds in cells[format].items() if not cell.startswith(f"{KERAS}: ")}
+        own = {cell: kinds for cell, kinds in cells[format].items() if not cell.startswith(f"{NO_CASE}: ")}
         row[format] = (_joined(own) or PROVEN) if own else NOTHING
-    refused = {cell: kinds for each in cells.values() for cell, kinds in each.items() if cell.startswith(f"{KERAS}: ")}
-    row[KERAS] = _joined(refused).replace(f"{KERAS}: ", "")
+    refused = {
+        cell: kinds for each in cells.values() for cell, kinds in each.items() if cell.startswith(f"{NO_CASE}: ")
+    }
+    row[NO_CASE] = _joined(refused).replace(f"{NO_CASE}: ", "")
     return row
 
 
 def _joined(cells):
-    return "; ".join(f"{', '.join(kinds)}: {cell}" for cell, kinds in cells.items() if cell != PROVEN)
+    return "; ".join(f"{', '.join(kinds)}: {in_cell(cell)[:300]}" for cell, kinds in cells.items() if cell != PROVEN)
 
 
 def counts(table):
     """How many functions are proven in all formats, of those that Keras computes in a graph."""
-    computed = [[row[format] for format in FORMATS] for row in table.values() if row[FORMATS[0]] != NOTHING]
+    computed = [[row[format] for format in FORMATS] for row in table.values() if row["onnx"] != NOTHING]
     return sum(set(row) == {PROVEN} for row in computed), len(computed)
 
 
@@ -175,8 +139,8 @@ def page(table):
     """The text of docs/keras_functions.md."""
     proven, computed = counts(table)
     lines = [f"{proven} of {computed} functions are proven in all three formats.", ""]
-    lines += ["| function | SavedModel | TFLite | ONNX | not in Keras |", "|---|---|---|---|---|"]
-    lines += [f"| `{name}` | {' | '.join(row[each] for each in (*FORMATS, KERAS))} |" for name, row in table.items()]
+    lines += [f"| function | {' | '.join(FORMATS.values())} | not in Keras |", "|---" * (2 + len(FORMATS)) + "|"]
+    lines += [f"| `{name}` | {' | '.join(row[each] for each in (*FORMATS, NO_CASE))} |" for name, row in table.items()]
     return HEAD + "\n".join(lines).replace("](", "] (") + "\n"  # Such a text is no link.
 
 
@@ -196,11 +160,10 @@ def main():
         kinds.add_argument(f"--{name}", action="store_const", const=name, dest="other", help=f"as {script}")
     parser.add_argument("--only", nargs="+", help="these names; the page is not written")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the cells")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(options.worker[0], json.loads(options.worker[1]))
-        return 0
+        return work(options.worker)
     if options.other:
         return _other(options)
     from keras_functions import CASES

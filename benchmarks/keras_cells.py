@@ -30,13 +30,14 @@ def compared(model, arrays, format, **given):
 
     from keras_transformer.export import ExportError, export, load
     from keras_transformer.export.spec.names import outputs_in_order
+    from keras_transformer.utils.errors import one_line
 
     inputs = keras.tree.map_structure(lambda tensor: arrays[tensor.name], model.input)
     try:
         tensors = keras.tree.map_structure(tf.constant, inputs)
         outputs = model(tensors, training=False)  # Augmentations train by default.
     except Exception as error:  # A row of the table names it.
-        return f"{NO_CASE}: {type(error).__name__}: {in_one_line(error)[:200]}"
+        return f"{NO_CASE}: {type(error).__name__}: {one_line(error, 200)}"
     try:
         with tempfile.TemporaryDirectory() as folder:
             export(model, f"{folder}/bundle", [format], progress=False, **given)

@@ -18,7 +18,8 @@ FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, 
 # Those that are made from the model.
 DEFAULT_FORMATS = tuple(name for name, each in FORMATS.items() if each.made_from is None)
 
-DEFAULT_BACKEND = ONNX.name
+# In the order in which a bundle's files are run where no backend is named.
+BACKENDS = tuple(dict.fromkeys((*reversed(DEFAULT_FORMATS), *FORMATS)))
 
 
 def written_versions(formats: Iterable[str] = ()) -> dict[str, str]:
@@ -49,6 +50,24 @@ def check_formats(names: str | Iterable[str]) -> list[str]:
         if source is not None:
             names.append(source)
     return [name for name in FORMATS if name in names]
+
+
+def chosen_backend(manifest: Manifest, backend: str | None = None) -> str:
+    """The backend that is asked for, or the first of `BACKENDS` that a bundle has and whose runtime is installed.
+
+    Where none is installed, it is the first that the bundle has, whose error says how to install the runtime.
+
+    Args:
+        manifest: of the bundle.
+        backend: name of the backend, or None.
+
+    Raises:
+        UnknownFormatError: the name is not a key of `FORMATS`.
+    """
+    if backend is not None:
+        return get_format(backend).name
+    found = [name for name in BACKENDS if name in manifest.artifacts] or list(BACKENDS)
+    return next((name for name in found if FORMATS[name].library.is_installed), found[0])
 
 
 def get_format(name: str) -> Format:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from keras_transformer.export.bundle.metadata import check_metadata
 from keras_transformer.export.bundle.tokenizers import check_options
 from keras_transformer.export.data.short_repr import short_repr
-from keras_transformer.export.errors import ExportError, OptionsError, QuantizationError, suggestion
+from keras_transformer.export.errors import ExportError, OptionsError, QuantizationError
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.targets import get_target
 from keras_transformer.export.verification.quantized.evaluation import Evaluation
+from keras_transformer.utils.choice import suggestion
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a user does about a refusal: `Remedy`, whose entries `docs/errors.md` lists."""
+"""What a user does about a refusal: `Remedy`, whose entries docs/errors.md lists and `keras-transformer explain` prints."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import enum
 
 
 class Remedy(enum.Enum):
-    """What ends a refusal in success; each has an entry in `docs/errors.md`.
+    """What ends a refusal in success; each has an entry in docs/errors.md.
 
     Args:
         title: of the entry: letters, digits and spaces, so that every reader of the page makes the same anchor of it.
         meaning: what the refusal says.
         text: what to do. The error fills in the names in braces.
+        example: lines of Python that show it, or "".
 
     Example:
 
@@ -19,8 +20,8 @@ class Remedy(enum.Enum):
     ('opset-without-the-optimizer', 'leave `opset` out, or pass optimize=True')
     """
 
-    def __init__(self, title: str, meaning: str, text: str) -> None:
-        self.title, self.meaning, self.text = title, meaning, text
+    def __init__(self, title: str, meaning: str, text: str, example: str = "") -> None:
+        self.title, self.meaning, self.text, self.example = title, meaning, text, example
 
     @property
     def anchor(self) -> str:
@@ -64,7 +65,8 @@ class Remedy(enum.Enum):
     )
     PROBES = (
         "The model fails on a probe",
-        "The model is run on inputs of several sizes, and does not take one of them.",
+        "The model is run on inputs of several sizes, and does not take one of them. Beside `probes` of your own, those that"
+        " it does not take are left out.",
         "pass `probes`, sizes or arrays that it accepts, such as some of your data: probes=[{{{arrays}}}]",
     )
     FINITE = (
@@ -73,18 +75,61 @@ class Remedy(enum.Enum):
         " takes; or its weights are NaN, after a training that diverged.",
         "pass `probes`, arrays on which it is finite, or check its weights",
     )
+    COMPLEX = (
+        "A complex output",
+        "An output is complex. The formats have arrays of real numbers.",
+        "return both parts: keras.ops.view_as_real(x), or keras.ops.real(x) and keras.ops.imag(x)",
+    )
     RANDOM = (
         "Random numbers that are not of keras random",
         "Two calls of the model give different outputs, since it draws random numbers in inference, or changes a variable.",
         "make it an input of the model, such as `noise = keras.Input(shape)` in place of random numbers; normal and uniform"
         " ones of keras.random become inputs by themselves",
     )
-    TRACING = (
-        "The model cannot be traced",
-        "A file contains a graph, in which a tensor has no value and an axis may have no size. The code of a layer uses one"
-        " as a Python number or bool, or as a numpy array.",
-        "take sizes from keras.ops.shape, choose with keras.ops.where or keras.ops.cond, and compute with keras.ops; or fix"
-        " all sizes: ExportOptions(inputs=keras.InputSpec(shape=(1, 16)))",
+    PYTHON = (
+        "Functions of Python and numpy",
+        "A layer computes with numpy, or with a function of Python, as by `tf.numpy_function` and `tf.py_function`. A file"
+        " contains neither.",
+        "write it with keras.ops, such as keras.ops.log1p(x) in place of numpy.log1p(x)",
+        """import keras
+from keras import ops
+
+
+# In place of keras.layers.Lambda(lambda x: tf.numpy_function(lambda x: np.sign(x) * np.log1p(np.abs(x)), [x], "float32"))
+class SignedLogarithm(keras.layers.Layer):
+    def call(self, x):
+        return ops.sign(x) * ops.log1p(ops.abs(x))
+""",
+    )
+    VALUES = (
+        "A value that is not known",
+        "A file contains a graph, in which a tensor has no value. The code of a layer uses one as a Python bool or number,"
+        " as in `if keras.ops.sum(x) > 0:`.",
+        "compute with keras.ops, choose with keras.ops.where or keras.ops.cond, and repeat with keras.ops.while_loop",
+        """import keras
+from keras import ops
+
+
+# In place of: x if ops.sum(x) > 0 else -x
+class Upward(keras.layers.Layer):
+    def call(self, x):
+        return ops.where(ops.sum(x) > 0, x, -x)
+""",
+    )
+    FIXED = (
+        "A size that is not known",
+        "The code of a layer computes with the size of an axis as with a Python number, and that size is another one in each"
+        " call. With fixed sizes, the model can be exported.",
+        "take sizes from keras.ops.shape, or fix them: ExportOptions(inputs={inputs})",
+        """import keras
+from keras import ops
+
+
+# In place of: ops.reshape(x, (x.shape[0] * x.shape[1], 3))
+class Rows(keras.layers.Layer):
+    def call(self, x):
+        return ops.reshape(x, (ops.shape(x)[0] * ops.shape(x)[1], 3))
+""",
     )
     CONFIG = (
         "The model cannot be rebuilt",
@@ -132,8 +177,8 @@ class Remedy(enum.Enum):
     )
     EFFECT = (
         "An operation that does more than compute",
-        "A loaded SavedModel must not run Python, print, or read files; such an operation is in the graph.",
-        "take it out of the model, or leave the format out, such as formats=['onnx']",
+        "A file must not run Python, print, or read files; such an operation is in the graph.",
+        "take it out of the model",
     )
     FORMAT = (
         "A converter fails",

@@ -96,6 +96,8 @@ def request_of(
     target = None if options.target is None else get_target(options.target)
     names = target_formats(target, formats) if target else check_formats(formats)
     _check_libraries(names)
+    if probes is not None:
+        _check_probes(probes, model)
     has_folders = isinstance(quantize, (list, tuple))
     path = writing.check_target(directory, PRECISIONS if has_folders else ())
     is_ternary = ternary.has_ternary_layers(model)
@@ -120,6 +122,14 @@ def request_of(
         runs_floats=is_ternary or runs_float_files(model, names, precisions),
         folds_factors=not keeps_weights and getattr(model, "quantized_weights", None) is None,
     )
+
+
+def _check_probes(probes: Any, model: keras.Model) -> None:
+    from keras_transformer.backend import keras_private
+    from keras_transformer.export.spec.names import input_names
+    from keras_transformer.export.spec.probes import check_given
+
+    check_given(probes, input_names(keras_private.functional(model)))
 
 
 def _check_libraries(formats: Iterable[str]) -> None:

@@ -17,7 +17,8 @@ from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import FILE, Manifest
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord
 from keras_transformer.export.data.parity import CEILING
-from keras_transformer.export.errors import InvalidBundleError, nearest_path
+from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.utils.choice import nearest_path
 from keras_transformer.utils.errors import one_line
 from keras_transformer.utils.types import JsonObject, Path
 

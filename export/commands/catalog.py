@@ -6,8 +6,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from keras_transformer.export.errors import ExportError, suggestion
+from keras_transformer.export.errors import ExportError
 from keras_transformer.export.runtime.libraries import require_keras
+from keras_transformer.utils.choice import suggestion
 
 if TYPE_CHECKING:
     from keras_transformer.export.data.tables import Table

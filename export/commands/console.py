@@ -4,10 +4,10 @@ import argparse
 import sys
 
 from keras_transformer.export.bundle.manifest import read_manifest
-from keras_transformer.export.formats import DEFAULT_BACKEND, FORMATS, get_format
+from keras_transformer.export.formats import BACKENDS, get_format
 from keras_transformer.utils.types import Path
 
-BACKEND_HELP = ", ".join(f"{name} (default)" if name == DEFAULT_BACKEND else name for name in FORMATS)
+BACKEND_HELP = f"{', '.join(BACKENDS)} (default: the first that the bundle has and whose runtime is installed)"
 
 
 def positive_int(text: str) -> int:

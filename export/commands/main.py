@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "engine": "write a model for onnxruntime-genai, LiteRT-LM, MediaPipe Tasks or transformers.js",
     "serve": "serve bundles over HTTP and gRPC from one process: arrays, and texts in OpenAI's API",
     "serve-text": "serve a language model over an OpenAI-compatible HTTP API, with continuous batching",
+    "explain": "print what an error means, and what to do about it",
     "catalog": "list architectures, mechanisms and other parts, and what each supports",
     "plan": "estimate the memory and time of a model on one or many devices, without running it",
 }
@@ -62,6 +63,7 @@ _EXAMPLES = """examples:
   keras-transformer serving bundle --out served --version 1
   keras-transformer serve bundle --port 8000
   keras-transformer serve-text model.keras --port 8000
+  keras-transformer explain ParityError
   keras-transformer catalog mechanisms
   keras-transformer plan llama:3-8B --device h100 --devices 8
 """
@@ -161,7 +163,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _suggestion(name: str, valid: Iterable[str]) -> str:
-    from keras_transformer.export.errors import suggestion
+    from keras_transformer.utils.choice import suggestion
 
     return suggestion(name, valid)
 

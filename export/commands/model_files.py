@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.importing import quick_imports
 from keras_transformer.export.commands.user_modules import check_imports, custom_objects
-from keras_transformer.export.errors import InvalidModelError, nearest_path
+from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import require_keras
+from keras_transformer.utils.choice import nearest_path
 from keras_transformer.utils.errors import library_exceptions, one_line
 from keras_transformer.utils.types import Path
 
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     import keras
 
 
-# Parts of what Keras says where a class is missing, and where a file contains Python.
+# Parts of what Keras says where a class is missing, and where a file contains Python; and how its own advice begins.
 _REMEDIES = {"Could not locate": Remedy.IMPORT, "`safe_mode=False`": Remedy.LAMBDA}
+_ADVICE = re.compile(r"\. (Make sure|If you trust).*", re.DOTALL)
 
 
 def check_model(path: Path, imports: Sequence[str] = ()) -> pathlib.Path:
@@ -91,7 +94,8 @@ def _load_file(path: Path, imports: Sequence[str]) -> keras.Model:
         return model
     except library_exceptions(ImportError) as error:
         remedy = next((remedy for words, remedy in _REMEDIES.items() if words in str(error)), None)
-        raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}", remedy) from error
+        reason = one_line(error) if remedy is None else _ADVICE.sub("", one_line(error))
+        raise InvalidModelError(f"'{path}' cannot be loaded: {reason}", remedy) from error
 
 
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:

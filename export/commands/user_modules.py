@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable
 from types import ModuleType
 
-from keras_transformer.export.errors import InvalidModelError, nearest_path
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.utils.choice import nearest_path
 from keras_transformer.utils.errors import library_exceptions, one_line
 
 

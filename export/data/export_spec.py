@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+# Names in lists and dicts.
+Structure: TypeAlias = "str | Sequence[Structure] | Mapping[str, Structure]"
 # What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
 STEPWISE_TOLERANCE = 1e-4
 
@@ -29,6 +31,7 @@ class Probe:
         label: a short description, for reports and errors.
         outputs: dict of output name to numpy array, as the reference computes them.
         rounding: dict of output name to how far another rounding moves it, for each block; see `measure_rounding`.
+        measure: measures the rounding, where `rounding` is an estimate, which is the lesser; or None.
 
     Example:
 
@@ -41,6 +44,7 @@ class Probe:
     label: str
     outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
     rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
+    measure: Callable[[], dict[str, np.ndarray]] | None = None
 
 
 @dataclasses.dataclass
@@ -50,7 +54,7 @@ class Signature:
     Args:
         function: maps a dict of named TensorFlow tensors to a dict of named tensors; pure.
         inputs: tuple of `ArraySpec`.
-        probes: list of `Probe`.
+        probes: list of `Probe`, which the bundle keeps.
         outputs: tuple of `ArraySpec`; filled when the signature is traced.
         formats: names of the formats that have it; all of them when None.
         general: name of the signature that computes the same for any shapes; None for this one.
@@ -58,6 +62,10 @@ class Signature:
         labels: dict of output name to the key of the model's own dict of outputs, where that is no identifier.
         states: names of the inputs and outputs in which the state of the model goes from call to call.
         draws: dict of the name of an input of random numbers to their distribution, `"normal"` or `"uniform"`.
+        structure: the names of the inputs of the model in the structure in which `ExportOptions(inputs=...)` has them;
+            nothing where that does not apply.
+        further: list of `Probe` on which float files are compared while they are exported; they are not kept in the bundle.
+        not_shown: label and reason of each further probe that was left out: the model itself does not take it.
 
     Example:
 
@@ -78,6 +86,14 @@ class Signature:
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     states: tuple[str, ...] = ()
     draws: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    structure: Structure = ()
+    further: list[Probe] = dataclasses.field(default_factory=list[Probe])
+    not_shown: list[str] = dataclasses.field(default_factory=list[str])
+
+    @property
+    def all_probes(self) -> list[Probe]:
+        """list of `Probe`: those that the bundle keeps, and the further ones."""
+        return [*self.probes, *self.further]
 
 
 @dataclasses.dataclass
@@ -165,11 +181,17 @@ class ExportSpec:
         whole = {key: each.signature for key, each in self.preprocessed.items()}
         return dataclasses.replace(self, signatures=self.signatures | whole, preprocessed={})
 
-    def probes(self) -> dict[str, list[Probe]]:
-        """The probes of every signature, with the inputs of the whole model."""
-        found = {name: signature.probes for name, signature in self.signatures.items()}
-        for name, signature in self.signatures.items():
-            if name in self.preprocessed:
-                pairs = zip(self.preprocessed[name].signature.probes, signature.probes, strict=True)
-                found[name] = [dataclasses.replace(whole, rounding=part.rounding) for whole, part in pairs]
+    def probes(self, further: bool = False) -> dict[str, list[Probe]]:
+        """The probes of every signature, with the inputs of the whole model.
+
+        Args:
+            further: bool. Whether the further ones, which the bundle does not keep, are among them.
+        """
+        found = {name: each.all_probes if further else each.probes for name, each in self.signatures.items()}
+        for name, each in self.preprocessed.items():
+            whole = each.signature.all_probes if further else each.signature.probes
+            pairs = zip(whole, found[name], strict=True) if name in found else ()
+            found |= {
+                name: [dataclasses.replace(one, rounding=part.rounding, measure=part.measure) for one, part in pairs]
+            }
         return found

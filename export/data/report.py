@@ -24,7 +24,8 @@ class Artifact:
         probes: number of probes.
         float_size: bytes of the float files that were quantized, or None.
         evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
-        behavior: dict of the figures of `Behavior`, of a quantized language model, or None.
+        behavior: dict of the figures of `Behavior`, of a quantized language model; or of those of `ClassChanges`, of a
+            classifier; or None.
         preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
             front of the file"; or None.
     """
@@ -175,6 +176,16 @@ def _evaluated(name: str, format: str) -> Callable[[Artifact], str | None]:
     return cell
 
 
+def _stays(counted: str) -> Callable[[Artifact], str | None]:
+    """The share of the most likely tokens, or classes, that stay, by the figure in which a `behavior` counts them."""
+
+    def cell(artifact: Artifact) -> str | None:
+        behavior = artifact.behavior or {}
+        return f"{behavior['top_share']:.1%}" if counted in behavior else None
+
+    return cell
+
+
 # Columns of quantized artifacts only.
 _QUANTIZED: dict[str, Callable[[Artifact], str | None]] = {
     "of float": lambda each: f"{each.size / each.float_size:.3f}" if each.float_size else None,
@@ -183,7 +194,8 @@ _QUANTIZED: dict[str, Callable[[Artifact], str | None]] = {
     "score": _evaluated("score", "{:.4g}"),
     "perplexity": _evaluated("perplexity", "x {:.4f}"),
     "divergence": _evaluated("divergence", "{:.4f}"),
-    "same token": _evaluated("top_share", "{:.1%}"),
+    "same token": _stays("tokens"),
+    "same class": _stays("predictions"),
 }
 
 

@@ -7,6 +7,9 @@ import keras
 
 from keras_transformer.backend import keras_private
 
+# The operations that call a function of Python.
+PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+
 
 def layer_of(
     op: str, node: str, layers: Mapping[str, keras.layers.Layer], operations: Sequence[keras.Operation] = ()

@@ -16,6 +16,8 @@ from keras_transformer.export.data.lazy_array import AnyArray, LazyArray
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
 from keras_transformer.export.graph.replaced_layers import ReplacedLayer, replaced
 from keras_transformer.export.graph.traced_graph import TracedGraph, arguments_of, trace, weight_labels
+from keras_transformer.export.graph.untraceable import check_is_graph, untraceable
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class TracedModule:
         exported_modules: list of the `tf.Module`s whose resources they use.
 
     Raises:
-        InvalidModelError: a signature cannot be traced.
+        InvalidModelError: a signature cannot be traced, or computes with functions of Python.
     """
 
     def __init__(self, spec: ExportSpec, replacements: Sequence[ReplacedLayer] = ()) -> None:
@@ -62,8 +64,14 @@ class TracedModule:
         return self._trace(name, (*self._replacements, *replacements))
 
     def _trace(self, name: str, replacements: Sequence[ReplacedLayer]) -> TracedGraph:
+        signature, variables = self._spec.signatures[name], self._spec.variables
         with replaced(self._spec.layers, replacements):
-            return trace(name, self._spec.signatures[name], self._spec.variables, self._repeated)
+            try:
+                graph = trace(name, signature, variables, self._repeated)
+            except library_exceptions(ImportError) as error:
+                raise untraceable(name, signature, variables, self._spec.layers, error) from error
+        check_is_graph(graph, self._spec.locate)
+        return graph
 
     def with_graphs(self, graphs: Mapping[str, TracedGraph]) -> TracedModule:
         """A copy with other graphs of the same variables.

@@ -15,12 +15,10 @@ import tensorflow as tf
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import numbers_of, output_axes, sizes_of
 from keras_transformer.export.data.export_spec import Signature
-from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.graph.inlining import inlined, is_layer, without_layers
 from keras_transformer.export.graph.part import every_node, node_name
 from keras_transformer.export.graph.repeated_layers import RepeatedLayers
-from keras_transformer.export.remedies import Remedy
-from keras_transformer.utils.errors import library_exceptions, one_line
+from keras_transformer.utils.errors import library_exceptions
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -139,23 +137,14 @@ def trace(
         signature: `Signature`.
         variables: the Keras variables that its function reads, which become further inputs.
         repeated: `RepeatedLayers`, each traced once.
-
-    Raises:
-        InvalidModelError: it cannot be traced.
     """
-
     try:
-        try:
-            function = _traced(name, signature, variables, repeated)
-        except library_exceptions():
-            # Somebody keeps what the layers compute within, such as attention scores: it is of each call.
-            if not repeated.has_any:
-                raise
-            function = _traced(name, signature, variables, RepeatedLayers(()))
-    except library_exceptions(ImportError) as error:
-        raise InvalidModelError(
-            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}", Remedy.TRACING
-        ) from error
+        function = concrete_function(name, signature, variables, repeated)
+    except library_exceptions():
+        # Somebody keeps what the layers compute within, such as attention scores: it is of each call.
+        if not repeated.has_any:
+            raise
+        function = concrete_function(name, signature, variables, RepeatedLayers(()))
     signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
     graph = _graph_of(function)
     del function
@@ -164,10 +153,10 @@ def trace(
     return graph
 
 
-def _traced(
+def concrete_function(
     name: str, signature: Signature, variables: Sequence[keras.Variable], repeated: RepeatedLayers
 ) -> ConcreteFunction:
-    """The concrete function of a signature, whose weights are further arguments."""
+    """The concrete function of a signature, whose weights are further arguments; as of `trace`."""
 
     def traced(**tensors: Tensor) -> dict[str, Tensor]:
         weights = [tensors.pop(label) for label in weight_labels(variables)]

@@ -11,7 +11,7 @@ from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.preprocessing import read_vocabularies
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError
-from keras_transformer.export.formats import DEFAULT_BACKEND, files_of, get_format
+from keras_transformer.export.formats import chosen_backend, files_of, get_format
 from keras_transformer.export.runtime.preprocessing import preprocessed_runtime, preprocessor
 from keras_transformer.export.runtime.runtime import named_runtime
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
@@ -28,7 +28,7 @@ SERVE = "serve"
 
 def load(
     bundle: Path,
-    backend: str = DEFAULT_BACKEND,
+    backend: str | None = None,
     signature: str | None = None,
     num_threads: int | None = None,
     check: bool = True,
@@ -41,7 +41,8 @@ def load(
 
     Args:
         bundle: path of the bundle directory.
-        backend: a key of `FORMATS`: `"onnx"`, `"tflite"`, `"saved_model"` or `"openvino"`. Default `"onnx"`.
+        backend: a key of `FORMATS`: `"onnx"`, `"tflite"`, `"saved_model"` or `"openvino"`. None for the first of these, in
+            this order, that the bundle has and whose runtime is installed.
         signature: name of the signature. None for the whole model: a language model that generates, or `"serve"`.
         num_threads: int >= 1: threads for one call; every core when None. TensorFlow has one setting for the whole process
             and takes it before its first use only, so the `"saved_model"` backend ignores it after that.
@@ -74,13 +75,15 @@ def load(
     >>> model(x=np.ones((3, 4)))["output"].shape
     (3, 2)
     """
-    get_format(backend)
+    if backend is not None:
+        get_format(backend)
     num_threads = available_cores() if num_threads is None else num_threads
     if not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1:
         raise ExportError(f"num_threads must be a positive integer or None. Received: {num_threads!r}")
     directory = pathlib.Path(bundle)
     try:
         manifest = read_manifest(directory)
+        backend = chosen_backend(manifest, backend)
         if isolated is not False:
             from keras_transformer.export.loading.isolated.model import open_isolated
 
@@ -94,7 +97,9 @@ def load(
     except (ExportError, ImportError):
         raise
     except library_exceptions() as error:
-        raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
+        raise InvalidBundleError(
+            f"{backend or 'the'} artifact of '{bundle}' cannot be loaded: {one_line(error)}"
+        ) from error
 
 
 def _whole_or_first(manifest: Manifest, signature: str | None) -> str | None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformer.export.bundle.metadata import DESCRIPTION, file_entries
 from keras_transformer.export.data.manifest import PRODUCER
-from keras_transformer.export.errors import ConversionError, UnsupportedOpError
+from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.graph.interface_names import output_names
 from keras_transformer.export.graph.traced import weight_arrays, weight_names
 from keras_transformer.export.onnx.freeze import freeze
@@ -33,7 +33,7 @@ from keras_transformer.export.onnx.weights.files import write as write_file
 from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
 from keras_transformer.export.operations.recurrence import has_operators
-from keras_transformer.export.operations.table import native_builders
+from keras_transformer.export.operations.table import native_builders, unsupported
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.generation_record import STATIC_LENGTH
 from keras_transformer.export.runtime.libraries import ONNX
@@ -205,9 +205,8 @@ def _check_unsupported(model: ir.Model, locate: Any, failed: Mapping[str, BaseEx
             error = failed.get(node.name or "")
             found[node.op_type, locate(node.op_type, node.name)] = "" if error is None else one_line(error)
     if found:
-        (op, layer), *others = found
-        hint = f"tf2onnx fails: {found[op, layer]}" if found[op, layer] else ""
-        raise UnsupportedOpError(ONNX, op, layer, others, hint, Remedy.OPERATION)
+        reason = next(iter(found.values()))
+        raise unsupported(ONNX, list(found), f"tf2onnx fails: {reason}" if reason else "")
 
 
 def _order_inputs(graph: ir.Graph, signature: Signature) -> None:

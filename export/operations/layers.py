@@ -1,7 +1,7 @@
 """Layers of Keras whose form in TensorFlow is the obstacle: they are replaced while a signature is traced.
 
-`EVERYWHERE` is for all formats; `BY_FORMAT` is for those whose converter does not take what Keras traces, or that have an
-operator for it.
+`AS_IN_PREDICT` is for every call of a model, `EVERYWHERE` for all formats, and `BY_FORMAT` for formats whose converter does
+not take what Keras traces, or that have an operator for it.
 """
 
 from __future__ import annotations
@@ -190,6 +190,20 @@ def _is_a_loop(layer: keras.layers.Layer, sequences: Tensor, *args: object, **kw
     return is_known and not layer.unroll and None in (batch, *sizes)
 
 
+def called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: object) -> Tensor:
+    """A layer that changes the size of images, of integers too, as Keras computes it in `fit` and `predict`.
+
+    There it computes with floats. Outside of a graph it rounds its results to integers.
+    """
+    images = tf.nest.map_structure(lambda each: ops.cast(each, layer.compute_dtype), images)
+    return type(layer).call(layer, images, **options)
+
+
+# In eager calls too, with which files are compared.
+AS_IN_PREDICT = (
+    ReplacedLayer(keras.layers.Resizing, "call", called_on_floats),
+    ReplacedLayer(keras.layers.CenterCrop, "call", called_on_floats),
+)
 EVERYWHERE = (
     ReplacedLayer(keras.layers.TimeDistributed, "call", all_steps_at_once, _has_dynamic_length),
     ReplacedLayer(keras.layers.CenterCrop, "transform_images", cropped_or_resized, _has_dynamic_size),

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 # Those of an operation by name, as a graph has them.
 Attributes: TypeAlias = Mapping[str, Any]
-# The formats that are converted from the traced graph. A SavedModel contains it as it is.
-TFLITE, ONNX = "tflite", "onnx"
+# The last two are converted from the traced graph; a SavedModel contains it as it is.
+SAVED_MODEL, TFLITE, ONNX = "saved_model", "tflite", "onnx"
 
 
 def _always(node: Node) -> bool:

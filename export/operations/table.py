@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformer.export.errors import ExportError, UnknownFormatError
+from keras_transformer.export.errors import ExportError, UnknownFormatError, UnsupportedOpError
 from keras_transformer.export.operations import families
+from keras_transformer.export.operations.computing import COMPUTING
 from keras_transformer.export.operations.families.numbers import complex_numbers, narrow_integers
 from keras_transformer.export.operations.operation import ONNX, TFLITE, Decomposed, Lowering, Native, Operation
+from keras_transformer.export.remedies import Remedy
 
 
 def _entries() -> Iterator[Operation]:
@@ -69,10 +71,20 @@ def lowerings_in(format: str) -> dict[str, tuple[Lowering, ...]]:
     return found
 
 
-def remedy(operations: Iterable[str], format: str) -> str:
-    """What a user can do where the converter of a format does not take some operations; "" where nothing is known."""
-    remedies = [OPERATIONS[name].remedies.get(format, "") for name in operations if name in OPERATIONS]
-    return next(filter(None, remedies), "")
+def unsupported(format: str, found: Sequence[tuple[str, str]], hint: str = "") -> UnsupportedOpError:
+    """The error of operations that the converter of a format does not take, with the remedy of the table if it has one.
+
+    Args:
+        format: name of the format.
+        found: the operations, `(operation, layer)` pairs.
+        hint: why, or "".
+    """
+    (op, layer), *others = found
+    remedies = [OPERATIONS[name].remedies.get(format, "") for name, _ in found if name in OPERATIONS]
+    if own := next(filter(None, remedies), ""):
+        return UnsupportedOpError(format, op, layer, others, "; ".join(filter(None, (hint, own))))
+    computes = all(name in COMPUTING for name, _ in found)
+    return UnsupportedOpError(format, op, layer, others, hint, Remedy.OPERATION if computes else Remedy.EFFECT)
 
 
 def native_builders(format: str) -> Mapping[str, Callable[..., None]]:

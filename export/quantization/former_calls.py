@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.errors import QuantizationError, suggestion
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.utils.choice import suggestion
 
 _GGUF, _LEARNED = "gguf", "learned"
 # The options that `Quantization` had, in their order, with their defaults.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.errors import QuantizationError, suggestion
+from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.kept import KEPT, blocks_of
 from keras_transformer.export.quantization.options import CLASSES, FLOAT, MODES, PRECISIONS, Gguf, Learned, Quantization
 from keras_transformer.export.remedies import Remedy
+from keras_transformer.utils.choice import suggestion
 
 if TYPE_CHECKING:
     import keras

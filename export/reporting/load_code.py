@@ -9,7 +9,6 @@ from typing import NamedTuple
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import FileNames
-from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.reporting.array_code import ArrayCode, array_codes
 
 # The helpers read the tokenizers of byte-level BPE only.
@@ -84,17 +83,11 @@ def _call(manifest: Manifest, format: str, signature: str) -> _Call | None:
     return _Call(files[signature], signature, inputs, specs.outputs, names.outputs)
 
 
-def _backend(manifest: Manifest) -> str:
-    """The argument of `load` for a bundle that lacks the default format."""
-    name = next(iter(manifest.artifacts))
-    return "" if DEFAULT_BACKEND in manifest.artifacts else f', backend="{name}"'
-
-
 def _python(manifest: Manifest, folder: str, signature: str) -> str:
     specs = manifest.signature(signature)
     inputs = array_codes(specs.inputs, {}, manifest.axis_limits)
     head = "from keras_transformer.export import load\n\n"
-    model = f"model = load({_text(folder)}{_backend(manifest)})\n"
+    model = f"model = load({_text(folder)})\n"
     output = specs.outputs[0]
     result = f"print(outputs[{_text(output.name)}])  # {output.describe()}"
     if manifest.tokenizer is not None and {each.name for each in inputs} <= _TEXT_INPUTS:
@@ -161,7 +154,7 @@ def _javascript(manifest: Manifest, folder: str, signature: str, weights: Sequen
 
 def _language_code(manifest: Manifest, folder: str) -> dict[str, str]:
     """For a language model: the loop that generates is in the package, and in `examples/deploy`."""
-    model = f"from keras_transformer.export import load\n\nmodel = load({_text(folder)}{_backend(manifest)})\n"
+    model = f"from keras_transformer.export import load\n\nmodel = load({_text(folder)})\n"
     generation, has_text = manifest.generation or {}, manifest.tokenizer is not None
     if generation.get("source_shape") is not None:
         shape = ", ".join(str(size or 100) for size in generation["source_shape"])

@@ -9,13 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.export.data.export_spec import ExportSpec
-from keras_transformer.export.errors import ConversionError, UnsupportedOpError
+from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.graph.traced import TracedModule
 from keras_transformer.export.graph.traced_graph import TracedGraph
-from keras_transformer.export.remedies import Remedy
+from keras_transformer.export.operations.computing import COMPUTING
+from keras_transformer.export.operations.table import unsupported
 from keras_transformer.export.runtime.libraries import SAVED_MODEL
-from keras_transformer.export.saved_model.operations import COMPUTING
 from keras_transformer.utils.captured_stderr import captured
 
 
@@ -49,8 +49,7 @@ def _check_operations(graph: TracedGraph, locate: Callable[[str, str], str]) -> 
     found = {(node.op, locate(node.op, node.name)): None for node in every_node(graph.graph_def)}
     effects = [each for each in found if each[0] not in COMPUTING and each[0] not in functions]
     if effects:
-        (op, layer), *others = effects
-        raise UnsupportedOpError(SAVED_MODEL, op, layer, others, "it does more than compute", Remedy.EFFECT)
+        raise unsupported(SAVED_MODEL, effects, "it may do more than compute")
 
 
 def write_signatures(traced: TracedModule, names: Sequence[str], path: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidBundleError
-from keras_transformer.export.saved_model.operations import COMPUTING, MAIN_GRAPH, SAVING
+from keras_transformer.export.operations.computing import COMPUTING, MAIN_GRAPH, SAVING
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import DEFAULT_BACKEND
+from keras_transformer.export.formats import chosen_backend
 from keras_transformer.export.loading.load import available_cores
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.gateway import Gateway
@@ -32,7 +32,7 @@ _GREEDY = Batching(wait_ms=0)
 def http_application(
     bundles: Bundles,
     *,
-    backend: str = DEFAULT_BACKEND,
+    backend: str | None = None,
     sessions: int | None = None,
     num_threads: int = 1,
     batching: Batching | None = None,
@@ -54,7 +54,7 @@ def http_application(
 
     Args:
         bundles: path of a bundle, a list of paths, or a dict of name to path. Without a name a model has that of its folder.
-        backend: a key of `FORMATS`. Default "onnx".
+        backend: a key of `FORMATS`; None for the one that `load` takes by default.
         sessions: int >= 1: number of threads for each bundle, or None for one for each `num_threads` cores.
         num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`, or None for 32 examples without waiting.
@@ -84,7 +84,7 @@ def http_application(
 def local_gateway(
     bundles: Bundles,
     *,
-    backend: str = DEFAULT_BACKEND,
+    backend: str | None = None,
     sessions: int | None = None,
     num_threads: int = 1,
     batching: Batching | None = None,
@@ -101,14 +101,15 @@ def local_gateway(
 
     def opened(bundle: pathlib.Path, name: str) -> ServedModel:
         manifest = read_manifest(bundle)
-        checked_signatures(manifest, backend)
+        own = chosen_backend(manifest, backend)
+        checked_signatures(manifest, own)
         if manifest.generation is not None:
-            replicas: Any = TextReplica(bundle, name, backend, sessions * num_threads, **options)
+            replicas: Any = TextReplica(bundle, name, own, sessions * num_threads, **options)
         else:
-            count = sessions if backend in _ONE_CALL else 1
-            loaded = [ArrayReplica(bundle, backend, batching.max_batch_size, num_threads) for _ in range(count)]
+            count = sessions if own in _ONE_CALL else 1
+            loaded = [ArrayReplica(bundle, own, batching.max_batch_size, num_threads) for _ in range(count)]
             replicas = LocalReplicas((loaded * sessions)[:sessions], batching)
-        return served_bundle(bundle, name, backend, replicas, limits)
+        return served_bundle(bundle, name, own, replicas, limits)
 
     return Gateway([opened(path, name) for name, path in named], limits, 0, access)
 

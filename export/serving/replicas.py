@@ -11,7 +11,7 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.errors import ExportError, RunError
-from keras_transformer.export.formats import DEFAULT_BACKEND
+from keras_transformer.export.formats import chosen_backend
 from keras_transformer.export.loading.load import load
 from keras_transformer.export.serving.batching import run_batched
 from keras_transformer.export.serving.requests import RequestError
@@ -30,15 +30,16 @@ class ArrayReplica:
 
     Args:
         bundle: path of the bundle.
-        backend: a key of `FORMATS`, such as "onnx".
+        backend: a key of `FORMATS`; None for the one that `load` takes by default.
         max_batch_size: int >= 1: largest number of examples in a call.
         num_threads: int >= 1: threads of a call.
     """
 
     def __init__(
-        self, bundle: Path, backend: str = DEFAULT_BACKEND, max_batch_size: int = 32, num_threads: int = 1
+        self, bundle: Path, backend: str | None = None, max_batch_size: int = 32, num_threads: int = 1
     ) -> None:
         manifest = read_manifest(bundle)
+        backend = chosen_backend(manifest, backend)
         names = served_signatures(manifest, backend)
         self.models: dict[str, Any] = {
             name: load(bundle, backend, name, num_threads, check=not at) for at, name in enumerate(names)
@@ -161,13 +162,13 @@ class TextReplica(EngineReplica):
     Args:
         bundle: path of the bundle.
         name: str: name of the model for clients.
-        backend: a key of `FORMATS`, such as "onnx".
+        backend: a key of `FORMATS`; None for the one that `load` takes by default.
         num_threads: int >= 1.
         options: options of `generation.Engine`.
     """
 
     def __init__(
-        self, bundle: Path, name: str, backend: str = DEFAULT_BACKEND, num_threads: int = 1, **options: Any
+        self, bundle: Path, name: str, backend: str | None = None, num_threads: int = 1, **options: Any
     ) -> None:
         from keras_transformer.generation import Engine
 

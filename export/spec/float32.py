@@ -8,12 +8,15 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.devices.unallocated import unallocated
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.twins import rebuilt
 from keras_transformer.utils.types import Tensor
 
 _REASON = "16-bit layers"
+# Where the config of a policy names a precision, that of quantized layers too.
+_POLICY_KEYS = ("config", "name", "source_name")
 _HALF = {"mixed_float16", "mixed_bfloat16", "float16", "bfloat16"}
 
 
@@ -71,8 +74,6 @@ def streamed_twin(model: keras.Model) -> keras.Model:
         return model
     with unallocated():
         twin = _rebuilt_in_float32(model)
-    if [tuple(each.shape) for each in twin.variables] != [tuple(each.shape) for each in model.variables]:
-        raise InvalidModelError(f"model '{model.name}' has {_REASON}, and its config does not build the same weights")
     for variable, source in zip(twin.variables, model.variables, strict=True):
         keras_private.set_initializer(variable, _reader(source))
     return twin
@@ -84,8 +85,11 @@ def _rebuilt_in_float32(model: keras.Model) -> keras.Model:
     keras.config.set_dtype_policy("float32")
     try:
         twin = rebuilt(model, _in_float32, _REASON)
+        _add_adapters(model, twin)
     finally:
         keras.config.set_dtype_policy(policy)
+    if [tuple(each.shape) for each in twin.variables] != [tuple(each.shape) for each in model.variables]:
+        raise InvalidModelError(f"model '{model.name}' has {_REASON}, and its config does not build the same weights")
     for layer in keras_private.flatten_layers(twin):
         if layer.compute_dtype in _HALF:
             raise InvalidModelError(
@@ -93,6 +97,15 @@ def _rebuilt_in_float32(model: keras.Model) -> keras.Model:
                 Remedy.DTYPE,
             )
     return twin
+
+
+def _add_adapters(model: keras.Model, twin: keras.Model) -> None:
+    """Gives layers the adapters that others have beside quantized kernels; the config of a layer leaves alpha out."""
+    for layer, other in zip(layers_in_order(model), layers_in_order(twin), strict=True):
+        if getattr(layer, "lora_enabled", False):
+            if not other.lora_enabled:
+                other.enable_lora(layer.lora_rank)
+            other.lora_alpha = layer.lora_alpha
 
 
 def _reader(source: keras.Variable) -> Callable[..., Tensor]:
@@ -108,7 +121,7 @@ def _in_float32(record: Any, key: Any = None, is_policy: bool = False) -> Any:
     """Copy of a serialized model with every 16-bit dtype and policy replaced; names of layers are kept."""
     if isinstance(record, dict):
         policy = is_policy or "Policy" in str(record.get("class_name", ""))
-        return {name: _in_float32(value, name, policy and name in ("config", "name")) for name, value in record.items()}
+        return {name: _in_float32(value, name, policy and name in _POLICY_KEYS) for name, value in record.items()}
     if isinstance(record, (list, tuple)):
         return type(record)(_in_float32(value, key, is_policy) for value in record)
     if isinstance(record, str) and record in _HALF and (is_policy or str(key).endswith("dtype")):

@@ -1,45 +1,34 @@
 """Export specs of Keras Functional models."""
 
-import contextlib
-import dataclasses
 import functools
-import warnings
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.export.data import axes
 from keras_transformer.export.data.array_spec import ArraySpec
-from keras_transformer.export.data.export_spec import ExportSpec, Probe, Signature
+from keras_transformer.export.data.export_spec import ExportSpec, Signature
 from keras_transformer.export.errors import InvalidModelError, NotDeterministicError
-from keras_transformer.export.graph import replaced_layers
 from keras_transformer.export.graph.operation_origin import locator
+from keras_transformer.export.graph.replaced_layers import replaced
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec import names, probes, state, vocabulary
-from keras_transformer.export.spec.known_values import known_values, with_known_values
-from keras_transformer.export.spec.lengths import reaching_length, with_equal_axes, with_long_probes, with_own_lengths
+from keras_transformer.export.spec.functional_form import input_structure
+from keras_transformer.export.spec.lengths import with_equal_axes, with_long_probes, with_own_lengths
+from keras_transformer.export.spec.probing.model_probes import (
+    add_finite_probes,
+    add_further_probes,
+    add_generated_probes,
+    add_reaching_probe,
+    input_limits,
+    probes_of,
+)
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
-# Of the floats in further probes of models of logarithms, roots and the like.
-_RANGES = ((0.05, 0.95), (1.05, 3.0))
-_SIZING = (keras.layers.Resizing, keras.layers.CenterCrop)
-
-
-def _called_on_floats(layer: keras.layers.Layer, images: Tensor, **options: Any) -> Tensor:
-    """A layer that changes the size of images, of integers too, as Keras computes it in `fit` and `predict`.
-
-    There it computes with floats. Outside of a graph it rounds its results to integers.
-    """
-    images = keras.tree.map_structure(lambda each: keras.ops.cast(each, layer.compute_dtype), images)
-    return type(layer).call(layer, images, **options)
-
-
-_OF_FLOATS = tuple(replaced_layers.ReplacedLayer(each, "call", _called_on_floats) for each in _SIZING)
 
 
 def functional_spec(
@@ -49,16 +38,18 @@ def functional_spec(
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
     one_length: bool = False,
     output_names: Sequence[str] | None = None,
+    generates: bool = True,
 ) -> ExportSpec:
     """Export spec of a built Functional or Sequential model, with the one signature `serve`.
 
     Args:
         model: the model, on the TensorFlow backend.
         tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
-        probes: list of dicts, each of input arrays or of axis sizes; generated when None.
+        probes: list of dicts, each of input arrays or of axis sizes, that come before generated ones; or None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
         one_length: bool. Whether all sequences have one length, `length`, as probes say that name it.
         output_names: names of the outputs, in flattened order; those of the model when None.
+        generates: bool. Whether probes are generated beside those that are given.
 
     Returns:
         An `ExportSpec` whose signature has its inputs and probes, with the outputs of the Keras model in each probe.
@@ -67,10 +58,10 @@ def functional_spec(
         InvalidModelError: the model is not functional, an argument does not fit it, or it fails on a probe.
     """
     model = check_model(model)
-    _warn_of_training(model)
+    state.warn_of_training(model)
     one_length = one_length or any("length" in each for each in probes or ())
     inputs = input_specs(model, dynamic_axes or {}, one_length)
-    signature = _signature(model, inputs, probes, output_names)
+    signature = _signature(model, inputs, probes, output_names, generates)
     longest = vocabulary.longest_sequence(model)
     lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
     limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
@@ -80,18 +71,9 @@ def functional_spec(
         locator(model),
         tuple(model.variables),
         axis_limits=limits,
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(layers_in_order(model)),
     )
-
-
-def _warn_of_training(model: Any) -> None:
-    if training := state.layers_in_training(model):
-        warnings.warn(
-            f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
-            " them with training=True: for other values in each call, make random numbers an input of the model",
-            stacklevel=3,
-        )
 
 
 def _signature(
@@ -99,11 +81,15 @@ def _signature(
     inputs: tuple[ArraySpec, ...],
     given: Sequence[Mapping[str, ArrayLike]] | None,
     outputs: Sequence[str] | None,
+    generates: bool,
 ) -> Signature:
     """The signature of the inference of a model, with its states, its probes and what it computes of them."""
     make = functools.partial(_signature_of_probes, model, inputs, given, outputs)
     if given is not None:
-        return make(1)
+        signature = make(1)
+        if generates:
+            add_generated_probes(model, signature)
+        return signature
     return with_long_probes(make, inputs, [tensor.shape for _, tensor in names.outputs_in_order(model.output)])
 
 
@@ -122,52 +108,28 @@ def _signature_of_probes(
     signature = Signature(
         function,
         inputs,
-        probes_of(model, inputs, _with_states(given, inputs, states), factor),
+        probes_of(model, inputs, state.with_zeros(given, inputs, states), factor),
         labels=names.output_labels(model),
         states=tuple(states),
+        structure=input_structure(model, names.input_names(model)),
     )
     try:
         _fill(model, signature)
     except NotDeterministicError:
-        signature = _with_draws(signature)
+        signature = state.with_drawn_inputs(signature)
         if not signature.draws:
             raise
         _fill(model, signature)
     if given is None:
-        _add_finite_probes(model, signature)
-        _add_reaching_probe(model, signature)
+        add_finite_probes(model, signature)
+        add_reaching_probe(model, signature)
+        add_further_probes(model, signature, factor)
     probes.check_finite(signature.probes)
     return signature
 
 
 def _fill(model: Any, signature: Signature) -> None:
-    probes.fill_references(signature, lambda call: state.changes_in_a_call(model, call), may_be_nan=True)
-
-
-def _with_draws(signature: Signature) -> Signature:
-    """A signature whose random numbers are inputs; the same one where that cannot be."""
-    draws = state.draws_of(signature.function, [probe.inputs for probe in signature.probes], signature.inputs)
-    found = []
-    for probe in signature.probes:
-        sizes = axes.sizes_of(signature.inputs, probe.inputs)
-        drawn = probes.probe_of_sizes(list(draws), {}, sizes, padded=False).inputs
-        found.append(Probe(probe.inputs | drawn, probe.label))
-    return dataclasses.replace(
-        signature,
-        function=state.with_draws(signature.function, [each.name for each in draws]),
-        inputs=(*signature.inputs, *draws),
-        probes=found,
-        draws={each.name: kind for each, kind in draws.items()},
-    )
-
-
-def _with_states(
-    probes: Sequence[Mapping[str, ArrayLike]] | None, inputs: Sequence[ArraySpec], states: Container[str]
-) -> Sequence[Mapping[str, ArrayLike]] | None:
-    """The arrays of the user, with states of zeros where they have none."""
-    zeros = {each.name: np.zeros(each.shape, each.dtype) for each in inputs if each.name in states}
-    own = {each.name for each in inputs} - zeros.keys()
-    return probes and [{**zeros, **each} if set(each) & own else each for each in probes]
+    probes.fill_references(signature, lambda _: state.changes_in_a_call(model, signature), may_be_nan=True)
 
 
 def check_model(model: Any) -> Any:
@@ -217,81 +179,31 @@ def input_specs(
         specs.append(ArraySpec(name, dtype, shape, axes.axis_names(name, shape, dynamic_axes.get(name))))
     if one_length:
         return tuple(specs)
-    limits = _integer_limits(model, specs)
+    limits = input_limits(model, specs)
     function = serving_function(model, specs)
     return with_own_lengths(with_equal_axes(specs, limits, function, dynamic_axes), limits, function, dynamic_axes)
-
-
-def probes_of(
-    model: Any,
-    inputs: tuple[ArraySpec, ...],
-    given: Sequence[Mapping[str, ArrayLike]] | None,
-    factor: int = 1,
-) -> list[Probe]:
-    """Probes of a Functional model: those that the user gives, or generated ones; without outputs.
-
-    Args:
-        model: the model.
-        inputs: tuple of `ArraySpec`.
-        given: dicts of arrays or of sizes of axes, or None.
-        factor: how many times as long as usual the sequences of generated ones are.
-    """
-    limits = _integer_limits(model, inputs)
-    if given is None:
-        longest = vocabulary.longest_sequence(model)
-        made = probes.make_probes(inputs, limits, longest, factor)
-        return with_known_values(made, inputs, known_values(keras.tree.flatten(model.input), longest))
-    return probes.user_probes(inputs, limits, given)
-
-
-def _integer_limits(model: Any, inputs: Sequence[ArraySpec]) -> dict[str, int | None]:
-    """The limits of the inputs of the model, which come before its states."""
-    limits = vocabulary.integer_limits(keras.tree.flatten(model.input))
-    return dict(zip([spec.name for spec in inputs][: len(limits)], limits, strict=True))
-
-
-def lookup_tables(model: Any) -> tuple[Any, ...]:
-    """The tables of a model's lookups, which a SavedModel keeps."""
-    lookups = (keras.layers.StringLookup, keras.layers.IntegerLookup)
-    return tuple(layer.lookup_table for layer in layers_in_order(model) if isinstance(layer, lookups))
-
-
-def _add_reaching_probe(model: Any, signature: Signature) -> None:
-    """Adds a probe past every window and block, unless the model has a limit that no layer names."""
-    limits = _integer_limits(model, signature.inputs)
-    for probe in probes.reaching_probes(signature.inputs, limits, reaching_length(model)):
-        with contextlib.suppress(InvalidModelError):
-            probes.fill_references(dataclasses.replace(signature, probes=[probe]), may_be_nan=True)
-            signature.probes.append(probe)
-
-
-def _add_finite_probes(model: Any, signature: Signature) -> None:
-    """Adds probes of floats between 0 and 1, and above 1, where an output has values that are not finite on the others."""
-    values = [value for probe in signature.probes for value in probe.outputs.values()]
-    if all(np.isfinite(value).all() for value in values if value.dtype.kind == "f"):
-        return
-    sizes = axes.sizes_of(signature.inputs, signature.probes[-1].inputs)
-    for low, high in _RANGES:
-        probe = probes.probe_of_sizes(signature.inputs, _integer_limits(model, signature.inputs), sizes, padded=False)
-        probe.label = f"{probe.label}, between {low} and {high}"
-        for name, array in probe.inputs.items():
-            if array.dtype.kind == "f" and not name.endswith("_rate"):
-                probe.inputs[name] = (low + (high - low) * np.abs(np.tanh(array))).astype(array.dtype)
-        probes.fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
-        signature.probes.append(probe)
 
 
 def serving_function(
     model: Any, inputs: Sequence[ArraySpec], output_names: Sequence[str] | None = None
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
-    """Inference of a Functional model as a function from named tensors to named tensors: what `predict` computes."""
-    sizing = [each for each in keras_private.flatten_layers(model) if isinstance(each, _SIZING)]
+    """Inference of a Functional model as a function from named tensors to named tensors: what `predict` computes.
+
+    It raises an `InvalidModelError` where an output is complex.
+    """
+    from keras_transformer.export.operations.layers import AS_IN_PREDICT
+
+    layers = keras_private.flatten_layers(model)
     structure, outputs = model.input, names.output_names(model) if output_names is None else output_names
     order = [spec.name for spec in inputs]
 
     def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        with replaced_layers.replaced(sizing, _OF_FLOATS):
+        with replaced(layers, AS_IN_PREDICT):
             results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
-        return dict(zip(outputs, (each for _, each in names.outputs_in_order(results)), strict=True))
+        found = dict(zip(outputs, (each for _, each in names.outputs_in_order(results)), strict=True))
+        for name, each in found.items():
+            if getattr(each.dtype, "is_complex", False):
+                raise InvalidModelError(f"output '{name}' is complex", Remedy.COMPLEX)
+        return found
 
     return serve

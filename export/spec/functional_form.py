@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.export.data.export_spec import Structure
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.spec.state import stateful_layers
@@ -65,6 +66,13 @@ def functional_form(model: keras.layers.Layer, inputs: Any = None, method: str =
 def called_model(form: keras.Model) -> keras.layers.Layer:
     """The model or layer that a Functional model was made for by `functional_form`; the Functional model itself, if none."""
     return next((each.layer for each in form.layers if isinstance(each, CallLayer)), form)
+
+
+def input_structure(form: keras.Model, names: Sequence[str]) -> Structure:
+    """The names of the inputs of a Functional model in the structure in which its inputs are given to `functional_form`."""
+    structure = keras.tree.pack_sequence_as(form.input, list(names))
+    arguments = next((each.arguments for each in form.layers if isinstance(each, CallLayer)), None)
+    return structure if arguments is None else dict(zip(arguments, structure, strict=True))
 
 
 class CallLayer(keras.layers.Layer):
@@ -165,6 +173,8 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
     else:
         named: Mapping[str, Any] = shapes.get("shapes_dict") or {}
         found = {name.removesuffix("_shape"): each for name, each in named.items() if each is not None}
+    if not found and model.built:
+        found = _default_shape(model)
     if not found:
         raise InvalidModelError(f"the inputs of {title(model)} are not known", Remedy.INPUTS)
     size = 1 if stateful_layers(model) else None
@@ -172,6 +182,12 @@ def _built_inputs(model: keras.layers.Layer) -> Any:
         lambda each: keras.Input(batch_shape=(size and each[0], *each[1:])) if each else keras.Input(batch_shape=()),
         found,
     )
+
+
+def _default_shape(model: keras.layers.Layer) -> Any:
+    """The shape that `build` of a class has by default: Keras keeps those alone that it was called with."""
+    defaults = [each.default for each in inspect.signature(type(model).build).parameters.values()]
+    return next((each for each in defaults if isinstance(each, (tuple, list))), None)
 
 
 def _like(tensor: keras.KerasTensor, is_any_batch: bool) -> keras.KerasTensor:

@@ -32,7 +32,7 @@ _MOST_INPUTS = 5
 _USUAL = 131
 _MOST = 1100
 # How many times as long as usual probes are, where a model fails on shorter ones.
-_FACTORS = (1, 8, 64)
+FACTORS = (1, 8, 64)
 _WORDS = ("window", "block_size", "chunk_size", "chunk_length", "segment_length", "max_distance", "bucket_size")
 
 
@@ -53,13 +53,13 @@ def with_long_probes(
     has_length = any(axis in ("height", "width") or _AXIS in axis for axis in axes)
     found: list[Signature] = []
     failed: list[Exception] = []
-    for factor in _FACTORS if has_length else (1,):
+    for factor in FACTORS if has_length else (1,):
         try:
             signature = make(factor)
         except library_exceptions(InvalidModelError) as error:
             failed.append(error)
             continue
-        if all(_has_shapes(probe, shapes) for probe in signature.probes):
+        if all(has_shapes(probe, shapes) for probe in signature.probes):
             return signature
         found.append(signature)
     if not found:
@@ -67,8 +67,12 @@ def with_long_probes(
     return found[0]
 
 
-def _has_shapes(probe: Probe, shapes: Sequence[Sequence[int | None]]) -> bool:
+def has_shapes(probe: Probe, shapes: Sequence[Sequence[int | None]]) -> bool:
     """Whether a probe's outputs have the shapes that the model says, and elements.
+
+    Args:
+        probe: `Probe` with outputs.
+        shapes: what the model says of the shape of each output.
 
     Of a sequence that is shorter than a kernel TensorFlow returns the sequence itself, or nothing.
     """

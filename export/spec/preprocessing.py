@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from keras_transformer.backend.layer_order import layers_in_order
-from keras_transformer.export.data.export_spec import ExportSpec, PreprocessedSignature, Signature
+from keras_transformer.export.data.export_spec import ExportSpec, PreprocessedSignature, Probe, Signature
 from keras_transformer.export.data.preprocessing.layers import TextVectorization
 from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.graph.operation_origin import locator
 from keras_transformer.export.runtime.preprocessing import preprocessor
-from keras_transformer.export.spec import names
+from keras_transformer.export.spec import names, vocabulary
 from keras_transformer.export.spec.functional import (
     SERVE,
     check_model,
     functional_spec,
     input_specs,
-    lookup_tables,
-    probes_of,
     serving_function,
 )
 from keras_transformer.export.spec.probes import fill_references
+from keras_transformer.export.spec.probing.model_probes import add_further_probes, add_generated_probes, probes_of
 from keras_transformer.export.spec.split_model import SplitModel, has_preprocessing, split_for
 from keras_transformer.utils.types import ArrayLike
 
@@ -61,19 +60,31 @@ def forward_spec(
     inputs = input_specs(model, _axes_of(dynamic_axes, named), one_length)
     whole = Signature(serving_function(model, inputs, outputs), inputs, probes_of(model, inputs, probes))
     fill_references(whole)
+    if probes is not None:
+        add_generated_probes(model, whole)
+    else:
+        add_further_probes(model, whole)
     if split is None:
         return _whole_spec(model, whole, tolerance)
     axes = _length_axes(split) | dict(_axes_of(dynamic_axes, [each.name for each in split.core.inputs]))
     preprocessing = Preprocessing(tuple(split.steps), input_specs(split.core, axes))
     preprocess = preprocessor(preprocessing, split.vocabularies)
     arrays = [preprocess(each.inputs) for each in whole.probes]
-    spec = functional_spec(split.core, tolerance, arrays, axes, one_length, outputs)
+    spec = functional_spec(split.core, tolerance, arrays, axes, one_length, outputs, generates=False)
+    _add_further(whole, spec.signatures[SERVE], preprocess)
     return dataclasses.replace(
         spec,
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(dict.fromkeys([*layers_in_order(model), *spec.layers])),
         preprocessed={SERVE: PreprocessedSignature(whole, preprocessing, split.vocabularies)},
     )
+
+
+def _add_further(whole: Signature, part: Signature, preprocess: Callable[..., Any]) -> None:
+    """Gives the part behind the preprocessing the further probes of the whole."""
+    part.further = [Probe(preprocess(each.inputs), each.label) for each in whole.further]
+    part.not_shown = whole.not_shown
+    fill_references(dataclasses.replace(part, probes=part.further, is_repeatable=True), may_be_nan=True)
 
 
 def _axes_of(dynamic_axes: _Axes, named: Iterable[str]) -> _Axes:
@@ -94,6 +105,6 @@ def _whole_spec(model: Any, whole: Signature, tolerance: float | None) -> Export
         tolerance,
         locator(model),
         tuple(model.variables),
-        modules=lookup_tables(model),
+        modules=vocabulary.lookup_tables(model),
         layers=tuple(layers_in_order(model)),
     )

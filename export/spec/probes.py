@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import sizes_of
 from keras_transformer.export.data.export_spec import Probe, Signature
-from keras_transformer.export.errors import ExportError, InvalidModelError, NotDeterministicError
+from keras_transformer.export.errors import ExportError, InvalidModelError, NotDeterministicError, OptionsError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.inputs import decoded
 from keras_transformer.export.runtime.precision import full_precision
@@ -80,8 +80,43 @@ def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) ->
     return [probe]
 
 
-def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Mapping[str, ArrayLike]]) -> list[Probe]:
+def check_given(given: Any, names: Sequence[str]) -> None:
+    """Refuses probes that are no list of dicts.
+
+    Args:
+        given: `probes` of `export`.
+        names: names of the inputs.
+
+    Raises:
+        OptionsError: shows the argument to pass.
+
+    Example:
+
+    >>> check_given([{"x": np.ones((2, 4))}], ["x"])
+    """
+    if isinstance(given, (list, tuple)) and all(isinstance(each, Mapping) for each in given):
+        return
+    keys = list(given) if isinstance(given, Mapping) else names
+    example = ", ".join(f"{key!r}: {key if str(key).isidentifier() else 'array'}" for key in keys)
+    found = (
+        "a list with an element that is no dict" if isinstance(given, (list, tuple)) else f"a {type(given).__name__}"
+    )
+    raise OptionsError(f"probes must be a list of dicts, such as probes=[{{{example}}}]. Received: {found}")
+
+
+def user_probes(
+    inputs: Sequence[ArraySpec],
+    limits: Limits,
+    given: Sequence[Mapping[str, ArrayLike]],
+    fill: Callable[[Probe], None] = lambda probe: None,
+) -> list[Probe]:
     """Probes from the user's list, of dicts of input arrays or of axis sizes.
+
+    Args:
+        inputs: tuple of `ArraySpec`.
+        limits: as of `make_probes`.
+        given: the list.
+        fill: fills further values into a probe of sizes.
 
     Raises:
         InvalidModelError: a probe names neither every input nor axes only.
@@ -97,6 +132,7 @@ def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Map
         elif probe and set(probe) <= axes:
             for padded in (False, True) if any(is_mask(spec) for spec in inputs) else (False,):
                 probes.append(probe_of_sizes(inputs, limits, {**defaults, **probe}, padded))
+                fill(probes[-1])
         else:
             raise InvalidModelError(
                 f"probe {number} has {sorted(probe)}; it must have either the inputs {sorted(names)}"

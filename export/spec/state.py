@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import keras
@@ -13,8 +16,14 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.axes import output_axes, sizes_of
-from keras_transformer.utils.types import Shape, Tensor
+from keras_transformer.export.data.export_spec import Probe, Signature
+from keras_transformer.export.graph.operation_origin import PYTHON, locator
+from keras_transformer.export.spec.probes import probe_of_sizes
+from keras_transformer.utils.errors import library_exceptions
+from keras_transformer.utils.types import ArrayLike, Shape, Tensor
 
+# The operations that draw other random numbers in each call.
+_DRAW = re.compile("RngReadAndSkip|Random|Stateful.*(Normal|Uniform)|(Parameterized)?TruncatedNormal|Multinomial")
 # Of random inputs, the distribution.
 Draws: TypeAlias = dict[ArraySpec, str]
 # A signature: from named tensors to named tensors.
@@ -75,7 +84,33 @@ def with_states(function: Function, states: Mapping[str, keras.Variable]) -> Fun
     return called
 
 
-def draws_of(function: Function, probes: Sequence[Mapping[str, np.ndarray]], inputs: Sequence[ArraySpec]) -> Draws:
+def with_zeros(
+    probes: Sequence[Mapping[str, ArrayLike]] | None, inputs: Sequence[ArraySpec], states: Container[str]
+) -> Sequence[Mapping[str, ArrayLike]] | None:
+    """The arrays of the user, with states of zeros where they have none."""
+    zeros = {each.name: np.zeros(each.shape, each.dtype) for each in inputs if each.name in states}
+    own = {each.name for each in inputs} - zeros.keys()
+    return probes and [{**zeros, **each} if set(each) & own else each for each in probes]
+
+
+def with_drawn_inputs(signature: Signature) -> Signature:
+    """A signature whose random numbers are inputs; the same one where that cannot be."""
+    draws = _draws_of(signature.function, [probe.inputs for probe in signature.probes], signature.inputs)
+    found = []
+    for probe in signature.probes:
+        sizes = sizes_of(signature.inputs, probe.inputs)
+        drawn = probe_of_sizes(list(draws), {}, sizes, padded=False).inputs
+        found.append(Probe(probe.inputs | drawn, probe.label))
+    return dataclasses.replace(
+        signature,
+        function=_with_draws(signature.function, [each.name for each in draws]),
+        inputs=(*signature.inputs, *draws),
+        probes=found,
+        draws={each.name: kind for each, kind in draws.items()},
+    )
+
+
+def _draws_of(function: Function, probes: Sequence[Mapping[str, np.ndarray]], inputs: Sequence[ArraySpec]) -> Draws:
     """The random numbers that a model draws in a call, as inputs.
 
     Args:
@@ -119,7 +154,7 @@ def _drawn(function: Function, arrays: Mapping[str, np.ndarray]) -> list[tuple[s
     return found
 
 
-def with_draws(function: Function, names: Sequence[str]) -> Function:
+def _with_draws(function: Function, names: Sequence[str]) -> Function:
     """A function that takes the random numbers of a model as inputs, in the order in which it draws them."""
 
     def called(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -130,7 +165,17 @@ def with_draws(function: Function, names: Sequence[str]) -> Function:
     return called
 
 
-def layers_in_training(model: keras.Model) -> list[str]:
+def warn_of_training(model: keras.Model) -> None:
+    """Warns of layers that the graph of a Functional model calls with `training=True`, which files do not."""
+    if training := _layers_in_training(model):
+        warnings.warn(
+            f"files, like `predict`, compute the layers {', '.join(training)} with training=False, though the model calls"
+            " them with training=True: for other values in each call, make random numbers an input of the model",
+            stacklevel=3,
+        )
+
+
+def _layers_in_training(model: keras.Model) -> list[str]:
     """Names of the layers that the graph of a Functional model calls with `training=True`.
 
     Those of which it is the default, as of the preprocessing of images, are left out: Keras itself puts it there.
@@ -141,7 +186,7 @@ def layers_in_training(model: keras.Model) -> list[str]:
         if keras_private.named_arguments(node).get("training") is True and not _trains_by_default(node.operation):
             found.append(node.operation.name)
         elif isinstance(inner, keras.Model) and keras_private.is_graph(inner):
-            found += layers_in_training(inner)
+            found += _layers_in_training(inner)
     return found
 
 
@@ -150,19 +195,38 @@ def _trains_by_default(operation: keras.Operation) -> bool:
     return training is not None and training.default is True
 
 
-def changes_in_a_call(model: keras.Model, call: Callable[[], object]) -> str:
+def changes_in_a_call(model: keras.Model, signature: Signature) -> str:
     """What a model changes when it is called, in words, for the error of one that computes other values each time.
 
     Args:
         model: a built model.
-        call: calls it.
+        signature: `Signature` that calls it, with a probe.
     """
     with keras.StatelessScope() as scope:
-        call()
+        signature.function(
+            {name: keras.ops.convert_to_tensor(each) for name, each in signature.probes[0].inputs.items()}
+        )
     for layer in reversed(keras_private.flatten_layers(model)):
         if any(scope.get_current_value(each.state) is not None for each in keras_private.seed_generators(layer)):
             return f"layer '{layer.name}' ({type(layer).__name__}) draws random numbers in inference too"
         for variable in layer.variables:
             if scope.get_current_value(variable) is not None and "seed_generator" not in variable.path:
                 return f"layer '{layer.name}' ({type(layer).__name__}) changes its variable '{variable.name}'"
-    return "it draws random numbers by functions of TensorFlow"
+    return _draws_of_tensorflow(model, signature)
+
+
+def _draws_of_tensorflow(model: keras.Model, signature: Signature) -> str:
+    """Which layer draws random numbers by operations of TensorFlow that `keras.random` does not use, in words."""
+    from keras_transformer.export.graph.part import every_node
+    from keras_transformer.export.graph.repeated_layers import RepeatedLayers
+    from keras_transformer.export.graph.traced_graph import concrete_function
+
+    locate = locator(model)
+    with contextlib.suppress(*library_exceptions()):
+        function = concrete_function("serve", signature, (), RepeatedLayers(()))
+        for node in every_node(function.graph.as_graph_def()):
+            if _DRAW.match(node.op):
+                return f"layer '{locate(node.op, node.name)}' draws random numbers by {node.op} of TensorFlow"
+            if node.op in PYTHON:
+                return f"layer '{locate(node.op, node.name)}' calls a function of Python, by {node.op}"
+    return "it draws random numbers by functions of Python"

@@ -73,7 +73,9 @@ def _static(name: str, signature: Signature, sizes: Mapping[str, int]) -> Signat
     sources = [signature.probes[0], signature.probes[-1]] if len(signature.probes) > 1 else signature.probes
     probes = [_resized(signature, probe, sizes, f"{label}, {number}") for number, probe in enumerate(sources, 1)]
     formats = formats_with("takes_fixed_shapes")
-    static = dataclasses.replace(signature, inputs=inputs, probes=probes, outputs=(), formats=formats, general=name)
+    static = dataclasses.replace(
+        signature, inputs=inputs, probes=probes, outputs=(), formats=formats, general=name, further=[], not_shown=[]
+    )
     fill_references(static, may_be_nan=True)
     return static
 

@@ -64,11 +64,13 @@ def _copy_adapted(model: keras.Model, twin: keras.Model) -> None:
 def merged_twin(model: keras.Model) -> keras.Model:
     """A model whose kernels are the sums of the kernels and the adapters of another.
 
+    A kernel that Keras quantized stays beside its adapter, as it was trained: the sum has no integers of these scales.
+
     Args:
         model: a built Functional or Sequential model.
 
     Returns:
-        The same model where it has no adapters, else its twin.
+        The same model where it has no adapters, or quantized kernels with adapters, else its twin.
 
     Raises:
         InvalidModelError: the model cannot be rebuilt from its config.
@@ -82,7 +84,8 @@ def merged_twin(model: keras.Model) -> keras.Model:
     >>> len(model.weights), len(merged_twin(model).weights)
     (4, 2)
     """
-    if not any(getattr(layer, "lora_enabled", False) for layer in keras_private.flatten_layers(model)):
+    adapted = [each for each in keras_private.flatten_layers(model) if getattr(each, "lora_enabled", False)]
+    if not adapted or any(each.quantization_mode for each in adapted):
         return model
     from keras_transformer.training.adapters import merged_values
 

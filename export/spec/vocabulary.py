@@ -1,4 +1,4 @@
-"""Limits of a model's inputs: the largest integers and the longest sequences."""
+"""What layers say of a model's inputs: the largest integers, the longest sequences, and the tables of lookups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import keras
 
 from keras_transformer.backend import keras_private
+from keras_transformer.backend.layer_order import layers_in_order
 
-_SIZES = ("vocabulary_size", "input_dim", "probe_limit")
+_SIZES = ("vocabulary_size", "input_dim", "num_tokens", "num_classes", "probe_limit")
 _LENGTHS = ("max_sequence_length", "sequence_length", "max_length")
 
 
 def integer_limits(tensors: Sequence[keras.KerasTensor]) -> list[int | None]:
-    """Exclusive upper limit of every integer input that an embedding, or another layer with a limit, consumes.
+    """Exclusive upper limit of every integer input that an embedding, one-hot rows, or another layer with a limit consumes.
 
     The functional graph is followed from each input through the operations that keep it an integer, into nested
     models, to the layers that look it up.
@@ -76,3 +77,9 @@ def _layer_limit(operation: Any) -> int | None:
         return None
     inner = (_layer_limit(layer) for layer in keras_private.flatten_layers(operation, include_self=False))
     return min((limit for limit in inner if limit), default=None)
+
+
+def lookup_tables(model: keras.Model) -> tuple[Any, ...]:
+    """The tables of a model's lookups, which a SavedModel keeps."""
+    lookups = (keras.layers.StringLookup, keras.layers.IntegerLookup)
+    return tuple(layer.lookup_table for layer in layers_in_order(model) if isinstance(layer, lookups))

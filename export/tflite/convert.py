@@ -14,7 +14,7 @@ from keras_transformer.export.errors import ConversionError, ExportError, Unsupp
 from keras_transformer.export.graph.part import every_node
 from keras_transformer.export.operations.layers import BY_FORMAT
 from keras_transformer.export.operations.lowering import lowered
-from keras_transformer.export.operations.table import OPERATIONS, remedy
+from keras_transformer.export.operations.table import OPERATIONS, unsupported
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.runtime.libraries import SAVED_MODEL, TFLITE
 from keras_transformer.export.saved_model import convert as saved_model
@@ -147,11 +147,9 @@ def _typed(message: str, locate: Callable[[str, str], str], log: str) -> ExportE
     if not found:
         return ConversionError(TFLITE, _reason(message, locate), log, Remedy.FORMAT)
     (op, layer), *others = found
-    if hint := remedy([op, *(name for name, _ in others)], TFLITE):
-        return UnsupportedOpError(TFLITE, op, layer, others, hint)
-    if (dtype := _operand_type(message, op)) and op in OPERATIONS:
+    if (dtype := _operand_type(message, op)) and op in OPERATIONS and TFLITE not in OPERATIONS[op].remedies:
         return UnsupportedOpError(TFLITE, op, layer, others, f"LiteRT does not have it of {dtype}", Remedy.TYPE)
-    return UnsupportedOpError(TFLITE, op, layer, others, remedy=Remedy.OPERATION)
+    return unsupported(TFLITE, list(found))
 
 
 def _operand_type(message: str, op: str) -> str:

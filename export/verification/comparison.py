@@ -200,6 +200,18 @@ def _scale(expected: np.ndarray) -> float:
     return max(float(np.abs(expected).max(initial=0.0)), _SCALE_FLOOR)
 
 
+def scale_of(expected: np.ndarray) -> float:
+    """The largest absolute value of an output, without sentinels.
+
+    Example:
+
+    >>> scale_of(np.array([-1e9, 3.0]))
+    3.0
+    """
+    values = expected.astype("float64") if expected.dtype.kind in "fiub" else np.zeros(expected.shape)
+    return _scale(np.where(sentinels(values), 0.0, values))
+
+
 def _block_axes(array: np.ndarray) -> tuple[int, ...]:
     """The last axes that make up one block."""
     axes: list[int] = []

@@ -37,7 +37,7 @@ import tensorflow as tf
 from keras_transformer.export.graph.operation_results import result_type
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.verification.comparison import block_maximum
+from keras_transformer.export.verification.comparison import block_maximum, scale_of
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 
@@ -55,7 +55,8 @@ _FLOAT32 = tf.float32.as_datatype_enum
 def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Fills in the `rounding` of every probe: the largest movement of each block of each output.
 
-    An integer that another rounding changes, such as a token chosen between two equal logits, has the movement 1.
+    That of a further probe is an estimate, until a comparison needs more: its `measure`. An integer that another rounding
+    changes, such as a token chosen between two equal logits, has the movement 1.
 
     Args:
         traced: the `TracedModule`.
@@ -69,13 +70,35 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
         general = signature.general if signature.general in spec.signatures else name
         probes.setdefault(general or name, {}).update({id(probe): probe for probe in signature.probes})
     for name, found in probes.items():
-        graph = traced.graphs[name]
-        weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
-        with contextlib.closing(_Movement(graph, weights | graph.captures)) as measure:
+        with contextlib.closing(_movement(traced, name)) as measure:
             for probe in found.values():
                 if is_stopped():
                     return
                 probe.rounding = measure(probe.inputs)
+        for probe in spec.signatures[name].further:
+            probe.rounding = _estimate(probe, list(found.values()))
+            probe.measure = functools.partial(_measured, traced, name, probe.inputs)
+
+
+def _movement(traced: TracedModule, name: str) -> _Movement:
+    graph = traced.graphs[name]
+    weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
+    return _Movement(graph, weights | graph.captures)
+
+
+def _measured(traced: TracedModule, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    with contextlib.closing(_movement(traced, name)) as measure:
+        return measure(inputs)
+
+
+def _estimate(probe: Probe, measured: Sequence[Probe]) -> dict[str, np.ndarray]:
+    """The least movement of each output of some probes, as a share of the scale, at the scale of another probe."""
+    found: dict[str, np.ndarray] = {}
+    for name, expected in probe.outputs.items():
+        shares = [each.rounding[name].max(initial=0.0) / scale_of(each.outputs[name]) for each in measured]
+        share = min(shares, default=0.0) if expected.dtype.kind == "f" else 0.0
+        found[name] = np.full([1] * expected.ndim, share * scale_of(expected), "float32")
+    return found
 
 
 class RoundingInBackground:

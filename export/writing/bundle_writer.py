@@ -247,7 +247,7 @@ class _BundleWriter:
             files, size, names, preprocessing, WeightsRecord.from_dict(weights, name), milliseconds={}
         )
         self.manifest = self.manifest.with_artifact(name, record)
-        count = sum(len(self._spec.signatures[key].probes) for key in self._spec.names(name))
+        count = sum(len(self._spec.signatures[key].all_probes) for key in self._spec.names(name))
         ways = ways_of_inputs(self._spec, preprocessing)
         if not self._spec.runs_floats:
             seconds = time.perf_counter() - start
@@ -257,7 +257,7 @@ class _BundleWriter:
             self._rounding.wait()
         self._steps.begin(f"verifying {name}")
         times: dict[str, float] = {}
-        probes = self._spec.probes()
+        probes = self._spec.probes(further=True)
         own = {key: probes[key] for key in self._spec.names(name)}
         parity = verify_format(self._folder, name, own, self._spec.tolerance, self.manifest, times)
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))

@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from keras_transformer.export import errors
 from keras_transformer.export.data.report import Report, Reports
-from keras_transformer.export.errors import ConversionError, InvalidModelError, revived
+from keras_transformer.export.errors import ConversionError, InvalidModelError
 from keras_transformer.export.remedies import Remedy
 from keras_transformer.export.reporting.progress import Progress, Steps
-from keras_transformer.utils.errors import library_exceptions, on_failure, one_line
+from keras_transformer.utils.errors import library_exceptions, on_failure, one_line, revived
 
 if TYPE_CHECKING:
     import keras
@@ -50,7 +51,7 @@ def export_elsewhere(model: "keras.Model", request: "Request", progress: Progres
             raise ConversionError("export", reason, log)
         result = json.loads((folder / RESULT).read_text())
     if "error" in result:
-        raise revived(result["error"])
+        raise revived(result["error"], errors.ExportError, vars(errors))
     return Reports.from_dict(result["reports"]) if "reports" in result else Report.from_dict(result["report"])
 
 

@@ -5,11 +5,9 @@ The adapters themselves are those of the layers: of `Projection`, and Keras's of
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -19,7 +17,8 @@ from keras_transformer.training.errors import AdapterError
 from keras_transformer.utils.atomic_write import replacing_file
 from keras_transformer.utils.types import ArrayLike, Path
 
-ADAPTER_VARIABLES = ("lora_kernel_a", "lora_kernel_b")
+_OF_KERNELS, _OF_TABLES = ("lora_kernel_a", "lora_kernel_b"), ("lora_embeddings_a", "lora_embeddings_b")
+_ADAPTER_VARIABLES = _OF_KERNELS + _OF_TABLES
 
 
 def add_lora(
@@ -91,6 +90,9 @@ def attach(
 def merge_lora(model: keras.Model) -> keras.Model:
     """Adds the adapters of a model to its kernels and removes them, in place. Compile the model afterwards.
 
+    The sum of a layer that Keras quantized is quantized again, with scales of its own, as `model.save` does: it differs from
+    what was trained by the steps of its integers. `export` keeps such adapters beside the integers.
+
     Args:
         model: `keras.Model`.
 
@@ -108,35 +110,24 @@ def merge_lora(model: keras.Model) -> keras.Model:
     ['kernel', 'bias']
     """
     for layer in adapted_layers(model):
-        keras_private.kernel(layer).assign(_merged_kernel(layer))
-        keras_private.remove_variables(layer, ADAPTER_VARIABLES)
+        if getattr(layer, "quantization_mode", None):
+            store: dict[str, ArrayLike] = {}
+            layer.save_own_variables(store)
+            layer.load_own_variables(store)
+        else:
+            _weight(layer).assign(_merged_weight(layer))
+        keras_private.remove_variables(layer, _names(layer))
         layer.lora_enabled, layer.lora_rank = False, None
     for weight in model.weights:
         weight.trainable = not weight.path.endswith("seed_generator_state")
     return model
 
 
-@contextlib.contextmanager
-def merged(model: keras.Model) -> Iterator[keras.Model]:
-    """Context in which the kernels of a model contain its adapters. The model is changed: see `merged_values`."""
-    layers = with_adapters(model)
-    kept = [(layer, keras_private.kernel(layer).numpy(), layer.lora_rank) for layer in layers]
-    try:
-        for layer in layers:
-            keras_private.kernel(layer).assign(_merged_kernel(layer))
-            layer.lora_enabled, layer.lora_rank = False, None
-        yield model
-    finally:
-        for layer, kernel, rank in kept:
-            keras_private.kernel(layer).assign(kernel)
-            layer.lora_enabled, layer.lora_rank = True, rank
-
-
 def merged_values(model: keras.Model) -> dict[str, ArrayLike]:
     """Returns the values that the variables of a model would have after `merge_lora`. The model is not changed.
 
     Args:
-        model: `keras.Model`, with or without adapters.
+        model: `keras.Model`, with or without adapters; those of layers that Keras quantized are not for this.
 
     Returns:
         dict: the path of each variable, without those of the adapters, to its value, an array.
@@ -148,8 +139,8 @@ def merged_values(model: keras.Model) -> dict[str, ArrayLike]:
     >>> {path: value.shape for path, value in merged_values(model).items()}
     {'model/dense/kernel': (4, 2), 'model/dense/bias': (2,)}
     """
-    values = {weight.path: weight for weight in model.weights if weight.name not in ADAPTER_VARIABLES}
-    values |= {keras_private.kernel(layer).path: _merged_kernel(layer) for layer in with_adapters(model)}
+    values = {weight.path: weight for weight in model.weights if weight.name not in _ADAPTER_VARIABLES}
+    values |= {_weight(layer).path: _merged_weight(layer) for layer in with_adapters(model)}
     return {path: keras.ops.convert_to_numpy(value) for path, value in values.items()}
 
 
@@ -205,14 +196,18 @@ def load_lora(model: keras.Model, path: Path) -> keras.Model:
         if not hasattr(by_path.get(name), "enable_lora"):
             raise AdapterError(f"'{path}' has an adapter for {name!r}, which {model.name!r} does not have.")
     check_not_adapted([by_path[name] for name in adapters])
-    others = [name for name in tensors if not name.endswith(ADAPTER_VARIABLES)]
+    others = [name for name in tensors if not name.endswith(_ADAPTER_VARIABLES)]
     shapes = {weight.path: tuple(weight.shape) for weight in model.weights}
     for name, (rank, alpha) in adapters.items():
         layer = by_path[name]
+        parts = [f"{name}/{part}" for part in _names(layer)]
+        if missing := [part for part in parts if part not in tensors]:
+            raise AdapterError(f"'{path}' lacks {missing[0]!r}.")
         adapters[name] = rank, alpha = _with_one_a(layer, tensors, rank, alpha)
-        a, b = (tensors[f"{name}/{part}"].shape for part in ADAPTER_VARIABLES)
-        shapes |= {f"{name}/{part}": shape for part, shape in zip(ADAPTER_VARIABLES, (a, b), strict=True)}
-        if (*a[:-1], *b[1:]) != tuple(layer.kernel.shape) or a[-1] != rank or b[0] != rank:
+        a, b = (tensors[part].shape for part in parts)
+        shapes |= dict(zip(parts, (a, b), strict=True))
+        whole = layer.embeddings if _is_table(layer) else layer.kernel
+        if (*a[:-1], *b[1:]) != tuple(whole.shape) or a[-1] != rank or b[0] != rank:
             raise AdapterError(f"'{path}' has an adapter of another shape than {name!r} of {model.name!r} needs.")
     for name in tensors:
         if shapes.get(name) != tensors[name].shape:
@@ -242,9 +237,6 @@ def _read(path):
         adapters = {name: (int(rank), float(alpha)) for name, (rank, alpha) in metadata["adapters"].items()}
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise AdapterError(f"'{path}' holds no adapters of save_lora.") from error
-    missing = [f"{name}/{part}" for name in adapters for part in ADAPTER_VARIABLES if f"{name}/{part}" not in tensors]
-    if missing:
-        raise AdapterError(f"'{path}' lacks {missing[0]!r}.")
     return adapters, tensors
 
 
@@ -253,7 +245,7 @@ def _with_one_a(layer, tensors, rank, alpha):
 
     Keras has A `(D, N, rank)` and B `(rank, H)`, where `Projection` has `(D, N · rank)` and `(N · rank, N, H)`.
     """
-    a, b = (tensors[f"{layer.path}/{part}"] for part in ADAPTER_VARIABLES)
+    a, b = (tensors[f"{layer.path}/{part}"] for part in _names(layer))
     if a.ndim != 3 or b.ndim != 2 or (*a.shape[:-1], b.shape[-1]) != tuple(layer.kernel.shape):
         return rank, alpha
     if len(layer.equation.partition(",")[0]) - 2 == a.ndim - 1:  # Heads that are inputs have one A in Keras, too.
@@ -265,8 +257,28 @@ def _with_one_a(layer, tensors, rank, alpha):
     return heads * rank, heads * alpha
 
 
-def _merged_kernel(layer):
-    """Returns the kernel with the adapter added, in the kernel's dtype."""
+def _is_table(layer):
+    return isinstance(layer, keras.layers.Embedding)
+
+
+def _names(layer):
+    """Returns the names of A and B."""
+    return _OF_TABLES if _is_table(layer) else _OF_KERNELS
+
+
+def adapter_variables(layer: keras.layers.Layer) -> tuple[keras.Variable, keras.Variable]:
+    """Returns A and B of a layer with an adapter."""
+    a, b = (getattr(layer, name) for name in _names(layer))
+    return a, b
+
+
+def _weight(layer):
+    """Returns the variable that the adapter is added to."""
+    return keras_private.embeddings(layer) if _is_table(layer) else keras_private.kernel(layer)
+
+
+def _merged_weight(layer):
+    """Returns the kernel, or the table, with the adapter added, in its own dtype."""
     if hasattr(layer, "merged_weight"):  # Quantization-aware: the adapter was trained beside the rounded kernel.
         return layer.merged_weight()
     store = {}

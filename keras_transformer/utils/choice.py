@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
+
+from keras_transformer.utils.types import Path
 
 _T = TypeVar("_T")
 
@@ -61,3 +64,13 @@ def nearest(name: object, valid: Iterable[str]) -> str | None:
     spelled = {each.lower(): each for each in valid}
     found = difflib.get_close_matches(str(name).lower(), spelled, n=1)
     return spelled[found[0]] if found else None
+
+
+def nearest_path(path: Path) -> str:
+    """Returns `"; did you mean 'x'?"` with the path of the most similar name in the folder of a missing file, or ""."""
+    path = pathlib.Path(path)
+    try:
+        name = nearest(path.name, [each.name for each in path.parent.iterdir()])
+    except OSError:
+        return ""
+    return f"; did you mean '{path.with_name(name)}'?" if name else ""

@@ -9,7 +9,9 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+
+from keras_transformer.utils.types import JsonObject
 
 # Readers of zip archives, arrays, JSON and flatbuffers, on content that is damaged or hostile. The header of an array of
 # numpy is Python, which may be no syntax or end within a token.
@@ -102,6 +104,22 @@ def failure_to(handle: Callable[[BaseException], object]) -> Iterator[None]:
         raise
     except BaseException as error:  # Samplers and tokenizers of users run here, and a panic in Rust is no `Exception`.
         handle(error)
+
+
+def revived(record: JsonObject, base: type[Exception], names: Mapping[str, object]) -> Exception:
+    """An error of another process, as an object of its class.
+
+    Args:
+        record: dict with "class", "message" and "state", the attributes of the error.
+        base: the class of the error, where there is none of that name among `names`.
+        names: dict of name to class.
+    """
+    cls = names.get(record["class"])
+    kind = cls if isinstance(cls, type) and issubclass(cls, base) else base
+    error = kind.__new__(kind)
+    error.args = (record["message"],)
+    vars(error).update(record["state"])
+    return error
 
 
 def one_line(reason: object, limit: int = 300) -> str:

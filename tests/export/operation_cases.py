@@ -691,6 +691,7 @@ SYMMETRIC = (DOMINANT @ DOMINANT.swapaxes(-1, -2)).astype("float32")
 RIGHT = _RANDOM.normal(size=(2, 3, 5, 2)).astype("float32")
 case("Cholesky", lambda x: tf.linalg.cholesky(x), SYMMETRIC, bound=4e-6)
 
+
 def _lower(x):
     """The factor, 9 where it is NaN: TensorFlow leaves what is above the diagonal unset where there is none."""
     factor = tf.linalg.band_part(RAW.Cholesky(input=x), -1, 0)
@@ -773,6 +774,15 @@ EQUAL = np.diag([3.0, -3, 3, 0]).astype("float32")[None]
 case("SelfAdjointEigV2", lambda x: _eigh(x), EQUAL, name="equal", shapes=((None, 4, 4),))
 case("MatrixSolve", lambda x: tf.linalg.expm(x), SQUARES[0], name="exponential", shapes=((None, 5, 5),), bound=4e-6)
 case("Eig", lambda x: tf.math.real(tf.linalg.eigvals(x)), SYMMETRIC, refused=("tflite", "onnx"))
+
+
+def doubled_by_jax(x):
+    from jax.experimental import jax2tf
+
+    return jax2tf.convert(lambda x: 2 * x, polymorphic_shapes=["(rows, 5)"], with_gradient=False)(x)
+
+
+case("XlaCallModule", doubled_by_jax, ROWS, shapes=((None, 5),), refused=("onnx",))
 
 
 def _pair(z):

@@ -72,7 +72,7 @@ def refused(kind, remedy, *words):
         said, entry = re.split("[{}]", remedy.text)[0], remedy.anchor
     for word in (said, *words):
         assert word in found[0], f"{found[0]} does not say {word}"
-    assert found[0].endswith(f"(docs/errors.md#{entry})"), found[0]
+    assert found[0].endswith(f"(keras-transformer explain {entry})"), found[0]
 
 
 def typed(found, start):
@@ -118,6 +118,11 @@ class Difference(keras.Model):
 
     def call(self, one, other):
         return self.dense(one) - self.dense(other)
+
+
+class DifferenceOfRows(Difference):
+    def call(self, one, other):
+        return ops.stack([one[row] - other[row] for row in range(one.shape[0])])
 
 
 def language_model(**options):
@@ -218,22 +223,97 @@ def finite(out):
 
 @case(Remedy.RANDOM)
 def random(out):
-    with refused("NotDeterministicError", Remedy.RANDOM):
-        go(calling(lambda x: x + tf.random.normal(tf.shape(x))), out)
+    generator = tf.random.Generator.from_seed(0)
+    for draw in (
+        tf.random.normal,
+        generator.normal,
+        lambda shape: tf.numpy_function(np.random.normal, [0.0], "double"),
+    ):
+        with refused("NotDeterministicError", Remedy.RANDOM, "layer 'mine'"):
+            go(calling(lambda x, draw=draw: x + tf.cast(draw(tf.shape(x)), "float32")), out)
+    with refused("NotDeterministicError", Remedy.RANDOM, "Python"):
+        go(calling(lambda x: x + np.random.normal()), out)
     x, noise = keras.Input((4,), name="x"), keras.Input((4,), name="noise")
     go(keras.Model([x, noise], x + noise), out)
     go(calling(lambda x: x + keras.random.normal(ops.shape(x))), out)
 
 
-@case(Remedy.TRACING)
-def tracing(out):
-    with refused("InvalidModelError", Remedy.TRACING, "Calling.call()", "Python `bool` is not allowed"):
-        go(calling(lambda x: x if ops.sum(x) > 0 else -x), out)
-    go(calling(lambda x: ops.where(ops.sum(x) > 0, x, -x)), out)
-    model = calling(lambda x: ops.stack([x[row] * row for row in range(x.shape[0])]))
-    with refused("InvalidModelError", Remedy.TRACING, "Calling.call()"):
+def example(remedy):
+    """The layer that the example of a remedy defines."""
+    names = {}
+    exec(remedy.example, names)
+    kind = next(each for each in names.values() if isinstance(each, type) and issubclass(each, layers.Layer))
+    return kind(name="mine")
+
+
+@case(Remedy.PYTHON)
+def python(out):
+    def of_numpy(x):
+        return np.sign(x) * np.log1p(np.abs(x))
+
+    def logarithm(x):
+        return tf.ensure_shape(tf.numpy_function(of_numpy, [x], "float32"), x.shape)
+
+    def tangent(x):
+        return tf.ensure_shape(tf.py_function(tf.tanh, [x], "float32"), x.shape)
+
+    for format in ("saved_model", "tflite", "onnx"):
+        for function in (logarithm, tangent, of_numpy):
+            with refused("InvalidModelError", Remedy.PYTHON, "layer 'mine'"):
+                go(around(layers.Lambda(function, output_shape=(4,), name="mine")), out, format)
+        go(around(example(Remedy.PYTHON)), out, format)
+        assert np.allclose(load(out / "bundle", format)(ONES - 3)["mine"], of_numpy(ONES - 3), atol=1e-6)
+
+
+@case(Remedy.VALUES)
+def values(out):
+    model = calling(lambda x: x if ops.sum(x) > 0 else -x)
+    with refused("InvalidModelError", Remedy.VALUES, "layer 'mine'", "Python `bool` is not allowed") as found:
         go(model, out)
-    go(model, out, options=ExportOptions(inputs=keras.InputSpec(shape=(3, 4))))
+    assert "InputSpec" not in found[0]
+    with refused("InvalidModelError", Remedy.VALUES, "layer 'mine'"):
+        go(model, out, options=ExportOptions(inputs=keras.InputSpec(shape=(3, 4))))
+    go(around(example(Remedy.VALUES)), out)
+    assert (load(out / "bundle")(-ONES)["mine"] == ONES).all()
+
+
+@case(Remedy.FIXED)
+def fixed(out):
+    def rows(x):
+        return ops.stack([x[row] * row for row in range(x.shape[0])])
+
+    with refused("InvalidModelError", Remedy.FIXED, "layer 'mine'", "Calling.call()", "keras.InputSpec(shape=(1, 4))"):
+        go(calling(rows), out)
+    go(calling(rows), out, options=ExportOptions(inputs=keras.InputSpec(shape=(3, 4))))
+    x, words = keras.Input((None, 4), name="x"), keras.Input((None,), dtype="int32", name="words")
+    pair = [Calling(rows)(x), layers.Embedding(9, 4)(words)]
+    for inputs in ([x, words], {"x": x, "words": words}):
+        model = keras.Model(inputs, pair)
+        with refused("InvalidModelError", Remedy.FIXED, "shape=(1, 5, 4)", "shape=(1, 7), dtype='int32'") as found:
+            go(model, out)
+        go(model, out, options=typed(found, "ExportOptions("))
+    model = DifferenceOfRows()
+    model(ONES, ONES)
+    with refused("InvalidModelError", Remedy.FIXED, "{'one': ") as found:
+        go(model, out)
+    go(model, out, options=typed(found, "ExportOptions("))
+    x = keras.Input((None, 3), name="x")
+    model = keras.Model(x, Calling(lambda x: ops.reshape(x, (x.shape[0] * x.shape[1], 3)))(x))
+    with refused("InvalidModelError", Remedy.FIXED):
+        go(model, out)
+    go(keras.Model(x, example(Remedy.FIXED)(x)), out)
+
+
+@case(Remedy.COMPLEX)
+def complex_output(out):
+    def spectrum(x):
+        return ops.cast(x, "complex64") * 1j
+
+    with refused("InvalidModelError", Remedy.COMPLEX, "'mine'"):
+        go(calling(spectrum), out)
+    x = keras.Input((4,), name="x")
+    go(keras.Model(x, Calling(lambda x: ops.view_as_real(spectrum(x)))(x)), out)
+    go(keras.Model(x, [Calling(lambda x: ops.real(spectrum(x)))(x), Calling(lambda x: ops.imag(spectrum(x)))(x)]), out)
 
 
 class Rigid(layers.Layer):
@@ -340,8 +420,9 @@ def imported(out):
     names = {"__name__": "training_script"}
     exec(SCALED, names)
     around(names["Scaled"]()).save(out / "model.keras")
-    with refused("InvalidModelError", Remedy.IMPORT, "Could not locate class 'Scaled'"):
+    with refused("InvalidModelError", Remedy.IMPORT, "Could not locate class 'Scaled'; pass") as found:
         model_files.load_model(out / "model.keras")
+    assert "register_keras_serializable" not in found[0]
     (out / "my_layers.py").write_text(SCALED)
     command = ["export", str(out / "model.keras"), "--out", str(out / "bundle"), "--formats", "onnx"]
     assert cli.main([*command, "--import", str(out / "my_layers.py")]) == 0
@@ -350,7 +431,7 @@ def imported(out):
 @case(Remedy.LAMBDA)
 def lambdas(out):
     around(layers.Lambda(lambda x: 2 * x)).save(out / "model.keras")
-    with refused("InvalidModelError", Remedy.LAMBDA):
+    with refused("InvalidModelError", Remedy.LAMBDA, "by default; load it in Python"):
         model_files.load_model(out / "model.keras")
     go(keras.models.load_model(out / "model.keras", safe_mode=False), out)
 
@@ -406,8 +487,14 @@ def effect(out):
     model = calling(printed)
     with refused("UnsupportedOpError", Remedy.EFFECT, "saved_model", "PrintV2", "'mine'"):
         go(model, out, "saved_model")
-    go(model, out, formats=["onnx"])
-    go(calling(ops.abs), out, "saved_model")
+    with refused("UnsupportedOpError", Remedy.EFFECT, "tflite", "PrintV2", "'mine'"):
+        go(model, out, "tflite")
+    go(calling(ops.abs), out, ("saved_model", "tflite"))
+    (out / "scale.txt").write_text("2.0")
+    model = calling(lambda x: x * tf.strings.to_number(tf.io.read_file(str(out / "scale.txt"))))
+    for format in ("saved_model", "tflite", "onnx"):
+        with refused("UnsupportedOpError", Remedy.EFFECT, format, "ReadFile", "'mine'"):
+            go(model, out, format)
 
 
 @case(Remedy.FORMAT)
@@ -717,6 +804,21 @@ def eigenvalues(out):
             go(calling(lambda x: ops.real(ops.eig(symmetric(x))[0]), (3, 3)), out, format)
         go(calling(lambda x: ops.eigh(symmetric(x))[0], (3, 3)), out, format)
         go(calling(lambda x: ops.svd(x, compute_uv=False), (3, 3)), out, format)
+
+
+@case("write the layer with keras.ops, or leave")
+def program(out):
+    import jax.numpy as jnp
+
+    kernel = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    layer = layers.JaxLayer(lambda params, inputs: jnp.tanh(inputs @ params["kernel"]), params={"kernel": kernel})
+    for format in ("saved_model", "onnx"):
+        with refused(
+            "UnsupportedOpError", "write the layer with keras.ops, or leave", format, "XlaCallModule", layer.name
+        ):
+            go(around(layer), out, format)
+    go(around(layer), out, formats=["tflite"])
+    go(calling(lambda x: ops.tanh(x @ kernel)), out, ("saved_model", "onnx"))
 
 
 @case("leave this format out, or cast the numbers")

@@ -250,4 +250,6 @@ def test_a_float_bundle_is_quantized_without_its_model(behaviors, tmp_path, caps
     with pytest.raises(InvalidBundleError, match="is the float bundle itself"):
         quantize(source, source, "int8")
     assert cli.main(["quantize", str(source), "--out", str(tmp_path / "half"), "--quantize", "fp16"]) == 0
-    assert "same token" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "same token" in printed
+    assert "same class" not in printed

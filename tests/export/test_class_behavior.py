@@ -78,6 +78,9 @@ def test_a_file_with_wrong_scales_is_refused_by_its_classes(tmp_path):
         variable.assign(random.normal(0, 0.2, variable.shape))
     report = export(model, tmp_path / "int8", ["onnx"], quantize="int8", progress=False)
     figures = report["onnx"].behavior
+    assert f"{figures['top_share']:.1%}" in str(report)
+    assert "same class" in str(report)
+    assert "token" not in str(report)
     assert 0 < figures["divergence"] < LIMITS["int8"].classes / 3
     verified = verify_bundle(tmp_path / "int8")
     assert verified["onnx"].behavior == pytest.approx(figures)

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -197,7 +198,7 @@ def test_wrong_usage_is_one_line(capsys):
     assert "unknown format 'tflit'; valid:" in fails(capsys, "export", "none.keras", "--out", "b", "--formats", "tflit")
     assert "did you mean 'adamw'?" in fails(capsys, "plan", "gpt2:small", "--optimizer", "adamww")
     assert "no section 'mechanism'" in (line := fails(capsys, "catalog", "mechanism"))
-    assert "; did you mean 'mechanisms'? (docs/errors.md#exporterror)" in line
+    assert "; did you mean 'mechanisms'? (keras-transformer explain exporterror)" in line
 
 
 # Words of a command with a mistake, and what is answered.
@@ -257,7 +258,7 @@ def test_commands_that_need_keras_name_it(words, tmp_path):
     assert done.returncode == 1
     (line,) = (line for line in done.stderr.splitlines() if not line.startswith("loading "))
     assert line.startswith("keras-transformer: error: ")
-    assert line.endswith(" needs keras: pip install keras (docs/errors.md#missinglibraryerror)")
+    assert line.endswith(" needs keras: pip install keras (keras-transformer explain missinglibraryerror)")
 
 
 def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):
@@ -268,6 +269,26 @@ def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):
     (tmp_path / "text.npz").write_text("no zip")
     assert "is not an .npz file of arrays" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "text.npz")
     assert "No such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")
+
+
+def test_explain_prints_what_the_page_says(capsys):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    assert cli.main(["explain"]) == 0
+    entries = capsys.readouterr().out.split()
+    assert "a-complex-output" in entries
+    for entry in (*entries, "ParityError"):
+        assert cli.main(["explain", entry]) == 0
+        printed = capsys.readouterr().out
+        assert printed.lower().startswith(f"### {entry.lower().replace('-', ' ')}")
+        assert printed in page
+    assert "did you mean 'parityerror'?" in fails(capsys, "explain", "ParityErrors")
+
+
+def test_the_command_at_the_end_of_an_error_explains_it(tmp_path, capsys):
+    line = fails(capsys, "export", tmp_path / "none.keras", "--out", tmp_path / "bundle")
+    words = re.search(r"\((keras-transformer explain \S+)\)$", line)[1].split()[1:]
+    assert cli.main(words) == 0
+    assert "The model cannot be exported" in capsys.readouterr().out
 
 
 def test_help_has_examples_and_version_is_short(capsys):

@@ -66,7 +66,7 @@ def test_every_error_is_one_line():
     for error in made:
         assert isinstance(error, errors.ExportError)
         assert "\n" not in str(error)
-    assert str(made[0]) == "onnx: conversion failed: first (docs/errors.md#conversionerror)"
+    assert str(made[0]) == "onnx: conversion failed: first (keras-transformer explain conversionerror)"
     assert "Roll of 'b'" in str(made[1])
     assert "tflite, onnx" in str(made[4])
 

@@ -39,13 +39,13 @@ def test_what_keras_does_not_compute_is_no_matter_of_the_formats(page):
     assert page.counts(table) == (1, 2)
 
 
-def test_an_error_is_told_without_what_a_layer_puts_around_it(page):
-    error = ValueError(
-        "Exception encountered when calling Call.call().\n\n\x1b[1mCould not automatically infer the output. "
-        "Error encountered:\n\na | b\x1b[0m\n\nArguments received by Call.call():\n  • args"
-    )
-    assert page._line(error) == "a / b"
-    assert page._line(ValueError("Exception encountered when calling Call.call().\n\nx is y")) == "x is y"
+@pytest.mark.slow
+def test_a_cell_is_what_becomes_of_a_case(page):
+    found = page.cells([("abs", "float32"), ("ctc_decode", "beam_search")])
+    assert {key[2:]: cell for key, cell in found.items() if key[0] == "abs"} == {
+        (kind, format): "proven" for kind in page.KINDS for format in page.FORMATS
+    }
+    assert found["ctc_decode", "beam_search", "fixed", "onnx"].startswith("UnsupportedOpError: onnx: op CTCBeam")
 
 
 def test_every_function_has_a_case(functions):

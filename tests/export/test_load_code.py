@@ -65,7 +65,7 @@ def test_litert_gets_a_signature_of_fixed_shapes():
     assert 'model.createInputBuffer("x", "serve_1")' in code["Kotlin"]
     assert "x.writeFloat(FloatArray(4))" in code["Kotlin"]
     assert 'model.createOutputBuffer("y", "serve_1")' in code["Kotlin"]
-    assert 'load("bundle", backend="tflite")' in code["Python"]
+    assert 'load("bundle")' in code["Python"]
     assert "JavaScript" not in code
 
 

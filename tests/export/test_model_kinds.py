@@ -168,6 +168,20 @@ class Sum(keras.Model):
         return one + other
 
 
+class WithDefaultShape(keras.Model):
+    """A model that is built by `build()` alone, before it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2)
+
+    def build(self, input_shape=(None, 3)):
+        self.dense.build(input_shape)
+
+    def call(self, x):
+        return self.dense(x)
+
+
 class TestRefusals:
     """What is refused, and the remedy that each error names."""
 
@@ -194,6 +208,13 @@ class TestRefusals:
         options = ExportOptions(inputs={"one": spec, "other": spec})
         export(model, tmp_path / "bundle", ["onnx"], progress=False, options=options)
         assert load(tmp_path / "bundle")(np.ones((1, 3)), np.full((1, 3), 2.0))["output"].tolist() == [[3.0] * 3]
+
+    def test_shapes_that_a_class_builds_itself_with_are_known(self, tmp_path):
+        model = WithDefaultShape()
+        model.build()
+        model.dense.set_weights([np.full((3, 2), 2.0), np.ones(2)])
+        export(model, tmp_path / "bundle", ["onnx"], progress=False)
+        assert load(tmp_path / "bundle")(np.ones((4, 3), "float32"))["output"].tolist() == [[7.0, 7.0]] * 4
 
     def test_nan_everywhere_is_no_model(self, tmp_path):
         x = keras.Input((4,))

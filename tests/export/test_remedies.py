@@ -57,12 +57,11 @@ def test_entries_have_anchors_of_their_own():
 
 def test_an_error_has_one_address(monkeypatch):
     inner = errors.InputError("x", "float32 (batch, 3)", "nothing")
-    assert str(inner).endswith("(docs/errors.md#inputerror)")
+    assert str(inner).endswith("(keras-transformer explain inputerror)")
     outer = errors.RunError("onnx", "serve", inner)
-    assert str(outer).count("docs/errors.md") == 1
-    assert (
-        str(errors.ExportError("no", Remedy.OPSET)) == f"no; {Remedy.OPSET.text} (docs/errors.md#{Remedy.OPSET.anchor})"
-    )
+    assert str(outer).count("keras-transformer explain") == 1
+    text = str(errors.ExportError("no", Remedy.OPSET))
+    assert text == f"no; {Remedy.OPSET.text} (keras-transformer explain {Remedy.OPSET.anchor})"
 
 
 def test_the_page_of_the_documentation_is_that_of_the_code(monkeypatch):

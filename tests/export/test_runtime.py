@@ -23,7 +23,10 @@ from keras_transformer.export import (
     load,
     verify_bundle,
 )
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.formats import chosen_backend
 from keras_transformer.export.runtime.inputs import check_inputs
+from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 BACKENDS = ("saved_model", "tflite", "onnx")
@@ -37,6 +40,16 @@ SPECS = (
 def arrays(**changes):
     good = {"x": np.ones((3, 4, 2), "float32"), "ids": np.ones((3, 4), "int32"), "mask": np.ones((3, 4), bool)}
     return {name: array for name, array in {**good, **changes}.items() if array is not None}
+
+
+def test_the_default_backend_is_the_first_that_the_bundle_has_and_that_runs_here(exported, monkeypatch):
+    bundle, only = exported.bundle("mlp"), exported.bundle("only_tflite").parent / "only"
+    assert load(only)(np.ones((2, 8))).keys() == load(only, "tflite")(np.ones((2, 8))).keys()
+    found = []
+    for modules in (("onnxruntime", "ai_edge_litert"), ("ai_edge_litert", "tensorflow"), ("tensorflow",), ()):
+        monkeypatch.setattr(Library, "is_installed", property(lambda self, modules=modules: self.module in modules))
+        found.append([chosen_backend(read_manifest(each)) for each in (bundle, only)])
+    assert found == [["onnx", "tflite"], ["tflite", "tflite"], ["saved_model", "tflite"], ["onnx", "tflite"]]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

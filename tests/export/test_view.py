@@ -203,7 +203,7 @@ def test_the_command_writes_the_page(bundle, tmp_path, capsys):
     assert capsys.readouterr().out == f"{tmp_path / 'view.html'}\n"
     assert main.main(["view", str(bundle), "--model", "model.keras"]) == 1
     assert capsys.readouterr().err == (
-        "keras-transformer: error: attention needs both --model and --input (docs/errors.md#exporterror)\n"
+        "keras-transformer: error: attention needs both --model and --input (keras-transformer explain exporterror)\n"
     )
 
 

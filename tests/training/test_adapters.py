@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from keras_transformer import load_model, models, tasks, training
 from keras_transformer.layers.projection import Projection
-from keras_transformer.training.adapters import attach, merged, merged_values
+from keras_transformer.training.adapters import attach, merged_values
 
 TOKENS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0]], "int32")
 INPUTS = {"token_ids": TOKENS, "padding_mask": TOKENS > 0}
@@ -138,14 +138,41 @@ def test_merging_keeps_the_outputs_and_takes_the_adapters_out():
         training.merge_lora(model)
 
 
-def test_for_an_export_the_kernels_hold_the_sum_and_then_not():
-    model = trained(training.add_lora(classifier(), rank=2))
-    before, outputs = kernels(model), model(INPUTS)
-    with merged(model):
-        assert not any(layer.get_config().get("lora_rank") for layer in model._flatten_layers())
-        np.testing.assert_allclose(model(INPUTS), outputs, atol=1e-6)
-    np.testing.assert_equal(kernels(model), before)
-    np.testing.assert_array_equal(model(INPUTS), outputs)
+def of_table():
+    """A table and a layer of random weights."""
+    keras.utils.set_random_seed(4)
+    table, dense = keras.layers.Embedding(10, 16, name="table"), keras.layers.Dense(6, name="dense")
+    return keras.Sequential([keras.Input((3,)), table, dense], name="model")
+
+
+def with_adapters(mode):
+    """The same, quantized by Keras, with adapters as large as the weights."""
+    model = of_table()
+    if mode is not None:
+        model.quantize(mode)
+    training.add_lora(model, rank=2, alpha=6, layers="table|dense")
+    for layer in model.layers:
+        b = next(weight for weight in layer.weights if weight.name in ("lora_embeddings_b", "lora_kernel_b"))
+        b.assign(0.3 * np.random.default_rng(0).normal(size=b.shape))
+    return model
+
+
+@pytest.mark.parametrize(("mode", "limit"), [(None, 1e-6), ("int8", 0.03), ("int4", 0.3)])
+def test_merging_quantizes_a_sum_with_scales_of_its_own(mode, limit):
+    """With the scales of before, which fit the kernels alone, the outputs would be another model's."""
+    model, tokens = with_adapters(mode), TOKENS[:, :3]
+    expected = np.asarray(model(tokens))
+    training.merge_lora(model)
+    assert not any("lora" in weight.name for weight in model.weights)
+    assert np.abs(np.asarray(model(tokens)) - expected).max() < limit * np.abs(expected).max()
+
+
+def test_the_adapter_of_a_table_is_kept_in_a_file(tmp_path):
+    model = with_adapters(None)
+    training.save_lora(model, tmp_path / "lora.safetensors")
+    again = training.load_lora(of_table(), tmp_path / "lora.safetensors")
+    np.testing.assert_array_equal(again(TOKENS[:, :3]), model(TOKENS[:, :3]))
+    assert [weight.name for weight in again.layers[0].trainable_weights] == ["lora_embeddings_a", "lora_embeddings_b"]
 
 
 def test_merged_values_are_those_after_merging_and_the_model_keeps_its_own():

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from keras_transformer.export.commands import sampling
 from keras_transformer.export.commands.console import BACKEND_HELP
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import DEFAULT_BACKEND
 
 EXAMPLES = [
     "bundle",
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="the message of the system, at the beginning")
     help = "a message of the user; repeatable. Without it, each line of standard input is one, up to its end (Ctrl-D)"
     parser.add_argument("--message", action="append", metavar="TEXT", help=help)
-    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
+    parser.add_argument("--backend", help=BACKEND_HELP)
     sampling.add_arguments(parser, ("greedy", "random"))
     parser.set_defaults(check=lambda arguments: sampling.check_usage(parser, arguments))
 

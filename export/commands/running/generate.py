@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export.commands import sampling
 from keras_transformer.export.commands.console import BACKEND_HELP
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
     from keras_transformer.generation import Generator
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help=help)
     help = "with -: each line is a prompt and yields one line (line breaks in it become spaces)"
     parser.add_argument("--lines", action="store_true", help=help)
-    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
+    parser.add_argument("--backend", help=BACKEND_HELP)
     sampling.add_arguments(parser)
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="with --lines: prompts in a batch")
     parser.set_defaults(check=lambda arguments: _check_usage(parser, arguments))

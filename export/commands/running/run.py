@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.console import BACKEND_HELP
 from keras_transformer.export.errors import ExportError, InputError
-from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.utils.errors import one_line
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     help = ".npz or .json with an array for each input, or .npy for a model with one input"
     parser.add_argument("--input", required=True, metavar="FILE", help=help)
-    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
+    parser.add_argument("--backend", help=BACKEND_HELP)
     parser.add_argument("--signature", default="serve", help="name of the signature (default: serve)")
     parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.commands.console import BACKEND_HELP, positive_int, print_status
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.version import install_command
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer serve`."""
     help = "a bundle, or its name for clients and the bundle; without a name it has that of its folder"
     parser.add_argument("bundles", metavar="[NAME=]DIR", nargs="+", help=help)
-    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
+    parser.add_argument("--backend", help=BACKEND_HELP)
     help = "calls that are computed at once, of each bundle (default: one for each core and --threads)"
     parser.add_argument("--sessions", type=positive_int, metavar="N", help=help)
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="threads of a call (default: 1)")

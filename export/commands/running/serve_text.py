@@ -8,7 +8,6 @@ from keras_transformer.export.commands.console import BACKEND_HELP, positive_int
 from keras_transformer.export.commands.running.serve import access_of, add_address, missing
 from keras_transformer.export.commands.user_modules import add_import_option
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import DEFAULT_BACKEND
 
 EXAMPLES = [
     "model.keras",
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_import_option(parser)
     parser.add_argument("--name", help="name of the model for clients (default: the name of the file)")
-    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=f"of a bundle: {BACKEND_HELP}")
+    parser.add_argument("--backend", help=f"of a bundle: {BACKEND_HELP}")
     help = "largest number of requests that run at once (default: 16)"
     parser.add_argument("--max-batch-size", type=positive_int, default=16, metavar="N", help=help)
     help = "largest number of requests that wait; further ones get status 429 (default: 64)"

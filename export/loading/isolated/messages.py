@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export import errors
-from keras_transformer.export.errors import revived
-from keras_transformer.utils.errors import one_line
+from keras_transformer.utils.errors import one_line, revived
 
 LENGTH = struct.Struct("<Q")
 _LARGEST_TEXT = 2**26
@@ -71,7 +70,8 @@ def _error(record: dict[str, Any]) -> Exception:
     record = {"class": name, "message": message, "state": state}
     if name in vars(generation):
         return revived(record, generation.GenerationError, vars(generation))
-    return revived(record if name in vars(errors) else {**record, "message": f"{name}: {message}"})
+    record = record if name in vars(errors) else {**record, "message": f"{name}: {message}"}
+    return revived(record, errors.ExportError, vars(errors))
 
 
 def _parts(header: dict[str, Any], arrays: list[np.ndarray]) -> list[bytes]:

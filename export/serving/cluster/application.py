@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError, MissingLibraryError
-from keras_transformer.export.formats import DEFAULT_BACKEND
+from keras_transformer.export.formats import chosen_backend
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.gateway import Gateway
 from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica
@@ -43,7 +43,7 @@ def ray_application(
     bundle: Path,
     *,
     name: str | None = None,
-    backend: str = DEFAULT_BACKEND,
+    backend: str | None = None,
     num_replicas: int = 1,
     num_threads: int = 1,
     batching: Batching | None = None,
@@ -67,7 +67,7 @@ def ray_application(
     Args:
         bundle: path of the bundle; every node of the cluster must have it there.
         name: str: name of the model for clients. None for the name of the bundle's folder.
-        backend: a key of `FORMATS`. Default "onnx".
+        backend: a key of `FORMATS`; None for the one that `load` takes by default.
         num_replicas: int >= 1. Each loads the model. Default 1.
         num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`: how requests are batched; `max_waiting` is for all replicas, each of which accepts twice
@@ -98,6 +98,7 @@ def ray_application(
     """
     bundle = pathlib.Path(bundle).resolve()
     manifest = read_manifest(bundle)
+    backend = chosen_backend(manifest, backend)
     checked_signatures(manifest, backend)
     for figure, value in (("num_replicas", num_replicas), ("num_threads", num_threads), ("num_gateways", num_gateways)):
         least = 0 if figure == "num_gateways" else 1

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.formats import DEFAULT_BACKEND
+from keras_transformer.export.formats import chosen_backend
 from keras_transformer.export.serving.requests import Limits
 from keras_transformer.utils.http.access import Access
 from keras_transformer.utils.http.server import run_server
@@ -86,7 +87,7 @@ def serve_with_ray(
         # No HTTP server of Ray: the one here reaches the replicas itself.
         serve.start(http_options={"location": "NoServer"})
         handle = serve.run(replicas, name=_NAME, route_prefix=None)
-        name, backend = options.get("name"), options.get("backend", DEFAULT_BACKEND)
+        name, backend = options.get("name"), chosen_backend(read_manifest(bundle), options.get("backend"))
         gateway = ray_gateway(handle, bundle, name, backend, options.get("limits") or Limits(), access)
         run_server(gateway.application, host, port, on_start=on_start)
     finally:

@@ -12,6 +12,7 @@ from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import chosen, kernels_of
 from keras_transformer.quantization.quantized_weights import QuantizedWeights, values_beside
 from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.training.adapters import adapter_variables
 from keras_transformer.training.compression.quantization_aware_class import (
     QuantizationAware,
     add_adapters,
@@ -19,7 +20,7 @@ from keras_transformer.training.compression.quantization_aware_class import (
     rebuilt,
     record_of,
 )
-from keras_transformer.training.compression.quantized_layers import QUANTIZERS, adapter_variables, quantized_layers
+from keras_transformer.training.compression.quantized_layers import QUANTIZERS, quantized_layers
 from keras_transformer.utils.serialization import choice
 
 _INITIAL_STEPS = {name: name for name in ("least_squares", "mean")}

@@ -18,6 +18,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.quantization.errors import WeightQuantizationError
 from keras_transformer.quantization.kernels import Kernel
 from keras_transformer.quantization.scheme import WeightScheme
+from keras_transformer.training.adapters import adapter_variables
 from keras_transformer.training.compression.fake_quantization import codes_of, stored_minimum, straight_through
 from keras_transformer.training.compression.quantizers import InputQuantizer, WeightQuantizer, picked
 from keras_transformer.utils.types import Config, Shape, Tensor
@@ -147,12 +148,6 @@ class _QuantizedTable(_Quantized):
             indices = ops.cast(inputs, "int32")
             return ops.cast(self.weight_quantizer.rounded_rows(self._stored(), indices), self.compute_dtype)
         return super().call(inputs, *args, **kwargs)  # type: ignore[misc]
-
-
-def adapter_variables(layer: keras.layers.Layer) -> tuple[keras.Variable, keras.Variable]:
-    """A and B of a layer with an adapter."""
-    kind = "embeddings" if isinstance(layer, keras.layers.Embedding) else "kernel"
-    return getattr(layer, f"lora_{kind}_a"), getattr(layer, f"lora_{kind}_b")
 
 
 @functools.cache

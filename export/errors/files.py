@@ -1,68 +1,10 @@
-"""The errors of exporting, verifying and running bundles.
+"""Errors of files: one that cannot be written, one that computes something else, one that cannot be run."""
 
-Each message is one line: the cause, what to do about it, and the address of its entry in the documentation.
-"""
+from collections.abc import Iterable
 
-import pathlib
-import re
-from collections.abc import Iterable, Mapping
-from typing import Any
-
+from keras_transformer.export.errors.base import ExportError
 from keras_transformer.export.remedies import Remedy
-from keras_transformer.utils.choice import nearest
-from keras_transformer.utils.choice import suggestion as suggestion
 from keras_transformer.utils.errors import one_line
-from keras_transformer.utils.types import Path
-from keras_transformer.version import install_command
-
-# The page of the documentation that lists them.
-PAGE = "docs/errors.md"
-
-
-class ExportError(Exception):
-    """Base of all errors that exporting, verifying or running a bundle raises on purpose.
-
-    Itself it is raised for an argument, whose valid values it names.
-
-    Args:
-        message: the cause, in one line.
-        remedy: what to do about it, or None.
-        values: those of the names in the remedy.
-
-    Example:
-
-    >>> print(ExportError("a bundle is a directory"))
-    a bundle is a directory (docs/errors.md#exporterror)
-    """
-
-    def __init__(self, message: object = "", remedy: Remedy | None = None, **values: object) -> None:
-        text, entry = re.sub(r"(?<!\.)\.$", "", str(message)), type(self).__name__.lower()
-        if remedy is not None:
-            text, entry = f"{text}; {remedy.text.format(**values)}", remedy.anchor
-        # The cause may be an error with an address of its own.
-        super().__init__(text if f"({PAGE}#" in text else f"{text} ({PAGE}#{entry})")
-
-
-class InvalidModelError(ExportError):
-    """The model cannot be exported: it is no Keras model, its inputs are not known, or it fails on its own inputs.
-
-    Each case has an entry of its own above; others name the argument that does not fit the model, and what would.
-    """
-
-
-class NotDeterministicError(InvalidModelError):
-    """The model computes other values each time it is called, by random numbers that cannot become inputs, say."""
-
-
-class InvalidBundleError(ExportError):
-    """A directory is not a bundle, or a file of the bundle is missing, altered or outside the bundle.
-
-    Nothing of such a directory is run. Export the model again, or copy the whole directory again from where it was written.
-    """
-
-
-class OptionsError(ExportError):
-    """An option of `export` does not exist, or is not of its type. The message names the valid ones."""
 
 
 class ConversionError(ExportError):
@@ -219,117 +161,9 @@ class RunError(ExportError):
         self.reason = str(reason)
 
 
-class MissingLibraryError(ExportError, ImportError):
-    """A library that a runtime, a tokenizer or a command needs is not installed.
-
-    The message has the command that installs it.
-
-    Args:
-        what: what needs it.
-        library: the name under which pip installs it.
-        extra: the extra of this package that brings it, or None.
-    """
-
-    def __init__(self, what: str, library: str, extra: str | None = None) -> None:
-        command = f"pip install {library}" if extra is None else install_command(extra)
-        super().__init__(f"{what} needs {library}: {command}")
-        self.library = library
-
-
-class _UnknownNameError(ExportError):
-    """There is nothing of a kind that has a name.
-
-    Args:
-        name: the name.
-        valid: the existing names.
-    """
-
-    kind: str
-
-    def __init__(self, name: object, valid: Iterable[str]) -> None:
-        valid = tuple(valid)
-        super().__init__(f"unknown {self.kind} {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
-        self.name = name
-        self.valid = valid
-
-
-class UnknownFormatError(_UnknownNameError):
-    """There is no format (or backend) of a name. The message names the valid ones.
-
-    Args:
-        name: the name.
-        valid: the existing names.
-    """
-
-    kind = "format"
-
-
-class UnknownTargetError(_UnknownNameError):
-    """There is no target of a name. The message names the valid ones.
-
-    Args:
-        name: the name.
-        valid: the existing names.
-    """
-
-    kind = "target"
-
-
-class TargetError(ExportError):
-    """A target needs something that was not given, or does not support what was.
-
-    Args:
-        target: name of the target.
-        reason: what is missing or not supported.
-        remedy: what to do about it, or None.
-        values: those of the names in the remedy.
-    """
-
-    def __init__(self, target: str, reason: str, remedy: Remedy | None = None, **values: object) -> None:
-        super().__init__(f"target '{target}': {reason}", remedy, target=target, **values)
-        self.target = target
-        self.reason = reason
-
-
-class QuantizationError(ExportError):
-    """The requested quantization is not supported, or costs the task more than the caller allows.
-
-    The figures are in the message: allow more, take another mode, or leave sensitive weights in float with `keep_float`;
-    [quantize](cookbook/quantize.md) says how they are found.
-    """
-
-
 class OutOfSpaceError(ExportError):
     """The disk is full; nothing of the bundle was kept. An export takes about three times the space of the bundle."""
 
     def __init__(self, directory: object) -> None:
         super().__init__(f"no space left on the device of '{directory}'")
         self.directory = str(directory)
-
-
-def revived(
-    record: Mapping[str, Any], base: type[Exception] = ExportError, names: Mapping[str, Any] | None = None
-) -> Any:
-    """An error of another process, as an object of its class.
-
-    Args:
-        record: dict with "class", "message" and "state", the attributes of the error.
-        base: the class of the error, where there is none of that name among `names`.
-        names: dict of name to class; those of this module when None.
-    """
-    cls = (globals() if names is None else names).get(record["class"])
-    cls = cls if isinstance(cls, type) and issubclass(cls, base) else base
-    error = cls.__new__(cls)
-    error.args = (record["message"],)
-    vars(error).update(record["state"])
-    return error
-
-
-def nearest_path(path: Path) -> str:
-    """`"; did you mean 'x'?"` with the path of the most similar name in the folder of a missing file, or ""."""
-    path = pathlib.Path(path)
-    try:
-        name = nearest(path.name, [each.name for each in path.parent.iterdir()])
-    except OSError:
-        return ""
-    return f"; did you mean '{path.with_name(name)}'?" if name else ""

@@ -1,7 +1,8 @@
-"""Values of inputs that lookups read: of their vocabularies, and beside them."""
+"""Values of inputs that lookups and bins read: of their vocabularies and bounds, and beside them."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.export.data.array_spec import ArraySpec
 from keras_transformer.export.data.export_spec import Probe
+from keras_transformer.export.spec.probing.ranges import readers
 
 _LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup, keras.layers.TextVectorization)
 # Of a vocabulary, evenly spaced.
@@ -31,7 +33,8 @@ _NUMBERS = (0, -1, 123456789)
 
 
 def known_values(tensors: Sequence[keras.KerasTensor], longest: int | None = None) -> list[list[Any]]:
-    """For each input of a model the values on which its lookups are tried; none where no lookup reads it.
+    """For each input of a model the values on which its lookups are tried, and both sides of the bounds of its bins; none
+    where neither reads it.
 
     Strings that no lookup reads, but a hash, say, have values too.
 
@@ -65,6 +68,17 @@ def with_known_values(
     return found
 
 
+def fill_in(probe: Probe, inputs: Sequence[ArraySpec], values: Sequence[Sequence[Any]]) -> None:
+    """Fills known values into a probe.
+
+    Args:
+        probe: `Probe`, changed in place.
+        inputs, values: as of `with_known_values`.
+    """
+    known = {spec.name: each for spec, each in zip(inputs[: len(values)], values, strict=True) if each}
+    _fill(probe, inputs, known, 0)
+
+
 def _fill(probe: Probe, inputs: Sequence[ArraySpec], known: Mapping[str, Sequence[Any]], number: int) -> None:
     for spec in inputs:
         if spec.name in known:
@@ -77,8 +91,9 @@ def _fill(probe: Probe, inputs: Sequence[ArraySpec], known: Mapping[str, Sequenc
 
 def _values(tensor: keras.KerasTensor, longest: int | None) -> list[Any]:
     is_string = str(tensor.dtype) == "string"
-    if not is_string and "int" not in str(tensor.dtype):
-        return []
+    bounds = [] if is_string else _bounds(tensor)
+    if bounds or (not is_string and "int" not in str(tensor.dtype)):
+        return bounds
     lookups = _lookups(tensor, set())
     tokens = [token for each in lookups for token in _sample(each.get_vocabulary(include_special_tokens=False))]
     masks = [mask for each in lookups if (mask := getattr(each, "mask_token", None)) is not None]
@@ -90,6 +105,17 @@ def _values(tensor: keras.KerasTensor, longest: int | None) -> list[Any]:
     if any(isinstance(each, keras.layers.TextVectorization) for each in lookups):
         tokens = _texts(tokens, min(longest or _LONGEST_TEXT, _LONGEST_TEXT))
     return [*tokens, *masks, *([] if is_closed else _STRANGERS)]
+
+
+def _bounds(tensor: keras.KerasTensor) -> list[float]:
+    """The bounds of the bins that a tensor is put into, and values between them and beyond the last ones."""
+    layers = [operation for operation, _ in readers(tensor) if isinstance(operation, keras.layers.Discretization)]
+    found: set[float] = set()
+    for bounds in (sorted(map(float, each.bin_boundaries or ())) for each in layers):
+        if bounds:
+            found |= {bounds[0] - 1.0, *bounds, bounds[-1] + 1.0}
+            found |= {(low + high) / 2 for low, high in itertools.pairwise(bounds)}
+    return _sample(sorted(found))
 
 
 def _sample(vocabulary: Sequence[Any]) -> list[Any]:

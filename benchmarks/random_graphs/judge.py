@@ -1,0 +1,231 @@
+"""What becomes of a graph in each format: exported, run on inputs of all regions, and compared with Keras."""
+
+import dataclasses
+import re
+import tempfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export import ExportError, ExportOptions, export, load
+from keras_transformer.export.errors import InvalidModelError, ParityError, WeightError
+
+from .graph import Program
+from .regions import FLOATS, ORDINARY, trials
+
+EQUAL, REFUSED, SAID, WRONG, UNSOUND, CAUGHT, CRASH = (
+    *("proven and equal", "refused", "differs as reported", "WRONG", "SOUND BUT REFUSED"),
+    *("refused since it differs", "CRASH"),
+)
+# What a run ends with a status for.
+FAULTS = (WRONG, UNSOUND, CRASH)
+_ULP, _DRAWS = 2.0**-23, 6
+# Units in the last place of the noise on each tensor, how many times its movement is rounding, and what bounded functions
+# are exact to: their relative error grows where they tend to 0.
+_UNITS, _FACTOR, _ABSOLUTE = 8, 16, 2.0**-23
+# Units in the last place of the largest element that every element may be away: sums within a layer have summands of its
+# size. And what is zero in a runtime that has no denormal numbers.
+_OF_LARGEST, _LEAST = 4, 2.0**-124
+_BOUNDED = re.compile(
+    r"sigmoid|tanh|softmax|gelu|silu|swish|erf|LSTM|GRU|RNN|ttention|soft|mish|sin|cos|Encoder|Gated|case"
+)
+# What sums, so that a result near zero is as inexact as its summands.
+_SUMS = re.compile(
+    r"layers\.(?!Act|ReLU|Flat|Drop|Masking)|attention|blocks|feedforward|recurrence|case|mat|sum|mean|ein|norm|var|std"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a graph in a format.
+
+    Args:
+        kind: such as `EQUAL`.
+        detail: the error, or how far the file is from Keras.
+        region: that of the inputs on which the file differs, or "".
+        output: the output that differs, or "".
+        arrays: those inputs, or None.
+    """
+
+    kind: str
+    detail: str = ""
+    region: str = ""
+    output: str = ""
+    arrays: dict | None = None
+
+    @property
+    def key(self):
+        """What a reduced graph must have in common with its graph."""
+        return self.kind, self.detail.partition(":")[0] if self.kind == CRASH else ""
+
+
+class Reference:
+    """Keras on the inputs of all regions, each with how far rounding moves its outputs.
+
+    Args:
+        program: `Program`.
+        given: list of a region and arrays; what Keras does not compute is left out.
+    """
+
+    def __init__(self, program, given):
+        self._program, self._rounding = program, {}
+        self.trials = []
+        for region, arrays in given:
+            try:
+                self.trials.append((region, arrays, program.outputs(arrays)))
+            except Exception:  # Of any library: what Keras does not compute, no file has to.
+                continue
+
+    def difference(self, model, regions=None):
+        """The first `Outcome` of a file that is not Keras, or None.
+
+        Args:
+            model: a loaded file.
+            regions: those that count; all by default.
+        """
+        for number, (region, arrays, expected) in enumerate(self.trials):
+            if regions is not None and region not in regions:
+                continue
+            try:
+                found = model(arrays)
+            except Exception as error:  # A file that was accepted must run.
+                return Outcome(WRONG, f"it does not run: {one_line(error)}", region, next(iter(expected)), arrays)
+            for name, array in expected.items():
+                text = self._compared(number, name, np.asarray(found[name]), array)
+                if text:
+                    return Outcome(WRONG, text, region, name, arrays)
+        return None
+
+    def _compared(self, number, name, found, expected):
+        """How an output differs by more than rounding, or ""."""
+        if found.shape != expected.shape or found.dtype != expected.dtype:
+            return f"{found.dtype} {found.shape} in place of {expected.dtype} {expected.shape}"
+        found, expected = found.astype("float64"), expected.astype("float64")
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        if same.all():
+            return ""
+        with np.errstate(invalid="ignore", over="ignore"):
+            largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+            allowed = _ULP * (_UNITS * np.abs(expected) + _OF_LARGEST * largest) + _LEAST
+            wrong = ~same & ~(np.abs(found - expected) <= np.where(np.isfinite(expected), allowed, 0))
+            if wrong.any():
+                allowed = allowed + _FACTOR * self._moved(number)[name]
+                wrong &= ~(np.abs(found - expected) <= allowed) & np.isfinite(allowed)
+        if not wrong.any():
+            return ""
+        place = tuple(int(each) for each in np.argwhere(wrong)[0])
+        count = f"{int(wrong.sum())} of {wrong.size} elements"
+        return f"{count}: {found[place]:.9g} in place of {expected[place]:.9g} at {list(place)}"
+
+    def _moved(self, number):
+        """How far noise on each tensor moves each output; infinite where it makes a number NaN."""
+        if number not in self._rounding:
+            _, arrays, expected = self.trials[number]
+            moved = {name: np.zeros(array.shape) for name, array in expected.items()}
+            random = np.random.default_rng(0)
+            for _ in range(_DRAWS):
+                found = self._program.tensors(arrays, _noise(random))
+                for name, array in expected.items():
+                    moved[name] = np.maximum(moved[name], _distance(np.asarray(found[name]), array))
+            self._rounding[number] = moved
+        return self._rounding[number]
+
+
+def _distance(found, expected):
+    if found.shape != expected.shape:
+        return np.full(expected.shape, np.inf)
+    found, expected = found.astype("float64"), expected.astype("float64")
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    with np.errstate(invalid="ignore"):
+        away = np.where(same, 0.0, np.abs(found - expected))
+    return np.nan_to_num(away, nan=np.inf)
+
+
+def _noise(random):
+    """A change of tensors: each float by some units in its last place, and by some of what its summands are."""
+
+    def change(node, tensor):
+        if not tensor.dtype.is_floating:
+            return tensor
+        text, array = getattr(node, "text", ""), np.asarray(tensor)
+        absolute = _ABSOLUTE if _BOUNDED.search(text) else 0
+        if _SUMS.search(text):
+            absolute += _OF_LARGEST * _ULP * np.abs(array[np.isfinite(array)]).max(initial=0)
+        factor = 1 + _UNITS * _ULP * random.uniform(-1, 1, array.shape)
+        moved = array * factor + absolute * random.uniform(-1, 1, array.shape)
+        result = tf.constant(moved.astype(array.dtype))
+        if getattr(tensor, "_keras_mask", None) is not None:
+            result._keras_mask = tensor._keras_mask
+        return result
+
+    return change
+
+
+def one_line(error):
+    """The type and text of an error."""
+    text = " ".join(re.sub(r"\x1b\[\d+m", "", str(error)).split())
+    return f"{type(error).__name__}: {text}"[:600]
+
+
+def outcomes(graph, seed, formats, given=None, regions=tuple(FLOATS)):
+    """The `Outcome` of each format.
+
+    Args:
+        graph: `Graph`.
+        seed: int, of weights and inputs.
+        formats: list of names.
+        given: list of a region and arrays, in place of those of all regions.
+        regions: keys of `FLOATS`.
+    """
+    keras.backend.clear_session()
+    program = Program(graph, seed)
+    reference = Reference(program, list(given or trials(graph, seed, regions)))
+    together = _exported(program, formats, reference) if len(formats) > 1 else None
+    return together or {each: _alone(program, each, reference) for each in formats}
+
+
+def _exported(program, formats, reference, **options):
+    """The outcomes of one export of several formats, or None where it raises."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            report = export(
+                program.model, f"{folder}/bundle", formats, progress=False, options=ExportOptions(**options)
+            )
+        except Exception:  # Each format alone tells its own error.
+            return None
+        found = {}
+        for format in formats:
+            different = reference.difference(load(f"{folder}/bundle", format))
+            if different is not None and "differs from Keras for" in str(report):
+                different = dataclasses.replace(different, kind=SAID)
+            found[format] = different or Outcome(EQUAL)
+        return found
+
+
+def _alone(program, format, reference):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            export(program.model, f"{folder}/bundle", [format], progress=False)
+        except (ParityError, WeightError) as error:
+            return _judged(program, format, reference, one_line(error))
+        except InvalidModelError as error:
+            return Outcome(REFUSED, one_line(error))
+        except ExportError as error:
+            return Outcome(REFUSED, one_line(error))
+        except Exception as error:  # No error that the package raises on purpose.
+            return Outcome(CRASH, one_line(error))
+        return reference.difference(load(f"{folder}/bundle", format)) or Outcome(EQUAL)
+
+
+def _judged(program, format, reference, detail):
+    """Whether a file that is refused for its values is sound: with any tolerance, it is compared here."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            export(program.model, f"{folder}/b", [format], progress=False, options=ExportOptions(tolerance=1e30))
+        except ExportError as error:
+            return Outcome(CAUGHT, f"{detail} / {one_line(error)}")
+        different = reference.difference(load(f"{folder}/b", format), ORDINARY)
+    if different is None:
+        return Outcome(UNSOUND, detail)
+    return dataclasses.replace(different, kind=CAUGHT, detail=f"{detail} / {different.detail}")

@@ -1,0 +1,228 @@
+"""Further probes: batches, lengths and regions of values beside those of the first probes, and beside a user's data.
+
+Float files are compared on them while they are exported. They are not kept in the bundle. Those that the model itself does
+not take are left out, and named: see `Signature.not_shown`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.export.bundle.probe_files import resized_inputs
+from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.axes import sizes_of
+from keras_transformer.export.data.export_spec import Probe, Signature
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.spec.probes import Limits, fill_references, is_mask, probe_of_sizes
+from keras_transformer.utils.captured_stderr import captured
+
+Region = Callable[[np.ndarray], np.ndarray]
+
+
+class _Case(NamedTuple):
+    """A probe: its size along the axis `batch`, along others, the region of its values, and whether masks are padded."""
+
+    batch: int
+    length: int
+    region: str = ""
+    padded: bool = False
+
+
+# Powers of two and one beside them, odd and single; the sizes of the first probes are 1 and 5, 5 and 17. In pairs, not all
+# with all: a fault of one size or region shows in the one probe that has it.
+_CASES = (
+    _Case(2, 33, "large"),
+    _Case(7, 16),
+    _Case(3, 32, padded=True),
+    _Case(4, 8, "bytes"),
+    _Case(2, 9, "tiny"),
+    _Case(1, 7, "zeros"),
+    _Case(2, 4, "constant"),
+    _Case(8, 15, padded=True),
+    _Case(16, 1),
+    _Case(64, 2),
+)
+# Sizes of images, and those for networks that halve an image five times.
+_SIDES, _MULTIPLES_OF_32 = (33, 40), (32, 64)
+_LARGE, _TINY = 30.0, 1e-5
+_CHANNELS = (1, 3, 4)
+# Batches of a user's rows.
+_BATCHES = (1, 2, 3, 5, 8)
+# Parameters times elements of the inputs, at least as many as multiplications: so many are computed at once; of more, some
+# times as many as the first probes have.
+_CHEAP, _TIMES = 5e9, 2.5
+
+
+def further_cases(
+    inputs: Sequence[ArraySpec],
+    limits: Limits,
+    free: Mapping[str, Collection[str]],
+    parameters: int,
+    fill: Callable[[Probe], None],
+    longest: int | None = None,
+    factor: int = 1,
+) -> list[Probe]:
+    """Probes of other batches and lengths than the first ones, and of other regions of values.
+
+    Args:
+        inputs: tuple of `ArraySpec`.
+        limits: as of `make_probes`.
+        free: dict of input name to the regions that its values may be in, of `REGIONS`.
+        parameters: the number of the model's weights, for the cost.
+        fill: fills the values that layers name into a probe, before a region changes them.
+        longest: upper limit of every length, or None.
+        factor: what usual lengths are multiplied by.
+
+    Returns:
+        A list of `Probe` without outputs, the most telling first, up to what an export may cost.
+    """
+    found: dict[str, Probe] = {}
+    left = max(_CHEAP, _TIMES * parameters * 6 * _elements(inputs, {}))
+    for number, case in enumerate(_CASES):
+        changes = _changes(inputs, free, case.region)
+        sizes = _sizes(inputs, number, longest, factor)
+        cost = parameters * _elements(inputs, sizes)
+        if cost > left:
+            continue
+        probe = probe_of_sizes(inputs, limits, sizes, case.padded and any(map(is_mask, inputs)))
+        fill(probe)
+        for name, change in changes.items():
+            probe.inputs[name] = change(probe.inputs[name])
+        probe.label += f", {case.region}" if changes else ""
+        if found.setdefault(probe.label, probe) is probe:
+            left -= cost
+    return list(found.values())
+
+
+def resized_probes(inputs: Sequence[ArraySpec], given: Sequence[Probe]) -> list[Probe]:
+    """A user's rows in other batches, and cut to lengths between those that were given.
+
+    Args:
+        inputs: tuple of `ArraySpec`.
+        given: list of `Probe` of the user.
+    """
+    found: list[Probe] = []
+    known = [sizes_of(inputs, probe.inputs) for probe in given]
+    for axis in dict.fromkeys(axis for each in known for axis in each):
+        sizes = sorted({each[axis] for each in known})
+        between = [(low + high) // 2 for low, high in zip(sizes, sizes[1:], strict=False)]
+        for size in _BATCHES if axis == "batch" else (*between, sizes[0] // 2):
+            if size and size not in sizes:
+                arrays = resized_inputs(inputs, given[0], {axis: size})
+                parts = [f"{name}={each}" for name, each in sizes_of(inputs, arrays).items()]
+                found.append(Probe(arrays, ", ".join([*parts, "given rows"])))
+    return found
+
+
+def add_further(signature: Signature, made: Iterable[Probe], fits: Callable[[Probe], bool]) -> None:
+    """Adds those of some probes that the model itself takes, with its outputs; of others, why they are left out.
+
+    Args:
+        signature: `Signature` whose probes have outputs.
+        made: iterable of `Probe` without outputs.
+        fits: whether the outputs of a probe have the shapes that the model says.
+    """
+    known = {probe.label for probe in signature.all_probes}
+    for probe in made:
+        if probe.label in known:
+            continue
+        known.add(probe.label)
+        try:
+            with captured():  # TensorFlow prints what a failed operation says.
+                fill_references(dataclasses.replace(signature, probes=[probe], is_repeatable=True), may_be_nan=True)
+        except InvalidModelError:
+            signature.not_shown.append(f"{probe.label}: the model itself fails there")
+            continue
+        if not fits(probe):
+            signature.not_shown.append(f"{probe.label}: the model itself returns other shapes there")
+        elif not _is_finite_alike(signature.probes, probe):
+            signature.not_shown.append(f"{probe.label}: the model itself is not finite there")
+        else:
+            signature.further.append(probe)
+
+
+def _is_finite_alike(first: Sequence[Probe], probe: Probe) -> bool:
+    """Whether the outputs are finite that are so in the first probes."""
+    for name, value in probe.outputs.items():
+        is_finite = value.dtype.kind != "f" or np.isfinite(value).all()
+        if not is_finite and all(np.isfinite(each.outputs[name]).all() for each in first):
+            return False
+    return True
+
+
+def _sizes(inputs: Sequence[ArraySpec], number: int, longest: int | None, factor: int) -> dict[str, int]:
+    """The sizes of the axes in a case. Axes that are lengths have those of different cases."""
+    sizes: dict[str, int] = {}
+    count = 0
+    for axis in dict.fromkeys(axis for spec in inputs for axis in spec.axes if axis):
+        if axis == "batch":
+            sizes[axis] = _CASES[number].batch
+        elif axis in ("height", "width"):
+            sizes[axis] = (_SIDES if factor == 1 else _MULTIPLES_OF_32)[(number + (axis == "width")) % 2]
+        else:
+            length = factor * _CASES[(number + 3 * count) % len(_CASES)].length
+            sizes[axis], count = min(length, longest or length), count + 1
+    return sizes
+
+
+def _elements(inputs: Sequence[ArraySpec], sizes: Mapping[str, int]) -> int:
+    """Elements of the inputs; of one row, and of a length of 17, where a size is not given."""
+    return sum(
+        math.prod(sizes.get(axis, 1 if axis == "batch" else 17) if axis else size or 1 for axis, size in pairs)
+        for pairs in (zip(spec.axes, spec.shape, strict=True) for spec in inputs)
+    )
+
+
+def _changes(inputs: Sequence[ArraySpec], free: Mapping[str, Collection[str]], region: str) -> dict[str, Region]:
+    """What a region makes of the usual values of some inputs."""
+    found = {spec.name: _change(spec, region) for spec in inputs if region in free.get(spec.name, ())}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def _change(spec: ArraySpec, region: str) -> Region | None:
+    if "float" in spec.dtype and region in _OF_FLOATS:
+        return _OF_FLOATS[region] if region != "bytes" or _is_image(spec) else None
+    if "int" in spec.dtype and spec.dtype != "uint8" and region in _OF_INTEGERS:
+        return _OF_INTEGERS[region]
+    return None
+
+
+def _is_image(spec: ArraySpec) -> bool:
+    return len(spec.shape) == 4 and (spec.shape[-1] in _CHANNELS or spec.shape[1] in _CHANNELS)
+
+
+def _constant_rows(array: np.ndarray) -> np.ndarray:
+    """Rows of one value each."""
+    if array.ndim < 2:
+        return array
+    first = array.reshape(len(array), -1)[:, :1] if array.size else array
+    return np.broadcast_to(first.reshape(-1, *[1] * (array.ndim - 1)), array.shape).copy()
+
+
+def _integers(most: int) -> Region:
+    def drawn(array: np.ndarray) -> np.ndarray:
+        random = np.random.default_rng(array.size)
+        return random.integers(-most, most + 1, array.shape).astype(array.dtype)
+
+    return drawn
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(array.size).integers(0, 256, array.shape).astype(array.dtype)
+
+
+_OF_FLOATS: dict[str, Region] = {
+    "large": lambda array: array * np.asarray(_LARGE, array.dtype),
+    "tiny": lambda array: array * np.asarray(_TINY, array.dtype),
+    "zeros": np.zeros_like,
+    "constant": _constant_rows,
+    "bytes": _bytes,
+}
+_OF_INTEGERS: dict[str, Region] = {"large": _integers(1000), "tiny": _integers(9)}
+# Of all inputs, of those that are normal around a mean, and of those within bounds.
+REGIONS, NORMAL, BOUNDED = tuple(_OF_FLOATS), ("large", "zeros", "constant"), ("zeros", "constant")

@@ -1,0 +1,195 @@
+"""Generated probes reach what layers say of inputs, other sizes and other regions of values; a user's come before them."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_transformer.export import OptionsError, ParityError, export
+from keras_transformer.export.spec.functional import functional_spec
+from keras_transformer.export.spec.functional_form import functional_form
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
+
+
+@keras.saving.register_keras_serializable(package="export_tests")
+class Called(layers.Layer):
+    """A function as a layer."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, inputs):
+        return self.function(inputs)
+
+
+def model_of(function, shape, dtype="float32"):
+    x = keras.Input(shape, dtype=dtype, name="x")
+    return keras.Model(x, Called(function)(x))
+
+
+def signature_of(model, **options):
+    return functional_spec(model, **options).signatures["serve"]
+
+
+def values(signature, name="x"):
+    """All values of an input, of the first probes and of the further ones."""
+    return [
+        np.concatenate([each.inputs[name].ravel() for each in part]) for part in (signature.probes, signature.further)
+    ]
+
+
+def test_pictures_are_drawn_as_the_layer_that_scales_them_says():
+    x = keras.Input((8, 8, 3), name="x")
+    for scaled in (
+        layers.Rescaling(1 / 255)(x),
+        layers.Rescaling(1 / 127.5, offset=-1)(layers.RandomFlip()(x)),
+        ops.divide(ops.cast(x, "float32"), 255.0),
+        x * (1 / 255),
+        x / 127.5 - 1,
+        keras.Sequential([keras.Input((8, 8, 3)), layers.Rescaling(1 / 255)])(x),
+    ):
+        first, further = values(signature_of(keras.Model(x, layers.Flatten()(scaled))))
+        assert (first.min(), first.max()) == (0, 255)
+        assert 100 < first.mean() < 155
+        assert (further.min(), further.max()) == (0, 255)
+
+
+def test_the_range_of_a_layer_that_is_no_graph_is_that_of_the_first_layer_in_it():
+    class Classifier(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.head = layers.Rescaling(1 / 255), layers.Dense(2)
+
+        def call(self, images):
+            return self.head(layers.Flatten()(self.scale(images)))
+
+    form = functional_form(Classifier(), keras.InputSpec(shape=(None, 4, 4, 3)))
+    (name,) = signature_of(form).probes[0].inputs
+    assert values(signature_of(form), name)[0].max() == 255
+
+
+def test_measurements_are_drawn_around_the_means_of_their_normalization():
+    x = keras.Input((2,), name="x")
+    normal = layers.Normalization(mean=[1000.0, -5.0], variance=[1e4, 0.01])
+    signature = signature_of(keras.Model(x, layers.Dense(2)(normal(x))))
+    rows = np.concatenate([each.inputs["x"] for each in signature.all_probes if "," not in each.label])
+    np.testing.assert_allclose(rows.mean(0), [1000, -5], rtol=0.05)
+    np.testing.assert_allclose(rows.std(0), [100, 0.1], rtol=0.3)
+    (large,) = (each.inputs["x"] for each in signature.further if each.label == "batch=2, large")
+    assert large[:, 0].min() > 2e4
+
+
+def test_both_sides_of_each_bound_are_drawn():
+    x = keras.Input((3,), name="x")
+    bins = layers.Discretization(bin_boundaries=[0.0, 1.0, 10.0])(x)
+    (first, _) = values(signature_of(keras.Model(x, layers.CategoryEncoding(4, "multi_hot")(bins))))
+    assert set(np.unique(first)) == {-1.0, 0.0, 0.5, 1.0, 5.5, 10.0, 11.0}
+
+
+def test_integers_are_drawn_up_to_the_depth_of_their_rows():
+    x = keras.Input((3,), name="x", dtype="int32")
+    for rows in (layers.CategoryEncoding(7, "count")(x), ops.one_hot(x, 7)):
+        first, further = values(signature_of(keras.Model(x, rows)))
+        assert (first.min(), first.max(), further.min(), further.max()) == (0, 6, 0, 6)
+
+
+def test_integers_without_a_limit_are_negative_and_large_too():
+    (first, further) = values(signature_of(model_of(lambda x: x * 3, (4,), "int32")))
+    assert (first.min(), first.max()) == (0, 1)
+    assert further.min() < -500
+    assert further.max() > 500
+    assert values(signature_of(model_of(lambda x: ops.cast(x, "float32"), (4,), "uint8")))[0].max() == 255
+
+
+def test_floats_are_drawn_from_several_regions():
+    signature = signature_of(model_of(lambda x: x * 2, (16, 16, 3)))
+    found = {each.label.partition(", ")[2]: np.abs(each.inputs["x"]) for each in signature.further}
+    assert found["large"].max() > 90
+    assert 1e-5 < found["tiny"].max() < 1e-4
+    assert found["zeros"].max() == 0
+    assert (found["constant"] == found["constant"][:, :1, :1, :1]).all()
+    assert (found["bytes"] == np.rint(found["bytes"])).all()
+    assert found["bytes"].max() == 255
+    for each in signature.further:
+        np.testing.assert_array_equal(next(iter(each.outputs.values())), 2 * each.inputs["x"])
+
+
+def test_sizes_are_powers_of_two_and_one_beside_them():
+    inputs = keras.Input((None, 3), name="x")
+    signature = signature_of(keras.Model(inputs, layers.Dense(2)(inputs)))
+    sizes = {each.inputs["x"].shape[:2] for each in signature.all_probes}
+    assert {batch for batch, _ in sizes} == {1, 2, 3, 4, 5, 7, 8, 16, 64}
+    assert {length for _, length in sizes} >= {1, 5, 7, 8, 15, 16, 17, 32, 33, 131}
+    assert signature.not_shown == []
+
+
+def test_a_large_model_has_fewer_rows():
+    x = keras.Input((256, 256, 3), name="x")
+    model = keras.Model(x, layers.Conv2D(64, 16, strides=16)(x))
+    rows = [len(each.inputs["x"]) for each in signature_of(model).further]
+    assert sum(rows) <= 15
+    assert max(rows) >= 7
+
+
+def test_probes_of_a_user_come_before_generated_ones():
+    x = keras.Input((None, 3), name="x")
+    signature = signature_of(keras.Model(x, layers.Dense(2)(x)), probes=[{"x": np.ones((6, 20, 3))}, {"length": 50}])
+    assert [each.label for each in signature.probes] == ["batch=6, length=20", "batch=2, length=50"]
+    np.testing.assert_array_equal(signature.probes[0].inputs["x"], np.ones((6, 20, 3), "float32"))
+    assert {"batch=1, length=5", "batch=5, length=17", "batch=1, length=131", "batch=16, length=1"} <= {
+        each.label for each in signature.further
+    }
+
+
+def test_sizes_that_the_model_does_not_take_are_left_out_beside_those_of_a_user():
+    def in_sevens(x):
+        return ops.reshape(ops.reshape(x, (ops.shape(x)[0], -1, 7, 3)), ops.shape(x))
+
+    model = model_of(in_sevens, (None, 3))
+    rows = np.random.default_rng(0).normal(size=(3, 28, 3))
+    signature = signature_of(model, probes=[{"x": rows}, {"length": 14}])
+    lengths = {each.inputs["x"].shape[1] for each in signature.further}
+    assert lengths >= {7, 21, 28}
+    assert all(length % 7 == 0 for length in lengths)
+    assert {len(each.inputs["x"]) for each in signature.further} >= {1, 5, 8}
+    assert "batch=5, length=17: the model itself fails there" in signature.not_shown
+
+
+def test_values_that_the_model_does_not_take_are_left_out():
+    signature = signature_of(model_of(lambda x: ops.log(ops.abs(x)), (4,)))
+    assert signature.not_shown == ["batch=1, zeros: the model itself is not finite there"]
+    signature = signature_of(model_of(ops.sqrt, (4,)), probes=[{"x": np.full((3, 4), 9.0)}])
+    np.testing.assert_array_equal(signature.probes[0].outputs["output"], np.full((3, 4), 3.0))
+    assert all(np.isfinite(each.outputs["output"]).all() for each in signature.further)
+    assert "batch=5: the model itself is not finite there" in signature.not_shown
+
+
+def test_a_size_from_tracing_is_found_beside_probes_of_one_size(tmp_path):
+    model = model_of(lambda x: x / float(x.shape[1] or 20), (None, 3))
+    with pytest.raises(ParityError, match="differs from Keras"):
+        export(model, tmp_path / "bundle", ["tflite"], probes=[{"length": 20}], progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"x": np.ones((2, 4))}, "a dict"),
+        (np.ones((2, 4)), "a ndarray"),
+        ([np.ones((2, 4))], "a list with an element that is no dict"),
+    ],
+)
+def test_probes_of_another_type_show_the_argument(tmp_path, given, found):
+    model = keras.Sequential([keras.Input((4,), name="x"), layers.Dense(2)])
+    with pytest.raises(OptionsError, match=r"such as probes=\[\{'x': x\}\]. Received: " + found):
+        export(model, tmp_path / "bundle", probes=given, progress=False)
+
+
+def test_only_the_first_probes_are_kept_in_a_bundle(tmp_path):
+    from keras_transformer.export.bundle.probe_files import read_probes
+
+    model = keras.Sequential([keras.Input((4,), name="x"), layers.Dense(2)])
+    report = export(model, tmp_path / "bundle", ["onnx"], progress=False)
+    assert [len(each.inputs["x"]) for each in read_probes(tmp_path / "bundle")["serve"]] == [1, 5]
+    assert report["onnx"].probes == 12
