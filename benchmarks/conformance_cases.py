@@ -64,6 +64,7 @@ class Function:
         bound: what is rounding, as a share of each result.
         absolute: what is rounding near 0.
         types: those that are compared, as far as TensorFlow has the operation of them.
+        region: what is unusual, where that is not the numbers.
     """
 
     operation: str
@@ -74,6 +75,7 @@ class Function:
     bound: float = 2e-5
     absolute: float = 2e-38
     types: tuple[str, ...] = TYPES
+    region: str = ""
 
 
 FUNCTIONS: list[Function] = []
@@ -180,9 +182,9 @@ def _of_pairs(name, function, operation, **options):
 
 for _name in ("Sum", "Prod", "Max", "Min", "Mean", "EuclideanNorm"):
     _of_pairs("", _raw(_name, [1]), _name)
-    _of_pairs("of an empty axis", _of_empty(_name), _name, types=TYPES[:3])
+    _of_pairs("", _of_empty(_name), _name, types=TYPES[:3], region="empty axis")
 for _name in ("All", "Any"):
-    _of_pairs("of an empty axis", _of_empty(_name), _name, types=("bool",))
+    _of_pairs("", _of_empty(_name), _name, types=("bool",), region="empty axis")
     _of_pairs("", _raw(_name, [1]), _name, types=("bool",))
 for _name in ("ArgMax", "ArgMin"):
     _of_pairs("", _raw(_name, 1), _name)
@@ -219,8 +221,9 @@ for _name in ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", 
     _segments = _raw(_name, [1, 1], 3)
     _of_pairs("", lambda x, op=_segments: op(tf.transpose(x)), _name, types=TYPES[:3])
     _segments = _raw(_name, [-1, 1], 3)
-    _of_pairs("one of them outside", lambda x, op=_segments: op(tf.transpose(x)), _name, types=TYPES[:3])
-_of_pairs("of negative indices", lambda x: keras.ops.take(x, [-1, -2, 0], axis=1), "GatherV2", types=TYPES[:3])
+    _of_pairs("of segments below 0", lambda x, op=_segments: op(tf.transpose(x)), _name, types=TYPES[:3])
+_of_pairs("of indices below 0", lambda x: keras.ops.take(x, [-1, -2, 0], axis=1), "ops.take", types=TYPES[:3])
+_of_pairs("", lambda x: x[:, :0] + 1, "StridedSlice", types=TYPES[:3], region="empty axis")
 _of_pairs("", lambda x: tf.searchsorted(tf.sort(x, 1), x), "LowerBound", types=("int32", "int64"))
 _of_pairs("", lambda x: tf.searchsorted(tf.sort(x, 1), x, "right"), "UpperBound", types=("int32", "int64"))
 add("GatherV2", lambda x: tf.gather(tf.constant([3, 1, 4]), tf.cast(x, tf.int32) % 3), types=TYPES[1:6])

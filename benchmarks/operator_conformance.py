@@ -39,7 +39,7 @@ others compute what TensorFlow computes, of every number: what runtimes compute 
 - *report*: the report of an export says it, with the layer, where NaN of an input reaches the operation and the model tells
   NaN from numbers. Elsewhere the result of Keras is NaN as well.
 - *left*: no activation of a working network is infinite, or larger than 1e7; ONNX Runtime adds and multiplies integers in
-  floats of 64 bits, which have those below 2⁵³, and do not overflow as integers do.
+  floats of 64 bits, which have those below 2⁵³, and do not overflow as integers do; the mean of nothing is 0 there.
 
 What a mask of attention hides is multiplied by 0 in ONNX, which is faster than a choice: an infinite score there is NaN.
 
@@ -62,6 +62,7 @@ def operands(function, dtype):
         order = list(regions(dtype))
         arrays = tuple(each.reshape(-1) for each in np.meshgrid(x, x, indexing="ij"))
         found = [max(pair, key=order.index) for pair in ((a, b) for a in names for b in names)]
+    found = [function.region or each for each in found]
     return _defined(function, arrays, found)
 
 
@@ -129,7 +130,8 @@ def differences(function, dtype, found, expected):
     """A dict for each region in which a result is not TensorFlow's: how many of its elements, and one of them."""
     arrays, names = operands(function, dtype)
     if found.shape != expected.shape:
-        return [{"region": "all", "example": f"shape {expected.shape}", "found": str(found.shape), "share": 1.0}]
+        shapes = {"expected": f"shape {expected.shape}", "found": f"shape {found.shape}", "share": 1.0}
+        return [{"region": function.region or "all"} | shapes]
     wrong = ~is_equal(function, found, expected)
     if len(wrong) != len(names):  # Rows of classes, or of segments.
         found, expected, wrong = found.T, expected.T, wrong.T

@@ -821,6 +821,14 @@ def doubled_by_jax(x):
     return jax2tf.convert(lambda x: 2 * x, polymorphic_shapes=["(rows, 5)"], with_gradient=False)(x)
 
 
+case("Empty", lambda x: RAW.Empty(shape=tf.shape(x), dtype=tf.float32, init=True) + x, ROWS)
+case(
+    "Empty",
+    lambda x: keras.ops.ctc_loss(np.array([[1, 2, 2], [4, 3, 0]]), x, np.array([3, 2]), np.array([8, 7])),
+    np.random.default_rng(7).normal(size=(2, 8, 5)).astype("float32"),
+    name="loss of CTC",
+    shapes=((2, None, 5),),
+)
 case("XlaCallModule", doubled_by_jax, ROWS, shapes=((None, 5),), refused=("onnx",))
 
 
@@ -989,6 +997,14 @@ for dtype in ("int32", "int64"):
     case("TopKV2", lambda x: tuple(tf.math.top_k(x, 2)), unsorted, name=dtype)
     case("TopKV2", lambda x: keras.ops.sort(x), unsorted, name=f"sorted {dtype}")
     case("TopKV2", lambda x: keras.ops.argsort(x, 0), unsorted, name=f"places {dtype}")
+    case(
+        "UnsortedSegmentProd",
+        lambda x, y: RAW.UnsortedSegmentProd(data=x, segment_ids=y, num_segments=4),
+        WHOLE.astype(dtype),
+        np.array([3, -1], dtype),
+        name=dtype,
+        refused=("tflite",) if dtype == "int64" else (),
+    )
 for dtype in ("int8", "uint8"):
     case("Mean", lambda x: tf.reduce_mean(x, 1), NARROW.astype(dtype), name=dtype)
     case(
@@ -1006,3 +1022,14 @@ case("ArgMin", lambda x: tf.argmin(x, 1), FLAGS, name="bool")
 for dtype in ("int8", "uint8", "int16", "int32", "int64"):
     case("Cast", lambda x, to=dtype: tf.cast(x, to), UNUSUAL, name=f"to {dtype}")
     case("Cast", lambda x, to=dtype: tf.cast(tf.round(x), to), 100 * ROWS, name=f"rounded, to {dtype}")
+case(
+    "UnsortedSegmentProd",
+    lambda x: RAW.UnsortedSegmentProd(data=x, segment_ids=[1, -1, 1], num_segments=3),
+    ROWS,
+    name="outside",
+    shapes=((3, None),),
+)
+case("StridedSlice", lambda x: x[:, :0] + 1.0, ROWS, name="empty")
+case("StridedSlice", lambda x: tf.concat([x[:, None, :0], x[:, None]], 2), ROWS, name="empty part")
+case("StridedSlice", lambda x: tf.reduce_sum(x[:, :0], 1), ROWS, name="sum of none", shapes=((None, 5),))
+case("StridedSlice", lambda x: x[1:] - x[:-1], ROWS[:1], name="of one")

@@ -23,7 +23,7 @@ def difference(found, expected):
     is_same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
         away = np.where(is_same, 0, np.abs(found - expected) / np.maximum(1, np.abs(expected)))
-    return float(np.nan_to_num(away, nan=np.inf).max())
+    return float(np.nan_to_num(away, nan=np.inf).max(initial=0))
 
 
 def record(case, format, shapes):

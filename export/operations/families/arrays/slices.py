@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -104,6 +106,21 @@ def _has_steps_of_one(node: Node) -> bool:
     return all(node.value(each) is not None for each in (0, 1, 2)) and strides is not None and (strides == 1).all()
 
 
+def empty_slice(x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, **masks: int) -> Tensor:
+    """LiteRT takes a size of 0 for all elements of the axis where the bounds of a slice are constants."""
+    none = tf.cast(tf.minimum(tf.shape(x)[0], 0), begin.dtype)
+    return tf.raw_ops.StridedSlice(input=x, begin=begin + none, end=end, strides=strides, **masks)
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether a slice of constant bounds ends at 0 along an axis, so that it has no elements."""
+    begin, end, strides = (node.value(each) for each in (1, 2, 3))
+    if begin is None or end is None or strides is None:
+        return False
+    marked = functools.reduce(operator.or_, map(node.attribute, _MASKS[1:]))
+    return any(not marked >> axis & 1 for axis in np.flatnonzero((end == 0) & (strides > 0)).tolist())
+
+
 def rolled(x: Tensor, shift: Tensor, axis: Tensor) -> Tensor:
     """Two slices and their concatenation for each axis."""
     shifts, axes = (np.atleast_1d(tf.get_static_value(each)).tolist() for each in (shift, axis))
@@ -140,6 +157,7 @@ def cross_product(x: Tensor, y: Tensor) -> Tensor:
 
 
 _CROSS, _UNPACKED = Decomposed(cross_product), Decomposed(unpacked, ("num", "axis"), is_int64)
+_EMPTY_SLICE = Decomposed(empty_slice, _MASKS, _is_empty)
 _SLICE_GRADIENT = Decomposed(slice_gradient, _MASKS, _has_steps_of_one)
 
 OPERATIONS = (
@@ -149,7 +167,7 @@ OPERATIONS = (
     Operation("Reshape", moves_weight=True),
     Operation("Roll", {TFLITE: Decomposed(rolled, when=_has_known_roll)}),
     Operation("Squeeze", {TFLITE: Decomposed(squeezed_by_sum, ("squeeze_dims",), _is_squeezed_transposition)}),
-    Operation("StridedSlice", {TFLITE: Decomposed(slice_then_new_axes, _MASKS, _has_new_axes)}),
+    Operation("StridedSlice", {TFLITE: (Decomposed(slice_then_new_axes, _MASKS, _has_new_axes), _EMPTY_SLICE)}),
     Operation("StridedSliceGrad", in_both(_SLICE_GRADIENT)),
     Operation("Transpose", moves_weight=True),
     Operation("Unpack", {TFLITE: _UNPACKED}),

@@ -47,7 +47,7 @@ def never(x: Tensor, zero: Tensor) -> Tensor:
 
 
 def negative_infinity(x: Tensor) -> Tensor:
-    """The constant, with which a comparison is told."""
+    """The constant itself, by which a comparison with it is found."""
     return tf.constant(-tf.get_static_value(x))
 
 
