@@ -69,7 +69,7 @@ OPERATIONS = (
     Operation("AvgPool", rounds=True),
     Operation("EuclideanNorm", in_both(_NORM), rounds=True, sum_length=_length),
     Operation("L2Loss", {ONNX: Decomposed(half_sum_of_squares)}, rounds=True, sum_length=_length),
-    Operation("Mean", rounds=True, sum_length=_length),
+    Operation("Mean", rounds=True, rounds_operands=True, sum_length=_length),
     Operation("Prod", rounds=True, sum_length=_length),
-    Operation("Sum", in_both(_GRADIENT), rounds=True, sum_length=_length),
+    Operation("Sum", in_both(_GRADIENT), rounds=True, rounds_operands=True, sum_length=_length),
 )
