@@ -34,8 +34,20 @@ def _grouped():
     return tasks.LanguageModel(models.Mistral(_size(8), VOCABULARY, window=7, num_key_value_heads=2, position=rotary))
 
 
+def _pictures():
+    """A convolutional network as users write it, with activations above 50."""
+    wide = {"kernel_initializer": keras.initializers.VarianceScaling(50.0), "activation": "relu"}
+    images = keras.Input((16, 16, 3), name="images")
+    x = keras.layers.Rescaling(1 / 255)(images)
+    x = keras.layers.Conv2D(8, 3, padding="same", **wide)(x)
+    x = keras.layers.Conv2D(16, 3, strides=2, padding="same", **wide)(x)
+    x = keras.layers.Dense(32, **wide)(keras.layers.Flatten()(x))
+    return keras.Model(images, keras.layers.Dense(5, name="classes")(x))
+
+
 # From 2 to 64 layers: encoders, decoders, both, images, and a recurrence.
 MODELS = {
+    "pictures_4": _pictures,
     "spans_2": _spans,
     "t5_3": lambda: tasks.LanguageModel(models.T5(models.T5Size(*_size(3), head_dim=8), VOCABULARY)),
     "detector_4": lambda: tasks.ReplacedTokenDetector(models.Encoder(_size(4), VOCABULARY, position="sinusoidal")),

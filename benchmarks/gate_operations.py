@@ -65,6 +65,15 @@ _RESULTS = {
 }
 
 
+def _clipped(most):
+    return lambda x: keras.ops.minimum(x, most)
+
+
+_OF_KERAS = (keras.layers.Conv2D, keras.layers.Dense)
+# Name of a fault: what becomes of the result of the last layer of Keras with a ReLU, which is above 50.
+_ACTIVATIONS = {"activations clipped at 6": _clipped(6.0), "activations clipped at 50": _clipped(50.0)}
+
+
 def operation_faults(model):
     """Yields `(label, context)`: in the context one of the layers computes something else."""
     layers = list(model._flatten_layers())
@@ -83,6 +92,25 @@ def operation_faults(model):
             found = [each for each in found if len(each.kernel.shape) > 2]
         if found:
             yield label, _result(found[number % len(found)], change)
+    rectified = [each for each in layers if type(each) in _OF_KERAS and each.activation is keras.activations.relu]
+    for label, change in _ACTIVATIONS.items():
+        if rectified:
+            yield label, _result(rectified[-1], change)
+    for layer in layers:
+        if type(layer) is keras.layers.Conv2D and layer.padding == "same" and max(layer.kernel_size) > 1:
+            yield f"one-sided padding of {layer.name}", _one_sided(layer)
+
+
+@contextlib.contextmanager
+def _one_sided(layer):
+    """A convolution that pads after the image alone."""
+    before, sizes = layer.call, [[0, 0], *([0, size - 1] for size in layer.kernel_size), [0, 0]]
+    with _attribute(layer, "padding", "valid"):
+        object.__setattr__(layer, "call", lambda x, **options: before(keras.ops.pad(x, sizes)))
+        try:
+            yield
+        finally:
+            object.__delattr__(layer, "call")
 
 
 def _has_result(layer):

@@ -1,4 +1,4 @@
-"""The power of the gate: faults planted in the files of eight models, and how many of them an export refuses.
+"""The power of the gate: faults planted in the files of nine models, and how many of them an export refuses.
 
     python benchmarks/gate_power.py [--models gpt_16 ...] [--formats onnx ...] [--state FOLDER] [--json FILE]
 
@@ -20,7 +20,7 @@ import tempfile
 
 import measure
 
-MODELS = ("spans_2", "t5_3", "rwkv_3", "detector_4", "vit_6", "grouped_8", "gpt_16", "decoder_64")
+MODELS = ("pictures_4", "spans_2", "t5_3", "rwkv_3", "detector_4", "vit_6", "grouped_8", "gpt_16", "decoder_64")
 FORMATS = ("saved_model", "tflite", "onnx")
 AGAIN = 75
 WORKER = pathlib.Path(__file__).with_name("gate_worker.py")

@@ -17,6 +17,15 @@ def _each(word, change):
     return word, changed
 
 
+def _floats(change):
+    """A fault of all inputs of floats."""
+
+    def changed(inputs):
+        return {name: change(x).astype(x.dtype) if x.dtype.kind == "f" else x for name, x in inputs.items()}
+
+    return changed
+
+
 def _beyond(start, change):
     """A change of the positions from `start` on, along the last axis."""
 
@@ -48,6 +57,11 @@ INPUTS = {
     "images mirrored": _each("image", lambda x: x[..., ::-1, :]),
     "channels reversed": _each("image", lambda x: x[..., ::-1]),
 }
+# Of models whose inputs are floats.
+OF_FLOATS = {
+    "floats clipped at 4.5": _floats(lambda x: np.clip(x, -4.5, 4.5)),
+    "small floats flushed": _floats(lambda x: np.where(np.abs(x) < 1e-4, 0, x)),
+}
 
 
 def _first(change):
@@ -72,6 +86,21 @@ def _positions(select, share):
     return changed
 
 
+def _batches(is_wrong):
+    """A relative change of batches of some sizes."""
+    return lambda x: x * (1.001 if is_wrong(len(x)) else 1)
+
+
+def _lengths(is_wrong):
+    """A relative change of sequences of some lengths."""
+    return lambda x: x * (1.001 if is_wrong(x.shape[1]) else 1)
+
+
+def _one_in_a_thousand(x):
+    """A relative change of one value in a thousand, by its bits."""
+    return np.where(x.astype("float32").view("int32") % 1000 == 7, x * 1.01, x)
+
+
 def _noise(x):
     """A thousandth of the scale."""
     scale = np.abs(x).max(initial=0, where=np.abs(x) < 1e8)
@@ -87,7 +116,16 @@ OUTPUTS = {
     "noise": _first(lambda x: x + _noise(x)),
     "not a number": _first(lambda x: np.where(np.arange(x.shape[-1]) == 0, np.nan, x)),
 }
+OF_BATCHES = {
+    "batches of 2": _first(_batches(lambda size: size == 2)),
+    "batches of 4": _first(_batches(lambda size: size == 4)),
+    "batches of 7": _first(_batches(lambda size: size == 7)),
+    "batches over 5": _first(_batches(lambda size: size > 5)),
+    "batches of multiples of 8": _first(_batches(lambda size: size % 8 == 0)),
+}
 OF_SEQUENCES = {
+    "lengths of multiples of 8": _first(_lengths(lambda size: size % 8 == 0)),
+    "one value in a thousand": _first(_one_in_a_thousand),
     "positions beyond 64": _first(_positions(slice(64, None), 1e-3)),
     "first position": _first(_positions(slice(0, 1), 1e-3)),
     "last position": _first(_positions(slice(-1, None), 1e-3)),
@@ -108,9 +146,21 @@ def signature_faults(spec, unused=()):
     for label, change in OUTPUTS.items():
         yield f"outputs: {label}", _same, change
     serve = next(iter(spec.signatures.values())).outputs[0]
+    if serve.shape and serve.shape[0] is None:
+        for label, change in OF_BATCHES.items():
+            yield f"outputs: {label}", _same, change
+    arrays = [probe.inputs for signature in spec.signatures.values() for probe in signature.all_probes]
+    for label, change in OF_FLOATS.items():
+        # Pictures behind a `Rescaling` have no small values.
+        if len(spec.signatures) == 1 and any(_differs(change(each), each) for each in arrays):
+            yield label, change, _same
     if len(serve.shape) > 1 and serve.shape[1] is None:
         for label, change in OF_SEQUENCES.items():
             yield f"outputs: {label}", _same, change
+
+
+def _differs(arrays, others):
+    return any(not np.array_equal(arrays[name], others[name]) for name in others)
 
 
 def _same(arrays):

@@ -57,7 +57,7 @@ class Judge:
     def __init__(self, spec, traced, folder):
         self.spec, self.traced, self.folder = spec, traced, folder
         self.manifest = new_manifest(spec, {})
-        self.probes = {name: each.probes for name, each in spec.signatures.items()}
+        self.probes = {name: each.all_probes for name, each in spec.signatures.items()}
         self._constants = {}
 
     def elsewhere(self, folder):

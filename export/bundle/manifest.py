@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_transformer.export.data.checks import shown
+from keras_transformer.export.data.domain import Domain
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import FILE, Manifest
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord
@@ -68,6 +69,23 @@ def new_manifest(spec: ExportSpec, versions: Mapping[str, str]) -> Manifest:
         states={name: each.states for name, each in spec.signatures.items() if each.states},
         draws={name: each.draws for name, each in spec.signatures.items() if each.draws},
     )
+
+
+def domains_of(spec: ExportSpec) -> dict[str, Domain]:
+    """The `Domain` of each signature that is no copy for fixed shapes, without caches and states.
+
+    Args:
+        spec: an `ExportSpec` with its probes.
+    """
+    generation, probes = spec.generation or {}, spec.probes(further=True)
+    found: dict[str, Domain] = {}
+    for name, each in spec.whole().signatures.items():
+        if each.general is None:
+            without = {*generation.get("cache", ()), *generation.get("memory", ()), *each.states}
+            own = spec.signatures[name]
+            domain = Domain.of(each.inputs, probes[name], without)
+            found[name] = dataclasses.replace(domain, not_shown=tuple(own.not_shown), coverage=own.coverage)
+    return found
 
 
 def timestamp() -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.checks import IncompleteError, is_names, is_number, is_object
 from keras_transformer.export.data.preprocessing.steps import Preprocessing
 from keras_transformer.utils.types import JsonObject, Tensor
 
@@ -63,6 +64,52 @@ class Origin:
     unit: float = 1.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """How many branches of a graph all probes together reach.
+
+    Args:
+        count: number of comparisons, selections, maxima, rectifiers and steps that depend on the inputs.
+        reached: of these, those that take both sides.
+        missing: names of the layers of the others, with their operations.
+
+    Example:
+
+    >>> str(Coverage(3, 2, ("Maximum of 'normalization'",)))
+    "2 of 3 branches take both sides; not Maximum of 'normalization'"
+    """
+
+    count: int
+    reached: int
+    missing: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The record as a dict."""
+        return {"count": self.count, "reached": self.reached, "missing": list(self.missing)}
+
+    @classmethod
+    def from_dict(cls, record: object, where: str) -> Coverage:
+        """The record that `to_dict` wrote.
+
+        Args:
+            record: what was parsed from JSON.
+            where: what has the record, for the error.
+
+        Raises:
+            IncompleteError: a field is missing or of another type.
+        """
+        fields = record if is_object(record) else {}
+        numbers = [each for name in ("count", "reached") if is_number(each := fields.get(name))]
+        missing = fields.get("missing")
+        if len(numbers) < 2 or not is_names(missing):
+            raise IncompleteError(f"{where}: coverage")
+        return cls(int(numbers[0]), int(numbers[1]), tuple(missing))
+
+    def __str__(self) -> str:
+        rest = f"; not {', '.join(self.missing)}" if self.missing else ""
+        return f"{self.reached} of {self.count} branches take both sides{rest}"
+
+
 @dataclasses.dataclass
 class Signature:
     """One named entry point of the exported model.
@@ -82,6 +129,7 @@ class Signature:
             nothing where that does not apply.
         further: list of `Probe` on which float files are compared while they are exported; they are not kept in the bundle.
         not_shown: label and reason of each further probe that was left out: the model itself does not take it.
+        coverage: `Coverage` of the branches of the graph by all probes, or None where it is not measured.
 
     Example:
 
@@ -105,6 +153,7 @@ class Signature:
     structure: Structure = ()
     further: list[Probe] = dataclasses.field(default_factory=list[Probe])
     not_shown: list[str] = dataclasses.field(default_factory=list[str])
+    coverage: Coverage | None = None
 
     @property
     def all_probes(self) -> list[Probe]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_transformer.export.data.artifact_record import ArtifactRecord
 from keras_transformer.export.data.checks import IncompleteError, is_count, is_names, is_object, json_object, shown
+from keras_transformer.export.data.domain import Domain
 from keras_transformer.export.data.manifest_records import FileRecord, SignatureRecord, TokenizerRecord
 from keras_transformer.export.data.parity import TwinRecord
 from keras_transformer.export.errors import InvalidBundleError
@@ -30,6 +31,7 @@ _OPTIONAL = {
     "generation": dict,
     "states": dict,
     "draws": dict,
+    "domain": dict,
     "target": dict,
     "created": str,
 }
@@ -52,6 +54,7 @@ class Manifest:
         states: dict of signature name to the names of the inputs and outputs in which state goes from call to call.
         draws: dict of signature name to a dict of input name to the distribution of its random numbers, `"normal"` (mean 0,
             deviation 1) or `"uniform"` (from 0 to 1).
+        domain: dict of signature name to the `Domain` on which its float files were compared with the model.
         tokenizer: `TokenizerRecord`, or None.
         target: `TargetResult` of an export for an accelerator, as a dict, or None.
         training: signatures and weights of a file that trains on the device, as a dict, or None.
@@ -78,6 +81,7 @@ class Manifest:
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     states: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict[str, tuple[str, ...]])
     draws: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict[str, Mapping[str, str]])
+    domain: Mapping[str, Domain] = dataclasses.field(default_factory=dict[str, Domain])
     tokenizer: TokenizerRecord | None = None
     target: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
@@ -138,6 +142,7 @@ class Manifest:
             "metadata": self.metadata,
             "states": {name: list(each) for name, each in self.states.items()} or None,
             "draws": {name: dict(each) for name, each in self.draws.items()} or None,
+            "domain": {name: each.to_dict() for name, each in self.domain.items()} or None,
             "files": {name: each.to_dict() for name, each in self.files.items()},
             "tokenizer": tokenizer,
             "target": self.target,
@@ -193,6 +198,7 @@ class Manifest:
             metadata=objects.get("metadata", {}),
             states=_states(objects.get("states", {}), signatures),
             draws=_draws(objects.get("draws", {}), signatures),
+            domain={name: Domain.from_dict(each, name) for name, each in objects.get("domain", {}).items()},
             tokenizer=None if tokenizer is None else TokenizerRecord.from_dict(tokenizer),
             target=objects.get("target"),
             training=objects.get("training"),

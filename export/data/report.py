@@ -28,6 +28,7 @@ class Artifact:
             classifier; or None.
         preprocessing: dict of the name of each input that preprocessing reads to where it is computed, "in the file" or "in
             front of the file"; or None.
+        known_differences: what the files compute otherwise than Keras for unusual numbers, a text each.
         rounded: number of weights that are quantized, or None where that is not known.
     """
 
@@ -41,6 +42,7 @@ class Artifact:
     evaluation: JsonObject | None = None
     behavior: dict[str, float] | None = None
     preprocessing: dict[str, str] | None = None
+    known_differences: tuple[str, ...] = ()
     rounded: int | None = None
 
     @property
@@ -68,6 +70,7 @@ class Report:
         artifacts: dict of format name to `Artifact`.
         tolerance: the share of the scale that no difference may exceed.
         target: `TargetResult` of an export for an accelerator, or None.
+        domain: lines that say for which values and sizes float files were compared with Keras.
         twin: `TwinRecord`, where the model that was exported is not the one that was handed over, or None.
 
     Example:
@@ -81,6 +84,7 @@ class Report:
     artifacts: dict[str, Artifact]
     tolerance: float
     target: TargetResult | None = None
+    domain: list[str] = dataclasses.field(default_factory=list[str])
     twin: TwinRecord | None = None
 
     def __getitem__(self, format: str) -> Artifact:
@@ -108,8 +112,9 @@ class Report:
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         rows[1:1] = self._twin_row(len(rows[0]))
         note = "largest difference from Keras, as a share of the scale and of what is allowed"
-        parts: list[Part] = [self.directory, Table(rows[0], rows[1:], texts=("format",)), note]
-        parts += [*self._unshown(), *self._preprocessing()]
+        table = Table(rows[0], rows[1:], texts=("format",))
+        parts: list[Part] = [self.directory, table, note, *self._unshown(), *self.domain, *self._preprocessing()]
+        parts += self._differences()
         return parts if self.target is None else [*parts, str(self.target)]
 
     def _twin_row(self, length: int) -> list[tuple[str, ...]]:
@@ -140,6 +145,10 @@ class Report:
             lines += [f"preprocessing, {each.format}: {'; '.join(parts)}"] if parts else []
         return lines
 
+    def _differences(self) -> list[str]:
+        """A line for each difference from Keras that is known beforehand."""
+        return [f"{each.format} {text}" for each in self.artifacts.values() for text in each.known_differences]
+
     def verdict(self) -> Verdict:
         """Returns the last line of a command: in which runtimes the files were compared with Keras."""
         count = len(self.artifacts)
@@ -159,7 +168,7 @@ class Report:
         }
         target = record.get("target") and TargetResult.from_dict(record["target"])
         twin = record.get("twin") and TwinRecord.from_dict(record["twin"])
-        return cls(record["directory"], artifacts, record["tolerance"], target, twin)
+        return cls(record["directory"], artifacts, record["tolerance"], target, record.get("domain", []), twin)
 
 
 class Reports(dict[str, Report]):

@@ -119,4 +119,4 @@ def _renamed(signature: Signature, names: Mapping[str, str]) -> Signature:
         dataclasses.replace(probe, inputs={names.get(name, name): array for name, array in probe.inputs.items()})
         for probe in signature.probes
     ]
-    return dataclasses.replace(signature, inputs=inputs, probes=probes)
+    return dataclasses.replace(signature, inputs=inputs, probes=probes, further=[])

@@ -33,6 +33,7 @@ def load(
     num_threads: int | None = None,
     check: bool = True,
     isolated: bool | Isolation = False,
+    check_domain: bool = False,
 ) -> Any:
     """Loads one artifact of a bundle in its own runtime.
 
@@ -51,6 +52,9 @@ def load(
         isolated: bool or `Isolation`. Whether the files are opened in a process of their own, for bundles that are not
             trusted: a call whose process crashes, or exceeds the limits of `Isolation`, raises `RunError`. Calls run one
             after another. A language model has `generate` there, without `stream`. Default False.
+        check_domain: bool. Whether a call with values or sizes beyond those on which the export compared the files with the
+            Keras model is warned of, once; see "domain" in the manifest. A language model that generates is not checked.
+            Default False.
 
     Returns:
         A `RuntimeModel`: call it as the Keras model is called, with arrays, lists, tuples or dicts of them, or arrays by
@@ -90,10 +94,15 @@ def load(
             signature = _whole_or_first(manifest, signature)
             arguments = {"bundle": directory.resolve(), "backend": backend, "signature": signature}
             arguments |= {"num_threads": num_threads, "check": check}
-            return open_isolated(directory, manifest, arguments, isolated)
-        if check:
-            check_hashes(directory, manifest, files_of(manifest, backend))
-        return _open(directory, manifest, backend, signature, num_threads)
+            model: Any = open_isolated(directory, manifest, arguments, isolated)
+        else:
+            if check:
+                check_hashes(directory, manifest, files_of(manifest, backend))
+            signature = _whole_or_first(manifest, signature)
+            model = _open(directory, manifest, backend, signature, num_threads)
+        if check_domain and signature is not None:
+            model.check_domain(manifest.domain.get(signature))
+        return model
     except (ExportError, ImportError):
         raise
     except library_exceptions() as error:
@@ -115,7 +124,6 @@ def _whole_or_first(manifest: Manifest, signature: str | None) -> str | None:
 def _open(
     directory: pathlib.Path, manifest: Manifest, backend: str, signature: str | None, num_threads: int
 ) -> RuntimeModel | RuntimeLanguageModel:
-    signature = _whole_or_first(manifest, signature)
     if signature is None:
         from keras_transformer.export.loading.language_runtime import open_language_model
 

@@ -23,7 +23,13 @@ from keras_transformer.export.reporting.html_page import (
     section,
     table,
 )
-from keras_transformer.export.reporting.html_sections import preprocessing_table, signature_tables, size_plot
+from keras_transformer.export.reporting.html_sections import (
+    domain_table,
+    known_differences_table,
+    preprocessing_table,
+    signature_tables,
+    size_plot,
+)
 from keras_transformer.export.reporting.inspection import op_counts
 from keras_transformer.export.reporting.load_code import load_code
 from keras_transformer.export.reporting.verdict import verdict
@@ -69,6 +75,8 @@ def render(manifest: Manifest, ops: Mapping[str, Mapping[str, int]], title: str,
         section("Inputs and outputs", signature_tables(manifest) + preprocessing_table(manifest)),
         section("Load it", _code(load_code(manifest, title, weights))),
         _parity(artifacts, manifest.twin),
+        section("What was compared", domain_table(manifest)),
+        section("Known differences", known_differences_table(manifest)),
         _scores(artifacts),
         _latencies(artifacts),
         section("Accelerator", _target(manifest)),

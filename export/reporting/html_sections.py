@@ -55,6 +55,34 @@ def preprocessing_table(manifest: Manifest) -> str:
     return f"<h3>In front of the files</h3>{table(('', 'reads', 'step', 'makes', 'dtype'), rows)}"
 
 
+def known_differences_table(manifest: Manifest) -> str:
+    """Returns a table of what the files of each format compute otherwise than Keras, or "" where nothing is known.
+
+    Args:
+        manifest: a bundle's manifest.
+    """
+    artifacts = manifest.artifacts.items()
+    rows = [[format_label(format), html.escape(text)] for format, each in artifacts for text in each.known_differences]
+    return table(("", ""), rows) if rows else ""
+
+
+def domain_table(manifest: Manifest) -> str:
+    """Returns a table of the values and sizes on which float files were compared with the model, or "" without any.
+
+    Args:
+        manifest: a bundle's manifest.
+    """
+    rows: list[list[str]] = []
+    for name, domain in manifest.domain.items():
+        mono = f'<span class="mono">{html.escape(name)}</span>'
+        for key, (low, high) in domain.ranges.items():
+            rows.append([mono, breakable(key), html.escape(f"{low:.4g} to {high:.4g}")])
+        rows += [[mono, breakable(axis), ", ".join(map(str, sizes))] for axis, sizes in domain.sizes.items()]
+        rows += [[mono, "branches", html.escape(str(domain.coverage))]] if domain.coverage is not None else []
+        rows += [[mono, "not shown", html.escape(each)] for each in domain.not_shown]
+    return table(("signature", "input or axis", "compared for"), rows) if rows else ""
+
+
 def _copies(copies: set[str], folded: str) -> str:
     return details(f"{len(copies)} copies for fixed shapes", f"<div>{folded}</div>") if copies else ""
 

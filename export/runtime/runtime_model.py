@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from keras_transformer.export.bundle.probe_files import read_probes, resized_inputs
 from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.data.array_spec import ArraySpec
+from keras_transformer.export.data.domain import Domain
 from keras_transformer.export.data.export_spec import Probe
 from keras_transformer.export.data.manifest_records import FileNames
 from keras_transformer.export.errors import InputError, InvalidBundleError, RunError
@@ -75,6 +77,7 @@ class RuntimeModel:
         self._state_lock = threading.Lock()
         self._draws: Mapping[str, str] = {}
         self.axis_limits: Mapping[str, int] = {}
+        self._domain: Domain | None = None
         self.metadata: dict[str, Any] = {}
 
     def __call__(self, *arrays: ArrayLike, **named: ArrayLike) -> dict[str, np.ndarray]:
@@ -108,6 +111,23 @@ class RuntimeModel:
             kinds: dict of input name to `"normal"` or `"uniform"`.
         """
         self._draws = dict(kinds)
+
+    def check_domain(self, domain: Domain | None) -> None:
+        """Lets the model warn once of inputs beyond those on which its files were compared with the Keras model.
+
+        Args:
+            domain: `Domain`, or None for no warning.
+        """
+        self._domain = domain
+
+    def _warn_of_domain(self, arrays: dict[str, np.ndarray]) -> None:
+        found = self._domain.outside(self.inputs, arrays) if self._domain is not None else []
+        if found:
+            domain, self._domain = self._domain, None
+            warnings.warn(
+                f"{' and '.join(found)}: the {self._origin[0]} file was compared with Keras for {domain}",
+                stacklevel=4,
+            )
 
     def use_labels(self) -> None:
         """Names the outputs as the Keras model does, in place of identifiers."""
@@ -205,6 +225,7 @@ class RuntimeModel:
         return encode_texts(texts, self.tokenizer, self.tokenizer_options, self.inputs)
 
     def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        self._warn_of_domain(arrays)
         try:
             return check_outputs(self.outputs, self._runtime(arrays))
         except library_exceptions() as error:

@@ -72,6 +72,7 @@ def language_spec(
     signatures = _signatures(make, options)
     for signature in signatures.values():
         fill_references(signature)
+        fill_references(dataclasses.replace(signature, probes=signature.further, is_repeatable=True))
     most = model.max_length
     limits = {} if most is None else {"length": most, "cache_length": most}
     record = {**model.generation_spec.to_dict(), **make.states}

@@ -23,6 +23,9 @@ _LONGEST_PROMPT, _MOST_SLOTS = 300, 1024
 # Past tiles of 64 tokens.
 _MANY = 67
 _SHORT_SOURCE = 9
+# (batch, tokens, slots) of further probes.
+_FURTHER_PROMPTS = ((2, 8, 16), (7, 5, 12), (8, 1, 9))
+_FURTHER_STEPS = ((4, 1, 16), (7, 1, 9), (8, 1, 12))
 
 
 class LanguageSignatures:
@@ -63,7 +66,8 @@ class LanguageSignatures:
         probes = [
             self.probes.prefill(*sizes) for sizes in self._sizes(((1, 4, 9), (3, 7, 16), (1, length, length + 5)))
         ]
-        return Signature(self._step(self.model.prefill, "lengths"), inputs, probes)
+        further = [self.probes.prefill(*sizes) for sizes in self._sizes(_FURTHER_PROMPTS)]
+        return Signature(self._step(self.model.prefill, "lengths"), inputs, probes, further=further)
 
     def decode(self) -> Signature:
         """Reads one or more tokens of each row."""
@@ -71,7 +75,7 @@ class LanguageSignatures:
         probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16), (2, 3, 12)))]
         probes += [*self._at_end(), *self._many_tokens()]
         probes += [self.probes.decode(2, 1, 9, source_length=length) for length in self._long_sources]
-        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes)
+        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes, further=self._further_steps)
 
     def decode_token(self) -> Signature:
         """`decode` for one token a row, which is faster because fewer shapes are computed at run time."""
@@ -80,7 +84,7 @@ class LanguageSignatures:
         probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16)))] + self._at_end()
         formats = formats_with("takes_single_tokens")
         function = self._step(self.model.decode_step, "cache_index")
-        return Signature(function, inputs, probes, formats=formats, general="decode")
+        return Signature(function, inputs, probes, formats=formats, general="decode", further=self._further_steps)
 
     def static(self, bucket: int, length: int) -> dict[str, Signature]:
         """Signatures of fixed shapes for prompts of up to `bucket` tokens; of an encoder-decoder for such sources."""
@@ -130,6 +134,11 @@ class LanguageSignatures:
     def _reaching(self) -> int:
         """The length of the longest prompt; the end of a longer table is read by a step."""
         return min(reaching_length(self.model), _LONGEST_PROMPT)
+
+    @property
+    def _further_steps(self) -> list[Probe]:
+        """Probes of one token of rows of other numbers."""
+        return [self.probes.decode(*sizes) for sizes in self._sizes(_FURTHER_STEPS)]
 
     def _at_end(self) -> list[Probe]:
         """Probes of one token in the last slot: of a small cache for two rows, and of all that the model allows."""

@@ -41,6 +41,7 @@ from keras_transformer.export.graph.operation_results import result_type
 from keras_transformer.export.operations.table import OPERATIONS
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.comparison import block_maximum, scale_of
+from keras_transformer.export.verification.coverage import Branches, mark
 from keras_transformer.export.verification.graph_execution import GraphExecution, Operation
 from keras_transformer.export.verification.noisy_graph import NoisyGraph
 
@@ -67,18 +68,24 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec, is_stopped: Callabl
         is_stopped: whether to return before all is measured; called for each probe.
     """
     probes: dict[str, dict[int, Probe]] = {}
+    further: dict[str, dict[int, Probe]] = {}
     for name, signature in spec.signatures.items():
         if any(each.dtype == "string" for each in (*signature.inputs, *signature.outputs)):
             continue  # A copy of a signature of tokens, behind a tokenizer.
         general = signature.general if signature.general in spec.signatures else name
         probes.setdefault(general or name, {}).update({id(probe): probe for probe in signature.probes})
+        further.setdefault(general or name, {}).update({id(probe): probe for probe in signature.further})
     for name, found in probes.items():
         with contextlib.closing(_movement(traced, name)) as measure:
             for probe in found.values():
                 if is_stopped():
                     return
                 probe.rounding = measure(probe.inputs)
-        for probe in spec.signatures[name].further:
+            for probe in further[name].values():
+                if not is_stopped() and not measure.branches.is_complete:
+                    measure.run(probe.inputs)
+            spec.signatures[name].coverage = measure.branches.coverage(spec.locate)
+        for probe in further[name].values():
             probe.rounding = _estimate(probe, list(found.values()))
             probe.measure = functools.partial(_measured, traced, name, probe.inputs)
 
@@ -149,18 +156,40 @@ class _Movement:
     """
 
     def __init__(self, graph: TracedGraph, weights: Mapping[str, object]) -> None:
-        self._graph, self._weights = graph, weights
+        self._graph, self._weights = graph, dict(weights)
         self._execution = GraphExecution(graph.outlined)
         inputs = (*graph.inputs, *weights)
         self._noisy = NoisyGraph(graph.outlined, inputs, graph.outputs.values(), _rounds, _rounds_operands)
+        self.branches = Branches()
+
+    def run(
+        self, inputs: Mapping[str, np.ndarray], units: dict[tuple[str, str], float] | None = None
+    ) -> list[np.ndarray]:
+        """The outputs, as the model computes them.
+
+        Args:
+            inputs: dict of input name to array.
+            units: dict that receives the half width of the noise of each operation, or None.
+        """
+
+        def observe(operation: Operation, operands: Sequence[Any], result: Any) -> None:
+            self.branches.observe(operation, operands, result)
+            if units is not None:
+                _add_unit(units, operation, operands, result)
+
+        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs}
+        for each in tensors.values():
+            mark(each)
+        with full_precision():
+            results = self._execution(tensors | self._weights, list(self._graph.outputs.values()), observe)
+            return [each.numpy() for each in results]
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | dict(self._weights)
+        tensors = {name: tf.convert_to_tensor(inputs[name]) for name in self._graph.inputs} | self._weights
         found: dict[str, np.ndarray] = {}
         with full_precision():
             units: dict[tuple[str, str], float] = {}
-            results = self._execution(tensors, list(self._graph.outputs.values()), functools.partial(_add_unit, units))
-            outputs = [each.numpy() for each in results]
+            outputs = self.run(inputs, units)
             for _ in range(DRAWS):
                 results = list(self._noisy(list(tensors.values()), units))
                 for name, result, output in zip(self._graph.outputs, results, outputs, strict=True):

@@ -11,11 +11,12 @@ from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.file_names import names_record
-from keras_transformer.export.bundle.manifest import new_manifest, read_manifest, write_manifest
+from keras_transformer.export.bundle.manifest import domains_of, new_manifest, read_manifest, write_manifest
 from keras_transformer.export.bundle.metadata import check_input_names, check_metadata
 from keras_transformer.export.bundle.preprocessing import ways_of_inputs, write_vocabularies
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.data.artifact_record import ArtifactRecord
+from keras_transformer.export.data.domain import domain_lines
 from keras_transformer.export.data.export_spec import ExportSpec
 from keras_transformer.export.data.manifest import Manifest
 from keras_transformer.export.data.manifest_records import WeightsRecord
@@ -126,7 +127,8 @@ def _report(
     for artifact in artifacts.values():
         artifact.path = str(directory / artifact.path)
     tolerance = spec.tolerance if precision is None else precision.tolerance
-    return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof)
+    domain = domain_lines(domains_of(spec)) if precision is None and spec.runs_floats else []
+    return Report(str(directory), artifacts, CEILING if tolerance is None else tolerance, proof, domain)
 
 
 def complete(folder: pathlib.Path, manifest: Manifest, title: str) -> None:
@@ -250,8 +252,15 @@ class _BundleWriter:
         size = writing.bytes_in(self._folder) - before
         weights = check_weights(name, source.traced, source.spec, self._folder, files)
         names = names_record(source.spec, source.format)
+        differences = self._differences(source, name)
         record = ArtifactRecord(
-            files, size, names, preprocessing, WeightsRecord.from_dict(weights, name), milliseconds={}
+            files,
+            size,
+            names,
+            preprocessing,
+            WeightsRecord.from_dict(weights, name),
+            milliseconds={},
+            known_differences=differences,
         )
         self.manifest = self.manifest.with_artifact(name, record)
         count = sum(len(self._spec.signatures[key].all_probes) for key in self._spec.names(name))
@@ -275,7 +284,8 @@ class _BundleWriter:
         record = dataclasses.replace(record, milliseconds=times, parity=tuple(parity))
         self.manifest = self.manifest.with_artifact(name, record)
         seconds = time.perf_counter() - start
-        artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count, preprocessing=ways)
+        figures = (name, next(iter(files.values())), size, seconds, parity, count)
+        artifact = Artifact(*figures, preprocessing=ways, known_differences=differences)
         self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
@@ -283,6 +293,14 @@ class _BundleWriter:
         """Compares the model with the one that was handed over, if that is another one; the manifest has the result."""
         if self.manifest.twin is None:
             self.manifest = dataclasses.replace(self.manifest, twin=check_twin(self._spec))
+
+    def _differences(self, source: Source, name: str) -> tuple[str, ...]:
+        """What the files of a format compute otherwise than Keras, as far as it is known beforehand."""
+        from keras_transformer.export.operations.differences import known_differences
+
+        names = source.spec.names(name)
+        found = [known_differences(source.traced.graphs[key], name, source.spec.locate) for key in names]
+        return tuple(dict.fromkeys(text for each in found for text in each))
 
     def _files(self, source: Source) -> dict[str, str]:
         """Writes the float files of a format; returns their paths by signature."""
@@ -294,7 +312,8 @@ class _BundleWriter:
     def finish(self, title: str) -> None:
         """Writes probes, report and manifest."""
         artifacts = {name: self.manifest.artifacts[name] for name in FORMATS if name in self.manifest.artifacts}
-        self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts)
+        domain = domains_of(self._spec) if self._spec.runs_floats else {}
+        self.manifest = dataclasses.replace(self.manifest, artifacts=artifacts, domain=domain)
         write_probes(self._folder, self._spec.probes())
         if self._spec.runs_floats:
             complete(self._folder, self.manifest, title)

@@ -67,6 +67,30 @@ def unequal_blocks():
     return keras.Model(x, {"both": keras.layers.Concatenate(axis=1, name="both")([large, small])})
 
 
+def pictures():
+    """A network of a user: its pixels are between 0 and 255."""
+    wide = {"kernel_initializer": keras.initializers.VarianceScaling(50.0), "activation": "relu"}
+    x = keras.Input((16, 16, 3), name="pictures")
+    h = keras.layers.Conv2D(8, 3, padding="same", name="convolution", **wide)(keras.layers.Rescaling(1 / 255)(x))
+    h = keras.layers.Conv2D(16, 3, strides=2, padding="same", **wide)(h)
+    h = keras.layers.Dense(32, name="wide", **wide)(keras.layers.Flatten()(h))
+    return keras.Model(x, keras.layers.Dense(5, name="classes")(h))
+
+
+def measurements():
+    """A network of numbers of which nothing is said, and of some around a mean of 20,000."""
+    free, prices = keras.Input((12,), name="free"), keras.Input((3,), name="prices")
+    h = keras.layers.Concatenate()([free, keras.layers.Normalization(mean=2e4, variance=1e6)(prices)])
+    h = keras.layers.Dense(64, activation="relu", name="wide")(h)
+    return keras.Model([free, prices], keras.layers.Dense(3, name="scores")(h))
+
+
+def sequences():
+    x = keras.Input((None, 6), name="frames")
+    h = keras.layers.Conv1D(16, 3, padding="causal", activation="relu")(x)
+    return keras.Model(x, keras.layers.Dense(8, name="states")(h))
+
+
 @functools.cache
 def sound(make):
     """A model and its spec, with references and their rounding."""
@@ -86,7 +110,7 @@ def verified(spec):
         folder = pathlib.Path(folder)
         files = write(TracedModule(spec), spec, folder)
         manifest = new_manifest(spec, {}).with_artifact("saved_model", ArtifactRecord(files, size=0))
-        probes = {name: signature.probes for name, signature in spec.signatures.items()}
+        probes = {name: signature.all_probes for name, signature in spec.signatures.items()}
         return verify_format(folder, "saved_model", probes, None, manifest)
 
 
@@ -139,6 +163,58 @@ def of_attribute(find, name, change):
             object.__setattr__(layer, name, value)
 
     return planted
+
+
+def of_result(name, change):
+    """A fault of what a layer computes."""
+
+    @contextlib.contextmanager
+    def planted(model, spec):
+        layer = model.get_layer(name)
+        call = layer.call
+        object.__setattr__(layer, "call", lambda x, **options: change(call(x)))
+        try:
+            yield spec
+        finally:
+            object.__delattr__(layer, "call")
+
+    return planted
+
+
+@contextlib.contextmanager
+def one_sided_padding(model, spec):
+    """A convolution that pads after the picture alone."""
+    layer = model.get_layer("convolution")
+    call = layer.call
+    object.__setattr__(layer, "padding", "valid")
+    object.__setattr__(layer, "call", lambda x, **options: call(keras.ops.pad(x, [[0, 0], [0, 2], [0, 2], [0, 0]])))
+    try:
+        yield spec
+    finally:
+        object.__delattr__(layer, "call")
+        object.__setattr__(layer, "padding", "same")
+
+
+def of_input(name, change):
+    """A fault of what is made of an input."""
+    return of_signatures(lambda tensors, function: function(tensors | {name: change(tensors[name])}))
+
+
+def of_sizes(axis, is_wrong):
+    """A fault of outputs of some sizes of an axis."""
+
+    def changed(tensors, function):
+        outputs = function(tensors)
+        wrong = keras.ops.cast(is_wrong(keras.ops.shape(next(iter(tensors.values())))[axis]), "float32")
+        return {name: value * (1 + 1e-3 * wrong) for name, value in outputs.items()}
+
+    return of_signatures(changed)
+
+
+def one_in_a_thousand(x):
+    """A relative change of one value in a thousand."""
+    wrong = keras.ops.cast(keras.ops.round(x * 1e4), "int32") % 1000 == 7
+    return keras.ops.where(wrong, x * 1.01, x)
 
 
 def masks(change):
@@ -222,7 +298,37 @@ MASKS = {
     ),
     "changed beyond 64": of_signatures(changed_beyond_64),
 }
+BATCHES = {
+    "batch of 2": of_sizes(0, lambda size: size == 2),
+    "batch of 4": of_sizes(0, lambda size: size == 4),
+    "batch of 7": of_sizes(0, lambda size: size == 7),
+    "batches over 5": of_sizes(0, lambda size: size > 5),
+    "batches of multiples of 8": of_sizes(0, lambda size: size % 8 == 0),
+}
 FAULTS = {
+    pictures: BATCHES
+    | {
+        "pixels clipped": of_input("pictures", lambda x: keras.ops.clip(x, -4.5, 4.5)),
+        "white pixels": of_input("pictures", lambda x: keras.ops.minimum(x, 254.0)),
+        "clipped at 6": of_result("wide", lambda x: keras.ops.minimum(x, 6.0)),
+        "clipped at 50": of_result("wide", lambda x: keras.ops.minimum(x, 50.0)),
+        "one-sided padding": one_sided_padding,
+    },
+    measurements: BATCHES
+    | {
+        "numbers clipped": of_input("free", lambda x: keras.ops.clip(x, -4.5, 4.5)),
+        "clipped at 6": of_result("wide", lambda x: keras.ops.minimum(x, 6.0)),
+        "clipped at 50": of_result("wide", lambda x: keras.ops.minimum(x, 50.0)),
+        "prices clipped": of_input("prices", lambda x: keras.ops.minimum(x, 1e4)),
+        "small values flushed": of_input("free", lambda x: keras.ops.where(keras.ops.abs(x) < 1e-4, 0.0, x)),
+    },
+    sequences: BATCHES
+    | {
+        "lengths of multiples of 8": of_sizes(1, lambda size: size % 8 == 0),
+        "length of 1": of_sizes(1, lambda size: size == 1),
+        "length of 33": of_sizes(1, lambda size: size == 33),
+        "one value in a thousand": of_result("states", one_in_a_thousand),
+    },
     encoder: MASKS
     | {
         "positions zeroed": of_weight(table("position"), zeroed),

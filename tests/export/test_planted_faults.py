@@ -12,7 +12,18 @@ pytestmark = pytest.mark.slow
 
 WORKER = pathlib.Path(__file__).with_name("planted_worker.py")
 MASKS = ("no mask", "inverted mask", "no mask beyond 64", "mask taken for lengths", "changed beyond 64")
+BATCHES = ("batch of 2", "batch of 4", "batch of 7", "batches over 5", "batches of multiples of 8")
 FAULTS = {
+    "pictures": (*BATCHES, "pixels clipped", "white pixels", "clipped at 6", "clipped at 50", "one-sided padding"),
+    "measurements": (
+        *BATCHES,
+        "numbers clipped",
+        "clipped at 6",
+        "clipped at 50",
+        "prices clipped",
+        "small values flushed",
+    ),
+    "sequences": (*BATCHES, "lengths of multiples of 8", "length of 1", "length of 33", "one value in a thousand"),
     "encoder": (*MASKS, "positions zeroed", "last position", "last word", "norm", "epsilon", "activation"),
     "detector": MASKS,
     "decoder": ("late slot before", "late tokens of a step"),
@@ -26,7 +37,7 @@ FAULTS = {
     "unequal_blocks": ("small block",),
 }
 PAIRS = [(model, fault) for model, faults in FAULTS.items() for fault in faults]
-QUICK = ("encoder", "decoder", "unequal_blocks")
+QUICK = ("pictures", "measurements", "sequences", "encoder", "decoder", "unequal_blocks")
 
 
 @pytest.fixture(scope="module")

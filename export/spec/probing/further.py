@@ -47,6 +47,8 @@ _CASES = (
     _Case(16, 1),
     _Case(64, 2),
 )
+# Regions whose cases are left out where they change nothing: their sizes tell nothing more.
+_OF_VALUES_ALONE = ("tiny", "zeros", "constant")
 # Sizes of images, and those for networks that halve an image five times.
 _SIDES, _MULTIPLES_OF_32 = (33, 40), (32, 64)
 _LARGE, _TINY = 30.0, 1e-5
@@ -85,6 +87,8 @@ def further_cases(
     left = max(_CHEAP, _TIMES * parameters * 6 * _elements(inputs, {}))
     for number, case in enumerate(_CASES):
         changes = _changes(inputs, free, case.region)
+        if case.region in _OF_VALUES_ALONE and not changes:
+            continue
         sizes = _sizes(inputs, number, longest, factor)
         cost = parameters * _elements(inputs, sizes)
         if cost > left:
