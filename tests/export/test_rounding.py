@@ -92,14 +92,14 @@ def test_frequencies_that_cancel_move_as_the_others_do():
 
 @pytest.mark.parametrize("function", [keras.ops.sum, keras.ops.mean, keras.ops.average, keras.ops.nansum])
 def test_a_sum_that_cancels_moves_as_its_summands_do(function):
-    half = np.random.default_rng(0).normal(size=(1, 32)).astype("float32")
+    half = np.random.default_rng(0).normal(size=(16, 32)).astype("float32")
     x = np.concatenate([half, -half], axis=1)
     rounding, outputs = measured(model_of(lambda x: {"y": function(x, axis=1)}), {"x": x})
     share = 1 if function in (keras.ops.sum, keras.ops.nansum) else 64
-    assert np.abs(outputs["y"]).item() * share < 1e-5
-    # 64 summands of size 1 with noise of sqrt(64 / 8) units, evenly spread; the largest of four draws.
+    assert np.abs(outputs["y"]).max() * share < 1e-5
+    # 64 summands of size 1 with noise of sqrt(64 / 8) units, evenly spread; the largest of 16 rows and four draws.
     deviation = math.sqrt(64 * 8 / 3)
-    assert 0.3 * deviation * ULP < rounding["y"].item() * share < 4 * deviation * ULP
+    assert deviation * ULP < rounding["y"].item() * share < 6 * deviation * ULP
 
 
 def test_a_remainder_jumps_where_its_quotient_is_nearly_whole():
